@@ -1,4 +1,5 @@
-/* See battery.h. */
+/* Makes the grammars that bench-grammar measures; battery.h describes the
+ * function. */
 #include "battery.h"
 
 #include <stdarg.h>
@@ -69,7 +70,8 @@ static const char markup[] =
     "text ::= ([^<&] | \"&\" [a-z]{2,8} \";\")+\n"
     "name ::= [a-zA-Z_:] [a-zA-Z0-9_:.-]*\n";
 
-/* Free text up to a mark, which must not be in it. */
+/* A grammar of free text and code: the text must not contain ```, which
+ * encloses the code. */
 static const char fenced[] =
     "root ::= text \"```\" [a-z]* \"\\n\" code \"```\"\n"
     "text ::= ([^`] | \"`\" [^`] | \"``\" [^`])*\n"
@@ -83,7 +85,8 @@ static const char scripts[] =
     "latin ::= [a-zA-Z\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u017F]+"
     " [ ,.]\n";
 
-/* Every second ideograph, so that no two adjacent characters act the same. */
+/* Allows every second ideograph of several ranges, so that adjacent characters
+ * are never treated alike. */
 static const char some_han[] =
     "root ::= (a | b)+\n"
     "a ::= [\\u4E00-\\u4E7F\\u5000-\\u56FF]\n"
@@ -91,12 +94,14 @@ static const char some_han[] =
 
 static const char almost_letters[] = "root ::= [a-yA-Y ]+ \"z\"\n";
 
-/* States change with every letter: vowels in pairs. */
+/* The vowels of a text come in pairs, so that the parser's state changes with
+ * every vowel. */
 static const char vowel_pairs[] =
     "root ::= (c* [aeiou] c* [aeiou])* c* \"\\n\"\n"
     "c ::= [b-df-hj-np-tv-zA-Z ]\n";
 
-/* A rule that may end after each letter, with letters after it. */
+/* A word may end after each letter, and letters may follow the word, so that a
+ * text has many parses. */
 static const char ends_anywhere[] =
     "root ::= word [a-zA-Z ]* \".\"\n"
     "word ::= \"x\" root \"y\" | [a-zA-Z ]+ | [a-zA-Z]+ \"-\" [a-zA-Z]+\n";
@@ -129,7 +134,8 @@ static const char dates[] =
     " \"25\" [0-5]\n"
     "id ::= [0-9a-f]{8} (\"-\" [0-9a-f]{4}){3} \"-\" [0-9a-f]{12}\n";
 
-/* Strings of bounded length are long rows of states. */
+/* Strings of bounded length, for which the grammar has one state per
+ * character. */
 static const char records[] =
     "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\":"
     " {\"name\": {\"type\": \"string\", \"maxLength\": 200}, \"kind\":"
@@ -177,7 +183,7 @@ static const char map[] =
 /* ---- made ---------------------------------------------------------------- */
 
 struct text {
-    char *s; /* [n] of [cap] */
+    char *s; /* text of n bytes, in memory of `cap` bytes */
     size_t n, cap;
 };
 
@@ -204,7 +210,8 @@ static const char *word(char out[16], unsigned i)
     static const char *const part[16] = {"ba", "ce", "di", "fo", "gu", "ha",
                                          "je", "ki", "lo", "mu", "na", "pe",
                                          "ri", "so", "tu", "va"};
-    unsigned mixed = i * 40503u & 0xffff; /* all are different */
+    /* a different number for each i below 65,536 */
+    unsigned mixed = i * 40503u & 0xffff;
 
     snprintf(out, 16, "%s%s%s%s", part[mixed & 15], part[mixed >> 4 & 15],
              part[mixed >> 8 & 15], part[mixed >> 12]);
@@ -235,7 +242,8 @@ static char *enum_of_1000(void)
     return t.s;
 }
 
-/* Returns an object whose 40 properties are optional, with others allowed. */
+/* Returns the schema of an object with 40 optional properties, which may also
+ * have other properties. */
 static char *object_of_40(void)
 {
     struct text t = {0};
@@ -249,7 +257,8 @@ static char *object_of_40(void)
     return t.s;
 }
 
-/* Returns objects that begin alike, with strings of different lengths. */
+/* Returns a schema of objects that begin alike, with strings of different
+ * lengths. */
 static char *any_of_50(void)
 {
     struct text t = {0};
@@ -278,8 +287,9 @@ static char *arrays_of_arrays(void)
     return t.s;
 }
 
-/* No letter twice in a row: each leads to a set of its own, and nearly every
- * text of letters continues. */
+/* Returns a grammar of texts in which no letter stands twice in a row. Each
+ * letter leads to a set of states of its own, and nearly every random text of
+ * letters is valid. */
 static char *no_doubles(void)
 {
     struct text t = {0};
@@ -298,7 +308,8 @@ static char *no_doubles(void)
     return t.s;
 }
 
-/* Returns calls of twenty tools, as models write them. */
+/* Returns a grammar of calls of twenty tools, in the form in which models write
+ * them. */
 static char *calls(void)
 {
     struct text t = {0};

@@ -1,5 +1,5 @@
-/* Grammars of all sorts, both common and hard ones, to find which masks take
- * longest. */
+/* Grammars of all sorts, common ones and hard ones, with which bench-grammar
+ * finds the token masks that take longest. */
 #ifndef BENCH_BATTERY_H
 #define BENCH_BATTERY_H
 
@@ -7,14 +7,14 @@
 
 struct battery_item {
     const char *name;
-    const char *text; /* GBNF, or a JSON Schema */
+    const char *text; /* text of the grammar: GBNF, or a JSON Schema */
     bool schema;
 };
 
 enum { BATTERY_MOST = 64 };
 
-/* Fills in `item` and returns the number of items. Its memory stays until the
- * program ends. */
+/* Fills item[] and returns the number of grammars in it. Their texts stay in
+ * memory until the program ends. */
 int battery_make(struct battery_item item[BATTERY_MOST]);
 
 #endif

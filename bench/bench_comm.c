@@ -1,15 +1,17 @@
-/* Measures barriers and AllReduce of a vector among cpu devices, in programs of
- * many rounds, so that a step's start does not matter.
+/* Measures barriers and AllReduces of a vector among cpu devices. A program has
+ * many AllReduces, so that the start of a step has little weight.
  *
- * Every device writes its addend before each AllReduce, as a matmul would, so
- * peers fetch it from another core's cache. A time runs from the moment the
- * last device has written to the moment the last one has the sum. `idle` is the
- * same with unchanged addends: only barrier and sum.
+ * Before each AllReduce every device writes its addend, as a matmul would, so
+ * that its peers fetch the addend from another core's cache. The time of an
+ * AllReduce runs from the moment at which the last device has written its
+ * addend to the moment at which the last device has the sum. Row `idle` is the
+ * time if addends are not written again: barrier and sum alone.
  *
- * `run` is a step of an empty program: waking and joining the threads.
+ * Row `run` is the time of a step of an empty program: waking the threads and
+ * joining them.
  *
- * One row a case: median and minimum over all AllReduces or steps, in
- * microseconds. bench-comm [SECONDS a case] */
+ * Prints a line for each case: median and minimum over all AllReduces or steps,
+ * in microseconds. Usage: bench-comm [SECONDS for each case] */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,13 +35,15 @@ struct group {
     struct merge_addend addend[2][MAX_DEV];
     struct merge_item item[2];
     struct insn insn[MAX_DEV][2 * ROUNDS + 1];
-    struct graph_attr attr[MAX_DEV][ROUNDS + 1]; /* of kernels */
+    /* attributes of each device's kernels */
+    struct graph_attr attr[MAX_DEV][ROUNDS + 1];
     struct variant variant[MAX_DEV];
     struct program prog[MAX_DEV];
     int dev[MAX_DEV];
 };
 
-/* Times at which thread i of device d began and ended to write in round r. */
+/* Times in microseconds at which thread i of device d began and ended to write
+ * its part of the addend in round r: begun[r][d][i]. */
 static double begun[ROUNDS + 1][MAX_DEV][MAX_THREAD];
 static double ended[ROUNDS + 1][MAX_DEV][MAX_THREAD];
 static double us[MAX_RUN * ROUNDS];
@@ -52,8 +56,8 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* Writes the device's addend anew if attr.values says so; attr.start is the
- * round, attr.axis the device. */
+/* A kernel: copies the device's addend if attr.values is set, and notes when it
+ * began and ended. attr.start is the round, attr.axis the device. */
 static void fill(const struct cpu_call *c)
 {
     int64_t n = c->out.dim[0];
@@ -63,11 +67,14 @@ static void fill(const struct cpu_call *c)
     if (c->attr->values)
         memcpy((float *)c->out.data + lo, (const float *)c->in[0].data + lo,
                (size_t)(hi - lo) * sizeof(float));
-    atomic_thread_fence(memory_order_seq_cst); /* written completely */
+    /* all writes of the addend come before the clock is read */
+    atomic_thread_fence(memory_order_seq_cst);
     ended[c->attr->start][c->attr->axis][c->ith] = now_us();
 }
 
-/* Sets n_add for the tree whose left part is the largest power of two. */
+/* Sets n_add of each addend for the summation tree over a[n], whose left part
+ * has the largest power of two below n. `below` is the depth of the stack
+ * before. Returns the greatest depth. */
 static int tree(struct merge_addend *a, int n, int below)
 {
     int left = 1, d0, d1;
@@ -82,7 +89,9 @@ static int tree(struct merge_addend *a, int n, int below)
     return d0 > d1 ? d0 : d1;
 }
 
-/* Makes rounds of writing and merging, and a last clock reading. */
+/* Makes the programs of n devices: ROUNDS times a kernel that writes `values`
+ * floats and a merge that sums them, then a kernel that only reads the clock.
+ * `writes`: addends are written in every round. */
 static void make(struct group *g, int n, int64_t values, bool writes)
 {
     size_t bytes = (size_t)values * sizeof(float);
@@ -152,8 +161,9 @@ static void make(struct group *g, int n, int64_t values, bool writes)
     }
 }
 
-/* Computes the time from the last writer's end to the last reader's return, for
- * each round. */
+/* Computes for each round the microseconds from the end of the last thread that
+ * wrote an addend to the moment at which the last thread has returned from the
+ * merge. */
 static void collect(double *out, int n_dev, int n_thread)
 {
     for (int r = 0; r < ROUNDS; r++) {
@@ -202,7 +212,7 @@ static bool measure(struct device_set *s, const struct group *g, int n_thread,
     return true;
 }
 
-/* Measures steps of programs without instructions. */
+/* Measures the time of a step of programs without instructions. */
 static bool measure_run(struct device_set *s, struct group *g, double seconds,
                         struct result *r, pl_err *err)
 {

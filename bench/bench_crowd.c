@@ -1,13 +1,14 @@
-/* Measures the cost of another process that keeps a core busy, and of more
- * threads than cores.
+/* Measures how much slower a model runs while another process keeps a core
+ * busy, and with more threads than cores.
  *
  *   bench-crowd [DIR] [ROUNDS]     DIR has the synthetic model (written if it
  *                                  is absent)
  *
- * Each configuration runs alone and together with a process that computes for
- * ever on the last of the machine's cores, in turn, round by round. The share
- * is relative to the run alone of the same round, and the median is shown. With
- * half of one of two cores taken the best possible share is three quarters. */
+ * In every round each configuration runs twice: alone, and together with a
+ * process that computes for ever on the last of the machine's cores. Prints the
+ * speed together as a share of the speed alone in the same round, as median
+ * over the rounds. If the process takes half of one of two cores, the best
+ * possible share is three quarters. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -60,7 +61,8 @@ static void neighbour_end(pid_t p)
     waitpid(p, NULL, 0);
 }
 
-/* Runs row i alone, and its copy, row N_ROW + i, with the neighbour. */
+/* Runs a round of a configuration alone, stored in `alone`, then a round
+ * together with the process that keeps a core busy, stored in `beside`. */
 static void run_both(struct bench_row *alone, struct bench_row *beside,
                      int64_t n_vocab, float *logits, int round)
 {
@@ -120,7 +122,8 @@ int main(int argc, char **argv)
             bench_die(row[i].label, err.message);
         row[N_ROW + i].label = row[i].label;
         row[N_ROW + i].e = row[i].e;
-        bench_round(&row[i], N_PROMPT, n_vocab, logits, 0); /* warm-up */
+        /* warm-up; later rounds overwrite its times */
+        bench_round(&row[i], N_PROMPT, n_vocab, logits, 0);
     }
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < N_ROW; i++)

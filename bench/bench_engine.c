@@ -1,13 +1,15 @@
-/* Whole models: tokens a second of prompt and generation, as ratios.
+/* Measures the speed of whole models, in tokens a second of prompt and of
+ * generation, and ratios between configurations.
  *
- * Configurations of one model are timed in turns, several rounds, so that other
- * work of the machine affects all of them alike. A figure is the median over
- * rounds and a ratio the median of the rounds' ratios. Generation is also given
- * as a share of the read bandwidth of all cores, measured in the same rounds:
- * each token reads every weight once (of experts, those used).
+ * The configurations of one model are timed in turn, round by round, so that
+ * other work of the machine affects all of them alike. A speed is the median
+ * over the rounds, and a ratio the median of the rounds' ratios. Generation is
+ * also printed as a share of the read bandwidth of all cores, which is measured
+ * in the same rounds, because each token reads every weight once (of the
+ * experts only those it uses).
  *
- * The last columns are the plan's estimates of the same, divided by the
- * measured figures. The machine is calibrated first; DIR keeps the result.
+ * The last columns are the plan's estimates of the same speeds, divided by the
+ * measured ones. The machine is calibrated first; DIR keeps the calibration.
  *
  *   bench-engine [DIR] [ROUNDS]    DIR has the synthetic models (written if
  *                                  absent, about 1.1 GB); build/bench */
@@ -28,8 +30,10 @@ struct config {
     const char *label, *devices;
     int n_ranks, n_threads;
     pl_engine *e;
-    double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
-    double plan_prompt, plan_gen; /* the plan's estimates */
+    /* measured speeds of each round in tokens a second */
+    double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND];
+    /* the plan's estimates of these speeds, in tokens a second */
+    double plan_prompt, plan_gen;
 };
 
 static void time_round(struct config *c, int64_t n_vocab, float *logits,
@@ -54,7 +58,9 @@ static void time_round(struct config *c, int64_t n_vocab, float *logits,
     if (pl_engine_decode(c->e, &b, NULL, &err))
         bench_die(c->label, err.message);
     c->prompt[round] = N_PROMPT / (bench_now() - t);
-    if (pl_seq_trim(c->e, 0, N_PAST, NULL, &err)) /* plans estimate after 256 */
+    /* generation starts after N_PAST tokens, for which plans estimate its
+     * speed */
+    if (pl_seq_trim(c->e, 0, N_PAST, NULL, &err))
         bench_die(c->label, err.message);
     b.n = 1;
     b.wanted = NULL;
@@ -113,7 +119,8 @@ static double token_bytes(const pl_engine *e)
     return sum;
 }
 
-/* Returns the best of a dozen tries, in bytes a second. */
+/* Returns the read bandwidth of all cores in bytes a second: the highest of a
+ * dozen measurements. */
 static double read_bandwidth(void)
 {
     pl_meter *m;
@@ -154,7 +161,8 @@ static void bench(const char *name, const char *path, struct config *c, int n,
 
         if (pl_engine_create(&c[i].e, m, &o, &err))
             bench_die(c[i].label, err.message);
-        time_round(&c[i], n_vocab, logits, 0); /* warm-up */
+        /* warm-up; later rounds overwrite its times */
+        time_round(&c[i], n_vocab, logits, 0);
         estimate(&c[i]);
     }
     for (int r = 0; r < rounds; r++) {

@@ -1,13 +1,15 @@
-/* Measures a GPU: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, hip, opencl, emu;
- * without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes, for
- * tests of the bench itself; its figures mean nothing.
+/* Measures a GPU. Usage: `bench-gpu [-t] [DRIVER[:I]]`, where DRIVER is cuda,
+ * hip, opencl or emu. Without DRIVER it takes the first GPU that CUDA, HIP or
+ * OpenCL has. -t takes tiny sizes, which only tests this program; the times
+ * then mean nothing.
  *
- * One row a case: the median of some rounds in microseconds, each of many calls
- * in a row, and the rate per second. Bytes are compared with those that the GPU
- * copies in its own memory, read and written; of operations a multiply-add is
- * two. Weights and caches are taken from a pool larger than any GPU's cache,
- * one after another. Operands are random bytes, because the tests check
- * results. */
+ * Prints a line for each case: microseconds per call, as median over rounds of
+ * many calls in a row, and a rate. Rates in bytes are compared with the rate at
+ * which the GPU copies in its own memory, where read and written bytes count; a
+ * multiply-add counts as two operations. Successive calls take their weights
+ * and caches from successive parts of a pool that is larger than any GPU's
+ * cache. Operands are random bytes, because results are checked elsewhere, by
+ * the tests. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +23,14 @@
 
 enum { N_ROUND = 9, N_HEAD = 32, N_KV = 8, D = 128, MAX_COPY = 4096 };
 
-/* Sizes of a run, and of a tiny one. */
+/* Sizes of the operands, of a full run and of a tiny one (-t). */
 struct sizes {
-    size_t pool, host;  /* bytes */
-    int64_t rows[2], k; /* of matrices */
+    /* bytes of the pool in device memory, and of the host's buffer */
+    size_t pool, host;
+    int64_t rows[2], k; /* rows and columns of the weight matrices */
     int64_t tokens[2], context[2];
     int n_launch;
-    double least_s; /* of a round */
+    double least_s; /* shortest duration of a round, in seconds */
 };
 static const struct sizes full = {
     (size_t)768 << 20, (size_t)64 << 20, {4096, 14336}, 4096,
@@ -41,11 +44,16 @@ static struct {
     const struct gpu_driver *d;
     struct gpu *g;
     const struct sizes *size;
-    uint64_t pool, x, out, scratch; /* device memory */
+    /* addresses of buffers in device memory: pool of weights and caches,
+     * activations, result, scratch */
+    uint64_t pool, x, out, scratch;
     size_t x_bytes, out_bytes, scratch_bytes;
-    unsigned char *host; /* the driver's, random */
-    double copy_rate;    /* bytes a second, read and written; 0: not yet */
-    int n_unit;          /* of the GPU */
+    /* buffer of host memory from the driver, filled with random bytes */
+    unsigned char *host;
+    /* Bytes a second that the GPU copies in its own memory, read and written; 0
+     * before it is measured. */
+    double copy_rate;
+    int n_unit; /* number of the GPU's multiprocessors */
 } b;
 
 static pl_err err;
@@ -71,13 +79,15 @@ static double round_of(step *f, void *user, int n)
     return bench_now() - t;
 }
 
-/* Returns the seconds of a call: the median of the rounds. */
+/* Returns the seconds of one call of f(): the median over rounds of many
+ * calls. */
 static double measure(step *f, void *user)
 {
     double v[N_ROUND], once;
     int n = 1;
 
-    round_of(f, user, 1); /* the first may compile */
+    /* the first call may compile kernels, so it is not measured */
+    round_of(f, user, 1);
     once = round_of(f, user, 1);
     while (n * once < b.size->least_s && n < 4096)
         n *= 2;
@@ -122,7 +132,7 @@ static void step_copy(void *user, int i)
          "copy");
 }
 
-/* Each queue waits for the other in turn. */
+/* Makes each of the two queues wait for a fence of the other. */
 static void step_marks(void *user, int i)
 {
     (void)user;
@@ -148,11 +158,12 @@ static void copies(void)
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* Calls that differ in the address of their weights or caches. */
+/* Calls of one kernel that differ only in the address of their weights or
+ * caches. */
 struct job {
     enum kernel kernel;
     struct gpu_call c;
-    struct launch_list list[MAX_COPY]; /* [n] */
+    struct launch_list list[MAX_COPY]; /* [n] the launches of each call */
     int n;
 };
 
@@ -168,8 +179,9 @@ static void step_job(void *user, int i)
              "launch");
 }
 
-/* Measures the calls of `j` with operands in[first ..] of `bytes` bytes each,
- * which are adjacent in the pool. */
+/* Makes calls of `j` and returns the seconds of one. The n_pooled operands
+ * in[first], in[first + 1], ... have `bytes` bytes each. They lie next to each
+ * other in the pool, elsewhere for each call. */
 static double run_job(struct job *j, int first, int n_pooled, size_t bytes)
 {
     const struct gpu_entry *e = &gpu_entries[j->kernel];
@@ -205,8 +217,9 @@ static struct gpu_tensor plain(uint64_t at, int64_t n0, int64_t n1)
         .at = at, .format = PL_F32, .n_dim = 2, .dim = {n0, n1}};
 }
 
-/* Returns the seconds of a product of n_tok tokens; *bytes: the weights and the
- * rest. */
+/* Returns the seconds of a product of n_tok rows of activations [n_tok, k] with
+ * a weight [n, k]. Sets *bytes to the bytes of weights, activations and
+ * result. */
 static double product(pl_format f, int64_t n, int64_t k, int64_t n_tok,
                       double *bytes)
 {
@@ -266,8 +279,9 @@ static void products(void)
 
 /* ---- attention ----------------------------------------------------------- */
 
-/* Writes tables of a sequence's last n_tok tokens into out's memory after
- * `at`. */
+/* Writes position, sequence, page table and head map of a sequence's last n_tok
+ * tokens to device memory at `at`, and sets the fields of `c` to their
+ * addresses. */
 static void put_tables(struct gpu_call *c, uint64_t at, int64_t n_tok,
                        int64_t n_ctx)
 {
@@ -337,7 +351,8 @@ static void attentions(void)
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* Returns the time from one of n launches of a graph to the next. */
+/* Returns the seconds from one launch of a device graph with n launches to the
+ * next launch. */
 static double graph_gap(const struct gpu_graph *graph, int n)
 {
     double gap[N_ROUND];
@@ -353,8 +368,8 @@ static double graph_gap(const struct gpu_graph *graph, int n)
     return bench_median(gap, N_ROUND);
 }
 
-/* Measures the same launch in a row as one graph. Launches that cannot be
- * captured are skipped. */
+/* Measures a device graph of the same launch n_launch times in a row. Prints
+ * the error instead if the launch cannot be captured. */
 static void graph_launches(const struct launch_list *l, const char *what)
 {
     int n = b.size->n_launch;
@@ -382,8 +397,8 @@ static void graph_launches(const struct launch_list *l, const char *what)
     free(before);
 }
 
-/* Measures small kernels in a row: the time from one to the next, and that of
- * the thread that issues them. */
+/* Measures small kernels launched in a row: the time from one to the next, and
+ * the time that the issuing thread needs for each. */
 static void launches(void)
 {
     static struct job j;
@@ -508,7 +523,8 @@ int main(int argc, char **argv)
 {
     int c;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* the output may be cut short */
+    /* writes each line at once, because the process may be killed */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     b.size = &full;
     while ((c = getopt(argc, argv, "t")) != -1) {
         if (c != 't')

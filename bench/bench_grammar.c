@@ -1,15 +1,18 @@
-/* Measures masks: for texts that are generated token by token, the time of
- * grammar_mask before each token, and of grammar_accept, over many grammars
- * (battery.c).
+/* Measures token masks. For texts that are generated token by token, measures
+ * grammar_mask before each token and grammar_accept after it, over many
+ * grammars (battery.c).
  *
- * Vocabularies: that of a model, and one of 128,000 made up texts: words of all
- * lengths with and without a blank before, numbers, runs of blanks, signs and
- * their pairs, and letters of other scripts, whole and in parts. Texts: random
- * ones of each grammar, a token drawn from each mask. "cold" begins with empty
- * caches, text after text; "warm" are the same texts once more; "alone" is one
- * mask with an empty cache. Everything is repeated several times from the
- * start, and of each mask the least time counts. "made" is the first wait of a
- * request: reading the grammar, and memory for its masks.
+ * Vocabularies: one of a model, and one of 128,000 made-up tokens. These are
+ * words of all lengths with and without a blank before them, numbers, runs of
+ * blanks, signs and pairs of signs, and letters of other scripts, whole and in
+ * parts. Texts: for each grammar random texts, of which each token is drawn
+ * from its mask.
+ *
+ * Row "cold" begins with empty caches and takes text after text. Row "warm"
+ * takes the same texts again. Row "alone" takes single masks, each with an
+ * empty cache. Row "made" is the time that a first request waits: for reading
+ * the grammar and for memory for its masks. Everything is repeated several
+ * times from the start, and the least time of each mask counts.
  *
  *   bench-grammar [TEXTS [MODEL [GRAMMAR]]]    TEXTS of 400 tokens; 4 */
 #include <stdio.h>
@@ -29,11 +32,12 @@ enum {
     MOST_TEXTS = 200,
     PIECE_BYTES = 4096,
     ROUNDS = 5,
-    ALONE = 24, /* masks, of the first text */
+    /* number of masks of the first text that row "alone" measures */
+    ALONE = 24,
 };
 
 struct times {
-    double *us; /* owned, [n] of [cap] */
+    double *us; /* owned: n times in microseconds, with space for `cap` */
     int n, cap;
 };
 
@@ -48,7 +52,8 @@ static void times_add(struct times *t, double us)
     t->us[t->n++] = us;
 }
 
-/* Keeps the least of all rounds for the i-th time. */
+/* Stores the i-th time, in microseconds, if it is less than the i-th time of
+ * earlier rounds. */
 static void times_keep(struct times *t, int i, double us)
 {
     if (i == t->n)
@@ -64,7 +69,8 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Sorts the times. */
+/* Sorts the times and prints their mean, 99th percentile and maximum in
+ * microseconds. */
 static void times_print(struct times *t)
 {
     double sum = 0;
@@ -77,8 +83,8 @@ static void times_print(struct times *t)
                t->us[t->n - 1]);
 }
 
-/* Returns the processor time of this thread, which other work does not
- * change. */
+/* Returns the processor time of this thread in microseconds, which other
+ * processes do not change. */
 static double now_us(void)
 {
     struct timespec t;
@@ -90,7 +96,8 @@ static double now_us(void)
 /* ---- vocabularies -------------------------------------------------------- */
 
 struct pieces {
-    struct grammar_token *token; /* [n], owned, with their texts */
+    /* [n] tokens; the array and the texts of its tokens are owned */
+    struct grammar_token *token;
     int32_t n;
 };
 
@@ -111,7 +118,7 @@ static uint64_t random_next(uint64_t *state)
     return *state >> 33;
 }
 
-/* Makes a word of letters as in texts: syllables. */
+/* Writes a word of syllables to `out`. Returns its length in bytes. */
 static size_t make_word(char *out, uint64_t *rng)
 {
     static const char first[] = "bcdfghjklmnprstvwz", second[] = "aeiouy";
@@ -126,8 +133,8 @@ static size_t make_word(char *out, uint64_t *rng)
     return n;
 }
 
-/* Makes one to four characters of another script, at times without the last
- * byte. */
+/* Writes a token of one to four characters of another script, sometimes without
+ * its last byte. Returns its length in bytes. */
 static size_t make_foreign(char *out, uint64_t *rng)
 {
     size_t n = 0;
@@ -232,9 +239,10 @@ struct bench {
     const struct grammar_vocab *v;
     struct grammar *g;
     int n_text;
-    int32_t *id;    /* owned, [n_text, TOKENS]: the texts, -1 after the last
-                     * token */
-    uint32_t *bits; /* owned */
+    /* [n_text, TOKENS] ids of the texts, owned; -1 after the last token of a
+     * text */
+    int32_t *id;
+    uint32_t *bits; /* the mask, one bit per token of the vocabulary; owned */
     struct times cold, warm, alone, accept, made;
 };
 
@@ -276,7 +284,7 @@ static struct grammar_state *begin(const struct bench *b,
     return s;
 }
 
-/* Returns the microseconds of a mask. */
+/* Computes the mask for state `s` into b->bits. Returns the microseconds. */
 static double mask(const struct bench *b, struct grammar_state *s)
 {
     double start = now_us(), end;
@@ -301,8 +309,9 @@ static double accept(const struct bench *b, struct grammar_state *s, int32_t id)
     return end - start;
 }
 
-/* Draws an allowed token that is not an end: three times of four a short one,
- * so that texts have structure. -1: there is none. */
+/* Draws a token that the mask b->bits allows and that does not end the text; -1
+ * if there is none. Three times out of four prefers tokens of at most two
+ * bytes, so that texts have structure. */
 static int32_t draw(const struct bench *b, uint64_t *rng)
 {
     int32_t found = -1;
@@ -342,7 +351,7 @@ static void draw_texts(struct bench *b)
     grammar_masks_free(m);
 }
 
-/* Runs all texts, with the masks that `m` has cached. */
+/* Measures the masks of all texts, using and filling the cache of masks `m`. */
 static void run_texts(struct bench *b, struct grammar_masks *m, bool warm)
 {
     int at = 0, accepted = 0;
@@ -361,7 +370,8 @@ static void run_texts(struct bench *b, struct grammar_masks *m, bool warm)
     }
 }
 
-/* Computes masks at some places of the first text, each with an empty cache. */
+/* Measures masks at some positions of the first text, each with an empty cache
+ * of masks. */
 static void run_alone(struct bench *b)
 {
     int n = 0, step;
@@ -404,7 +414,7 @@ static void move_times(struct times *to, struct times *from)
     free(from->us);
 }
 
-/* Adds the times of a grammar to `all`. */
+/* Measures a grammar, prints its times, and adds them to those in `all`. */
 static void run_grammar(const struct battery_item *item, struct bench *all)
 {
     struct bench b = {

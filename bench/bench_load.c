@@ -1,16 +1,17 @@
-/* Loading weights from a file in the page cache, compared with a plain copy of
- * as many bytes by as many threads.
+/* Measures how fast an engine loads weights from a file in the page cache,
+ * compared with a plain copy of as many bytes by as many threads.
  *
- * Both begin with the file mapped anew and end with its bytes in new memory.
- * Page faults on both sides are in both figures, and the plain copy's memory
- * requests huge pages as the devices' does. The file is read into the cache by
- * read(), because that decides how large the cache's pages are, and so the cost
+ * Both begin by mapping the file and end with its bytes in new memory, so both
+ * times contain page faults. The plain copy's memory requests huge pages, as
+ * the memory of devices does. The file is brought into the page cache by
+ * read(), because that decides the size of the cache's pages, and so the cost
  * of mapping them.
  *
- * A load is the engine's work between its plan and its first step: "create",
- * the executor with memory for all regions, and "weights". The two alternate
- * with the copy, so that other work of the machine affects all. A figure is the
- * median over rounds and the ratio the median of the rounds' ratios.
+ * A load is the engine's work between its plan and its first step: "create" is
+ * the executor with memory for all regions, "weights" the loading of the
+ * weights. Loads and plain copies alternate, so that other work of the machine
+ * affects all. A time is the median over the rounds, and a ratio the median of
+ * the rounds' ratios.
  *
  *   bench-load [DIR] [ROUNDS]    DIR has the synthetic models (written if
  *                                absent, 1.2 GB each); build/bench */
@@ -31,7 +32,7 @@
 
 enum { N_THREAD = 2 };
 
-/* Drops the file from the page cache and reads it. */
+/* Drops the file from the page cache and reads it again. */
 static void read_anew(const char *path)
 {
     static char piece[1 << 20];
@@ -65,7 +66,8 @@ static void *copy_part(void *arg)
     return NULL;
 }
 
-/* Returns the seconds to copy a file's bytes into fresh memory. */
+/* Returns the seconds that threads need to copy the file's bytes to new memory.
+ * Sets *bytes to their number. */
 static double plain(const char *path, size_t *bytes)
 {
     int fd = open(path, O_RDONLY);
@@ -167,7 +169,8 @@ static void bench(const char *name, const char *path, int rounds)
         config[i].o.n_ctx = 256;
         config[i].o.n_seq = 1;
         config[i].o.n_ubatch = 32;
-        load(&config[i], path, 0); /* warm-up */
+        /* warm-up; later rounds overwrite its times */
+        load(&config[i], path, 0);
     }
     for (int r = 0; r < rounds; r++) {
         size_t bytes;
@@ -195,7 +198,7 @@ static void bench(const char *name, const char *path, int rounds)
 
 int main(int argc, char **argv)
 {
-    /* layers that make 1.2 GB */
+    /* number of layers with which a model of this type has 1.2 GB */
     static const struct {
         const char *type;
         int n_layer;

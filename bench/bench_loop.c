@@ -4,11 +4,11 @@
  *   bench-loop [DIR] [ROUNDS]     DIR has the synthetic model (written if it
  *                                 is absent)
  *
- * So many tasks at once, each with a short prompt and 200 tokens, on the
- * smallest of the synthetic models, whose vocabulary is small too. Choosing
- * tokens, greedily here, takes time in proportion to the vocabulary. It is part
- * of the time between steps; its own time is shown in addition. Figures are the
- * median over rounds. */
+ * Each case has a number of tasks at once, each with a short prompt and 200
+ * tokens to generate. The model is the smallest of the synthetic ones, and its
+ * vocabulary is small, too. Choosing tokens, greedily here, is part of the time
+ * between steps. It takes time in proportion to the vocabulary, so its time is
+ * also printed by itself. Times are medians over the rounds. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +68,8 @@ static void add(struct loop *l, int i, int64_t n_vocab)
         bench_die("a job", err.message);
 }
 
-/* Measures microseconds a step, between steps and within. */
+/* Runs n tasks. Sets *self_us to the microseconds between two steps and
+ * *step_us to those within a step, as means over the steps. */
 static void run_round(struct loop *l, int n, int64_t n_vocab, double *self_us,
                       double *step_us)
 {
@@ -88,7 +89,8 @@ static void run_round(struct loop *l, int n, int64_t n_vocab, double *self_us,
     *step_us = 1e6 * (after.step_s - before.step_s) / steps;
 }
 
-/* Returns the microseconds to choose a token for each of n tasks. */
+/* Returns the microseconds that choosing one token for each of n tasks
+ * takes. */
 static double choose(int n, int64_t n_vocab)
 {
     float *logits = malloc((size_t)n_vocab * sizeof *logits);

@@ -1,12 +1,12 @@
-/* Measures how fast contractions read their weights, compared with the speed of
- * memory.
+/* Measures how fast contractions read their weights, compared with the
+ * bandwidth of memory.
  *
- * Weights are cycled through a buffer larger than any cache, as a model's
- * layers are. The read bandwidth is measured in the same run, on the same
- * buffer and threads, and so is the peak of the threads' multiplications. Only
- * the ratios are comparable between machines. One row a case:
- * OP_FORMAT_ROWSxK_nTOKENS_tTHREADS. It allocates and draws weights itself,
- * without a model. */
+ * Successive calls read successive parts of a buffer of weights that is larger
+ * than any cache, as the layers of a model are. The read bandwidth is measured
+ * by the same threads on the same buffer, and so is the peak rate of the
+ * threads' multiplications. Only the ratios are comparable between machines.
+ * Prints a line for each case: OP_FORMAT_ROWSxK_nTOKENS_tTHREADS. The program
+ * allocates and draws the weights itself, without a model. */
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
@@ -52,8 +52,8 @@ static const struct bench_case {
 };
 enum { N_CASE = sizeof(cases) / sizeof(cases[0]) };
 
-/* Without MXFP4: weights are random bytes, and half of its scales would then be
- * subnormal or beyond float. */
+/* MXFP4 is missing: the weights are random bytes, and half of its scales would
+ * be subnormal or exceed the range of floats. */
 static const pl_format formats[] = {
     PL_Q8_0, PL_Q4_0, PL_Q5_0,   PL_IQ4_NL, PL_Q2_K, PL_Q3_K, PL_Q4_K,
     PL_Q5_K, PL_Q6_K, PL_IQ4_XS, PL_F16,    PL_BF16, PL_F32};
@@ -67,7 +67,8 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* Allocates memory as a device does: in huge pages if there are some. */
+/* Allocates `size` bytes as the cpu backend does: in huge pages if the system
+ * has some. */
 static void *get(size_t size)
 {
     const size_t huge = (size_t)2 << 20;
@@ -87,8 +88,8 @@ static void *get(size_t size)
 
 /* ---- a team -------------------------------------------------------------- */
 
-/* Threads run job(user, i, ith) together for i = 0, 1, ...; thread 0 is the
- * caller and takes the time of each. */
+/* Threads that run job(user, i, ith) together for i = 0, 1, ... Thread 0 is the
+ * caller and measures the time of each i. */
 struct team {
     int nth, n_run;
     double seconds;
@@ -150,7 +151,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Runs the jobs. The times are in t->us, sorted. */
+/* Runs the jobs on all threads. Afterwards t->us[n_run] has their times in
+ * microseconds, sorted. */
 static void team_run(struct team *t, void (*job)(void *, int, int), void *user)
 {
     pthread_t thread[MAX_THREAD];
@@ -177,7 +179,8 @@ static void team_run(struct team *t, void (*job)(void *, int, int), void *user)
 
 struct memory {
     const uint64_t *data;
-    size_t n, piece; /* words in all; words a run */
+    /* n: 64-bit words in data[]; piece: words that one job reads */
+    size_t n, piece;
     int nth;
     atomic_ulong sink;
 };
@@ -190,7 +193,8 @@ static void memory_job(void *user, int run, int ith)
     const uint64_t *p = m->data + at / 32 * 32 + (size_t)ith * n;
     uint64_t sum[8] = {0};
 
-    /* A stream of whole lines; reading one word fetches the line. */
+    /* Each j is a stream of cache lines; reading one word of a line fetches all
+     * of it. */
     for (size_t i = 0; i < n; i += 32) {
         __builtin_prefetch(p + i + 512);
         for (int j = 0; j < 4; j++)
@@ -210,7 +214,8 @@ struct work {
     struct pack pack;
     struct pack_chunk chunk[2 * MAX_RANK];
     uint8_t *weights;
-    int64_t room; /* matrices of the buffer at which a call may begin */
+    /* number of matrices in `weights` with which a call may begin */
+    int64_t room;
     float *x, *out;
     struct q8_block *q8;
     int32_t *id;
@@ -220,7 +225,9 @@ struct work {
     int nth, n_rank;
 };
 
-/* Experts of token 0 are 17 apart, so 17 adjacent runs share none. */
+/* Returns the index of the first matrix of a call. A call with experts uses
+ * matrices 17 apart for its first token, so that 17 successive calls share no
+ * matrix. */
 static int64_t first_matrix(const struct work *w, int run)
 {
     return w->c->kernel == KERNEL_matmul ? run
@@ -247,8 +254,8 @@ static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
     t->dim[2] = c;
 }
 
-/* Makes random codes with small scales: rows of one panel in the format's
- * blocks, packed once; the buffer repeats it. */
+/* Fills the buffer of weights with copies of one packed panel, whose rows have
+ * random codes and small scales. */
 static void weights_fill(struct work *w, size_t size, unsigned *seed)
 {
     const struct format_info *f = format_info(w->pack.format);
@@ -272,8 +279,9 @@ static void weights_fill(struct work *w, size_t size, unsigned *seed)
     free(row);
 }
 
-/* Divides k equally among n_rank ranks, a power of two, whose sums are added
- * pairwise: after rank r as many additions as r + 1 has factors of two. */
+/* Divides k equally among n_rank ranks, a power of two, whose addends are
+ * summed along a binary tree. The number of additions after rank r is the
+ * number of times that 2 divides r + 1. */
 static int ranks_init(struct work *w, struct pack_span *span, int k)
 {
     int n = 0;
@@ -354,7 +362,7 @@ static void work_fini(struct work *w)
         free(w->scratch[i]);
 }
 
-/* Returns the bytes of weights that one run reads, and its multiply-adds. */
+/* Returns the bytes of weights that one call reads. */
 static double bytes_read(const struct work *w)
 {
     bool used[N_EXPERT] = {false};
@@ -386,8 +394,8 @@ static void case_name(char *s, size_t size, const struct bench_case *c,
              nth);
 }
 
-/* Measures the best of many pieces, so that other load on the machine does not
- * improve the ratios. */
+/* Returns the read bandwidth of the threads: the best of many short
+ * measurements, so that other load on the machine does not lower it. */
 static double memory_bandwidth(struct team *team, const void *buffer,
                                size_t size)
 {
@@ -426,7 +434,9 @@ static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
         team_run(team, work_job, w);
         median = team->us[team->n_run / 2];
         gbs = bytes_read(w) / median * 1e-3;
-        peak *= 0.5e-6 * team->nth / limits->n_threads; /* multiply-adds a us */
+        /* from operations per second of all cores to multiply-adds per
+         * microsecond of these threads */
+        peak *= 0.5e-6 * team->nth / limits->n_threads;
         printf("%-38s %9.1f %9.1f us %7.2f GB/s %4.0f %% %8.1f Gmac/s "
                "%4.0f %%\n",
                name, median, team->us[0], gbs, 100 * gbs / memory,

@@ -1,11 +1,11 @@
-/* Times kernels other than contractions on one thread: `bench-ops [kernel set
- * [text]]`, only the cases whose name contains the text.
+/* Measures kernels other than contractions on one thread. Usage: `bench-ops
+ * [kernel set [text]]`; `text` selects the cases whose name contains it.
  *
- * One row a case: the median and the least of some runs in microseconds of CPU
- * time, and bytes (each operand once, of caches what is visible) divided by the
- * median. Operands stay in the processor's caches between runs if they fit, as
- * a step's activations do; 4,096 positions of K and V do not fit the second
- * level. */
+ * Prints a line for each case: median and minimum of the calls in microseconds
+ * of processor time, and bytes divided by the median. Bytes count each operand
+ * once, and the visible part of caches. Operands stay in the processor's caches
+ * between calls if they fit, as the activations of a step do. 4,096 positions
+ * of K and V do not fit the second-level cache. */
 #include "base/half.h"
 #include "device/cpu/cpu_kernel.h"
 #include "device/cpu/cpu_ops.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 
 static const char *only = "";
-static double peak; /* operations of floats a second, one thread */
+static double peak; /* peak of one thread in float operations per second */
 
 enum { N_RUN = 41, N_HEAD = 16, N_KV = 8, D = 128 };
 
@@ -47,7 +47,7 @@ static void *memory(size_t n)
     return p;
 }
 
-/* Returns a plain tensor with values between -1 and 1. */
+/* Returns a float tensor [a, b, c] of values between -1 and 1. */
 static struct cpu_tensor tensor(int64_t a, int64_t b, int64_t c)
 {
     struct cpu_tensor t = {NULL, PL_F32, 3, {a, b, c}, NULL};
@@ -69,8 +69,9 @@ static struct cpu_tensor cache(pl_format f, int64_t n_slot, int64_t d)
     return t;
 }
 
-/* Calls f(arg, i), i = 0, 1, ... A call moves `bytes` bytes and has `ops` float
- * operations, each fused or not; 0 where they do not count. */
+/* Measures calls f(arg, 0), f(arg, 1), ... Each call moves `bytes` bytes and
+ * executes `ops` float operations, where a fused multiply-add counts as one; 0
+ * leaves out the rate. */
 static void measure(const char *name, void (*f)(void *arg, int i), void *arg,
                     double bytes, double ops)
 {
@@ -123,8 +124,8 @@ done:
     free(c.out.data);
 }
 
-/* Measures n_tok tokens, the last of n_ctx; heads of d values. A name that
- * begins with "bf16" uses products of BF16. */
+/* Measures attention of n_tok tokens, the last of a context of n_ctx, with
+ * heads of d values. A name that begins with "bf16" selects BF16 products. */
 static void run_attention(const struct cpu_kernels *k, const char *name,
                           pl_format f, int64_t d, int64_t n_tok, int64_t n_ctx)
 {
@@ -202,16 +203,18 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
 
 /* ---- recurrent layers ---------------------------------------------------- */
 
-/* Qwen3-Next has 16 key heads and 32 value heads; its convolution covers all of
- * q, k and v. Runs use their states in turn, so that those of one token find
- * them where a model does: in memory. */
+/* The sizes of Qwen3-Next: 16 key heads, 32 value heads, and a convolution over
+ * all of q, k and v. Successive calls use different states, so that calls with
+ * one token find their state in memory, not in a processor's cache, as in a
+ * model. */
 enum { NET_K = 16, NET_V = 32, NET_CHANNELS = (2 * NET_K + NET_V) * D };
 enum { NET_SLOTS = 24, NET_STATE = NET_V * D * D };
 
 struct net_job {
     const struct cpu_kernels *k;
     struct cpu_delta_net a;
-    float *state; /* [NET_SLOTS, NET_STATE] */
+    /* [NET_SLOTS, NET_STATE] states, of which each call uses one */
+    float *state;
     void *scratch;
 };
 

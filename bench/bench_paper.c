@@ -1,14 +1,14 @@
-/* Estimates of plans for GPUs by description, without the hardware. Nothing is
- * measured here. Bandwidth and f32 peak are the vendors' figures; the cost
- * model assumes what kernels reach of them (src/cost/cost.c). If the exact
- * order of blocks allows less of the integer units than that, `int8` is lowered
- * to the limit of the units' issue slots. A launch takes 2 us, or 1 us if
- * launches overlap, as on an H200: both are guesses.
+/* Prints estimates of plans for GPUs that are only described, so nothing is
+ * measured. Bandwidths and f32 peaks are the vendors' figures. The cost model
+ * assumes what share of them kernels reach (src/cost/cost.c). If the exact
+ * order of sums in blocks lets kernels use less of the integer units, `int8` is
+ * lowered to what the units' issue slots allow. A launch takes 2 us, or 1 us if
+ * launches overlap, as on an H200; both are guesses.
  *
  *   bench-paper      no options
  *
- * For dense models a share is shown too: generation times the weights' bytes,
- * of the bandwidth of all devices. */
+ * For dense models it also prints which share of the bandwidth of all devices
+ * generation would use: tokens per second times the bytes of the weights. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +19,9 @@
 #include "synth/synth.h"
 #include "timing.h"
 
-/* 132 multiprocessors at 1.755 GHz give 580 TOPS of Q8_0, of which 60 % are
- * expected. That is 875 here, because an estimate takes two fifths of a
- * peak. */
+/* An H200 has 132 multiprocessors at 1.755 GHz. By their issue slots they reach
+ * 580 TOPS with Q8_0, of which kernels are expected to reach 60 %. The cost
+ * model assumes two fifths of a peak, so the peak is given as 875. */
 #define H200                                                                   \
     "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:"                                  \
     "link=50GB/s:latency=5us:launch=1us"
@@ -31,7 +31,7 @@
 
 static const struct machine {
     const char *name, *spec;
-    double bytes_per_s; /* of all devices' memory */
+    double bytes_per_s; /* memory bandwidth of all devices together */
 } machines[] = {
     {"H200", H200, 4.8e12},
     {"2 H200, NVLink", H200 ":p2p=450GB/s*2", 9.6e12},

@@ -1,17 +1,18 @@
-/* Costs and gains of placement: experts on the host, pipelines, the choice of
- * -sm auto.
+/* Measures what placement costs and gains: experts on the host, pipelines, and
+ * the mode that -sm auto chooses.
  *
  *   bench-place [DIR] [ROUNDS]     DIR has the synthetic models (written if
  *                                  they are absent)
  *
  * Each table runs its configurations in turn, round by round, so that other
- * work of the machine affects all alike. Ratios are taken within a round and
- * their median is shown. Generation is timed after 256 tokens.
+ * work of the machine affects all alike. A ratio is the median of the rounds'
+ * ratios. Generation is measured after 256 tokens.
  *
- *   host experts   two devices of one thread, all weights on them (the first
- *                  row) against -cmoe: the host's threads are the devices' own
- *   pipeline       one device of one thread against two with half of the
- *                  layers each, a prompt of 2,048 tokens
+ *   host experts   two devices of one thread: all weights on the devices (the
+ *                  first row), and experts on the host (-cmoe), whose threads
+ *                  share the devices' cores
+ *   pipeline       one device of one thread, and two with half of the layers
+ *                  each; a prompt of 2,048 tokens
  *   modes          two devices of one thread: none, layer, tensor and auto */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@
 
 enum { MAX_ROW = 5 };
 
-/* Compares rows with the first one. */
+/* Runs the configurations c[n] in turn and prints their speeds, and ratios to
+ * the first one. */
 static void table(const char *name, const char *path, struct bench_row *c,
                   int n, int n_prompt, int rounds)
 {
@@ -44,7 +46,8 @@ static void table(const char *name, const char *path, struct bench_row *c,
         c[i].opt.n_seq = 1;
         if (pl_engine_create(&c[i].e, m, &c[i].opt, &err))
             bench_die(c[i].label, err.message);
-        bench_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm-up */
+        /* warm-up; later rounds overwrite its times */
+        bench_round(&c[i], n_prompt, n_vocab, logits, 0);
     }
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < n; i++)

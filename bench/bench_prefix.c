@@ -1,11 +1,11 @@
-/* A cached prompt compared with a computed one: from the devices' memory, from
- * host memory, from a disk.
+/* Measures how fast a prompt is ready if its pages are cached in device memory,
+ * in host memory or on disk, compared with computing it.
  *
  * "computed" is the time from an empty sequence to the logits after the prompt.
- * The others have all of its whole pages in one tier and in no nearer one.
- * Their time is that of finding the pages, loading them into a sequence and
- * computing the rest. The system may have the disk's files in memory: "disk,
- * cold" asks it to drop them first.
+ * In each other row all whole pages of the prompt are in one tier and in no
+ * faster one. The time is that of finding the pages, loading them into a
+ * sequence and computing the rest of the prompt. The operating system may hold
+ * the disk's files in memory; for "disk, cold" it is asked to drop them first.
  *
  *   bench-prefix [TOKENS] [DIR] [SHAPE]  4000 tokens; DIR has the synthetic
  *                                        model (written if absent) and the
@@ -41,7 +41,8 @@ static pl_engine *open_engine(const pl_model *m, int64_t n)
     return e;
 }
 
-/* Decodes the rest of a sequence; returns its last logits. */
+/* Decodes tokens from .. n-1 of sequence 0. Writes the logits of the last one
+ * to `logits`. */
 static void decode(pl_engine *e, int64_t from, int64_t n, const int32_t *token,
                    float *logits)
 {
@@ -62,7 +63,8 @@ static void decode(pl_engine *e, int64_t from, int64_t n, const int32_t *token,
     free(wanted);
 }
 
-/* Stores all cached pages in the tiers, and waits until they are idle. */
+/* Stores all cached pages of the engine in the tiers, and waits until the tiers
+ * have written them. */
 static void give_all(pl_engine *e, struct tiers *ram, struct tiers *disk,
                      int64_t n_ctx)
 {
@@ -110,8 +112,8 @@ static void nothing(void *user)
     (void)user;
 }
 
-/* Returns the seconds from an empty sequence to the logits, with the tiers'
- * pages. */
+/* Returns the seconds from an empty sequence to the logits after n tokens, with
+ * pages loaded from the tiers `t`. */
 static double come_back(pl_engine *e, struct tiers *t, int64_t n,
                         const int32_t *token, float *logits)
 {
@@ -180,7 +182,7 @@ static void print(const char *what, double s, double all, bool same)
            same ? "" : "  OTHER LOGITS");
 }
 
-/* Measures one tier, with an engine that has no pages. */
+/* Measures and prints one tier, with a new engine that has no cached pages. */
 static void from_tier(const char *what, const pl_model *m, struct tiers *t,
                       int64_t n, const int32_t *token, const float *want,
                       double all)
@@ -191,7 +193,8 @@ static void from_tier(const char *what, const pl_model *m, struct tiers *t,
 
     if (!got)
         bench_die(what, "no memory");
-    decode(e, 0, 1, token, got); /* first use is over */
+    /* the engine's first step, which is slower, is not measured */
+    decode(e, 0, 1, token, got);
     if (pl_seq_trim(e, 0, 0, NULL, NULL))
         bench_die(what, "the sequence stays");
     s = come_back(e, t, n, token, got);
@@ -223,7 +226,7 @@ int main(int argc, char **argv)
         return 2;
     }
     snprintf(cache, sizeof cache, "%s/prefixes", dir);
-    remove_all(cache); /* from an earlier run that was cut off */
+    remove_all(cache); /* an earlier run that was killed may have left files */
     disk.dir = cache;
     if (synthetic_model(known, "q4_k_m", dir, model, sizeof model, &err) ||
         pl_model_open(&m, model, &err))

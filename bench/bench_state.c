@@ -1,11 +1,11 @@
-/* Saving a sequence of 4,096 tokens to a file, compared with a plain write of
- * as many bytes to the same file system.
+/* Measures how fast a sequence of 4,096 tokens is saved to a file, compared
+ * with a plain write of as many bytes to the same file system.
  *
- * Both end with fsync. They alternate, so that other work of the machine
- * affects both. A figure is the median over rounds and the ratio the median of
- * the rounds' ratios. "memory": the same without a disk, into a buffer, which
- * shows the cost of saving itself. "extra" is the growth of the process's peak
- * resident memory over all saves to files.
+ * Both end with fsync, and they alternate, so that other work of the machine
+ * affects both. A time is the median over the rounds, and the ratio the median
+ * of the rounds' ratios. "memory" is the time of saving to a buffer instead of
+ * a disk, that is, the cost of saving itself. "extra" is the growth of the
+ * process's peak resident memory over all saves to files.
  *
  *   bench-state [DIR] [ROUNDS]    DIR has the synthetic model (written if
  *                                 absent) and the files; build/bench */
@@ -25,7 +25,7 @@
 
 enum { N_TOKEN = 4096, PIECE = 1 << 20 };
 
-/* Returns the seconds that a plain file of these bytes takes. */
+/* Returns the seconds that writing data[bytes] to a file and fsync take. */
 static double plain(const char *path, const unsigned char *data, size_t bytes)
 {
     double t = bench_now();
@@ -54,8 +54,8 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* Makes a sequence without computing it, because the cache's contents do not
- * matter. */
+/* Fills a sequence with random cache contents. They need not be computed,
+ * because the time to save them does not depend on them. */
 static void fill(pl_engine *e)
 {
     struct exec_caches c;
@@ -128,7 +128,9 @@ int main(int argc, char **argv)
             bench_die("saving", err.message);
         file[r] = bench_now() - t;
         if (r == 0) {
-            after = peak_kib(); /* before the buffer of everything exists */
+            /* peak before the whole state is saved to memory, which needs a
+             * large buffer */
+            after = peak_kib();
             printf("extra memory %.1f MiB\n", (double)(after - before) / 1024);
             if (pl_state_save_memory(e, 0, 0, -1, &data, &bytes, &err))
                 bench_die("saving", err.message);

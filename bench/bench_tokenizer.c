@@ -1,11 +1,12 @@
-/* Opening and using a tokenizer of 250,000 tokens: the wait before the first
- * id, and the speed from text to ids.
+/* Measures opening and using a tokenizer of 250,000 tokens: the time before the
+ * first id, and the speed of converting text to ids.
  *
- * The vocabulary is made up: words over eight letters, each a known word with
- * one more letter, so that as many merges join them. "open" is the file's
- * metadata, "create" the tokenizer; the file is in the page cache. Texts of
- * 4 MB: words and blanks; one word of one letter. A figure is the median over
- * rounds, with the minimum for the two parts of opening.
+ * The vocabulary is made up. Its tokens are words over eight letters; each is
+ * an earlier word and one more letter, and a merge joins the two. "open" is the
+ * time to read the file's metadata and "create" that to make the tokenizer; the
+ * file is in the page cache. The texts have 4 MB: one of words and blanks, and
+ * one that is a single word of one letter. A time is the median over the
+ * rounds; for "open" and "create" the minimum is printed, too.
  *
  *   bench-tokenizer [DIR] [ROUNDS]    DIR has the files meanwhile; build */
 #include <stdio.h>
@@ -24,8 +25,8 @@ static struct gguf_str tokens[N_TOKEN], merges[N_TOKEN];
 static float scores[N_TOKEN];
 static int32_t types[N_TOKEN];
 
-/* Writes word i, counted from 0, of those over a .. h with two letters or more,
- * the shorter ones first. */
+/* Writes word i, counted from 0, of the words over the letters a .. h that have
+ * two letters or more, shorter words first. Returns its length. */
 static size_t word(char *out, int i)
 {
     char letter[16];
@@ -53,7 +54,9 @@ static void write_vocabulary(const char *path, const char *model, bool bytes)
         if (i < N_CHAR && !bytes) {
             n = (size_t)snprintf(s, sizeof text_of[i], "<0x%02X>", i);
             types[i] = 6;
-        } else if (i < N_CHAR) { /* the character of a byte */
+        } else if (i < N_CHAR) {
+            /* in gpt2's vocabulary the token of a byte is a printable character
+             * that stands for the byte */
             bool prints = (i >= 33 && i <= 126) || (i >= 161 && i != 173);
             int c = prints ? i : extra++;
 
@@ -83,7 +86,8 @@ static void write_vocabulary(const char *path, const char *model, bool bytes)
     gguf_writer_free(w);
 }
 
-/* Returns the speed in millions of bytes a second. */
+/* Returns the speed of converting `text` to ids, in millions of bytes a
+ * second. */
 static double speed(const struct tokenizer *t, const char *text)
 {
     struct token_list l = {0};

@@ -1,16 +1,16 @@
-/* Measures receipts: how fast one is checked, compared with generation and a
- * prompt, and what recording costs.
+/* Measures receipts: how fast a receipt is checked, compared with generation
+ * and with a prompt, and what recording costs.
  *
  *   bench-verify [FILE] [ROUNDS]   FILE: a model; else the synthetic
  *                                  qwen3-0.6b, q4_k_m
  *
  * Each round generates 128 tokens after a prompt of 32, with and without a
  * receipt that records them. Then it computes the same 160 tokens as a prompt,
- * with the logits of the last one and with those of 128, and checks the
- * receipt. At last it samples from random logits, with and without recording,
- * for three sizes of vocabulary. Figures are medians over rounds. Ratios are
- * medians of each round's ratio, because the machine's speed changes between
- * rounds. */
+ * once with the logits of the last token and once with those of 128 tokens, and
+ * checks the receipt. Finally it samples from random logits, with and without
+ * recording, for three sizes of vocabulary. Times are medians over the rounds.
+ * Ratios are medians of the rounds' ratios, because the machine's speed changes
+ * between rounds. */
 #include "engine/sampler.h"
 #include "sampling/record.h"
 #include "synthetic.h"
@@ -27,25 +27,26 @@ enum { N_PROMPT = 32, N_OUT = 128, N = N_PROMPT + N_OUT };
 static const int32_t vocabularies[] = {102400, 128000, 151936};
 enum { N_VOCABULARY = sizeof vocabularies / sizeof vocabularies[0] };
 
-/* Seconds a token, of one round. */
+/* The times that a round measures, each in seconds per token. */
 enum figure {
-    PLAIN, /* generation without a receipt */
+    PLAIN, /* generation of the output without a receipt */
     GENERATE,
     LAST,
     ALL,
     VERIFY,
     SAMPLE,
-    RECORD = SAMPLE + N_VOCABULARY, /* sampling with a record */
+    /* sampling from random logits with recording, one time per vocabulary */
+    RECORD = SAMPLE + N_VOCABULARY,
     N_FIGURE = RECORD + N_VOCABULARY,
 };
 
 struct bench {
     pl_engine *e;
     int64_t n_vocab;
-    int32_t token[N]; /* prompt and output */
-    float *rows;      /* [N_OUT, n_vocab] */
-    char *json;       /* the receipt */
-    float *random;    /* logits of the largest vocabulary */
+    int32_t token[N]; /* tokens of the prompt, then of the output */
+    float *rows;      /* [N_OUT, n_vocab] logits of the output's tokens */
+    char *json;       /* text of the receipt that generate() wrote */
+    float *random;    /* random logits for the largest vocabulary */
 };
 
 static void must(pl_status s, const pl_err *err)
@@ -54,8 +55,8 @@ static void must(pl_status s, const pl_err *err)
         bench_die("receipts", err->message);
 }
 
-/* Decodes tokens from..to, with the logits of the last n_row. Returns the
- * seconds. */
+/* Decodes tokens from .. to-1 and requests the logits of the last n_row.
+ * Returns the seconds. */
 static double decode(const struct bench *b, int from, int to, int n_row)
 {
     uint8_t wanted[N] = {0};
@@ -79,8 +80,8 @@ static void clear(const struct bench *b)
     must(pl_seq_trim(b->e, 0, 0, NULL, &err), &err);
 }
 
-/* Generates the output, and its receipt if `recorded`. Returns the seconds per
- * token. */
+/* Generates the output and, if `recorded`, a receipt of it. Returns the seconds
+ * per token. */
 static double generate(struct bench *b, bool recorded)
 {
     pl_receipt *r = NULL;
@@ -114,7 +115,8 @@ static double generate(struct bench *b, bool recorded)
     return began / N_OUT;
 }
 
-/* Returns the seconds per token of a prompt with n_row rows of logits. */
+/* Returns the seconds per token of computing all tokens as a prompt, with n_row
+ * rows of logits. */
 static double prompt(const struct bench *b, int n_row)
 {
     clear(b);
@@ -138,8 +140,8 @@ static double verify(const struct bench *b)
     return began / N;
 }
 
-/* Sets figures SAMPLE and RECORD: samples from random logits with a record and
- * without, in turn. */
+/* Sets the times SAMPLE and RECORD in s[]: samples from random logits without
+ * and with recording, in turn. */
 static void sample(double *s, struct bench *b)
 {
     uint32_t state = 1;
@@ -175,7 +177,7 @@ static void sample(double *s, struct bench *b)
     }
 }
 
-/* Returns the median over rounds of figure a divided by figure b. */
+/* Returns the median over the rounds of the ratio s[][a] / s[][b]. */
 static double ratio(double s[][N_FIGURE], int rounds, int a, int b)
 {
     double v[BENCH_MAX_ROUND];

@@ -1,4 +1,5 @@
-/* See round.h. */
+/* Runs one round of a benchmark on an engine; round.h describes the
+ * function. */
 #include "round.h"
 
 #include <stdlib.h>

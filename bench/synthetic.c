@@ -1,4 +1,5 @@
-/* Models written once for all benches; see synthetic.h. */
+/* Writes the synthetic models of the benchmarks, each only once; synthetic.h
+ * describes the function. */
 #include "synthetic.h"
 
 #include <stdio.h>

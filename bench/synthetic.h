@@ -1,13 +1,16 @@
-/* Synthetic models for benches: written once into a directory, used again. */
+/* Synthetic models for benchmarks: written once into a directory and used again
+ * by later runs. */
 #ifndef BENCH_SYNTHETIC_H
 #define BENCH_SYNTHETIC_H
 
 #include "synth/synth.h"
 
-/* The default directory; a bench may name another, which must exist. */
+/* The directory of the models unless a benchmark is given another, which must
+ * exist. */
 #define SYNTHETIC_DIR "build/bench"
 
-/* Writes DIR/NAME-TYPE.gguf unless it exists; its path is written to `path`. */
+/* Writes a model of this shape and type to DIR/NAME-TYPE.gguf, unless that file
+ * exists. Writes the file's path to path[size]. */
 pl_status synthetic_model(const struct synth_shape *s, const char *type,
                           const char *dir, char *path, size_t size,
                           pl_err *err);

@@ -1,4 +1,5 @@
-/* See timing.h. */
+/* Clock, median and fatal errors of the benchmarks; timing.h describes the
+ * functions. */
 #include "timing.h"
 
 #include <stdio.h>

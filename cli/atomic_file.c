@@ -1,6 +1,6 @@
-/* See atomic_file.h. pl_file of the library writes the files. This file adds
- * messages with the name of the option, and the check that two options do not
- * name the same file. */
+/* Implements atomic_file.h. pl_file of the library writes the files. This file
+ * adds messages with the name of the option, and the check that two options do
+ * not name the same file. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "option_table.h"
@@ -59,8 +59,8 @@ static bool same(const struct identity *a, const struct identity *b)
            strcmp(a->name, b->name) == 0;
 }
 
-/* Returns true if `is` identifies a file of the model at `path`. If `path` is
- * one part of a split model, NAME-00001-of-00002.gguf, all its parts are
+/* Returns true if `is` identifies the model's file at `path`. If `path` is one
+ * part of a split model, NAME-00001-of-00002.gguf, all its parts are
  * compared. */
 static bool is_read(const struct identity *is, const char *path)
 {
@@ -90,8 +90,9 @@ static bool is_read(const struct identity *is, const char *path)
 
 /* ---- files of the options ------------------------------------------------ */
 
-/* Returns the path of the file that an option's value names; NULL if there is
- * none. For an option with ids, the file is after an @. */
+/* Returns the path of the file that an option's value names; NULL if the value
+ * names none. An option that takes token ids names a file if its value begins
+ * with an @. */
 static const char *file_of(const struct options *o,
                            const struct option_row *row)
 {
@@ -189,8 +190,8 @@ static enum exit_code check_output(const struct options *o,
 {
     const char *option = row->name[0];
     bool std = strcmp(path, "-") == 0;
-    /* All commands but logits print text to standard output, where a trace must
-     * not be mixed in. */
+    /* A trace on standard output would mix with the text that every command
+     * except logits prints there. */
     bool prints = row->offset == offsetof(struct options, trace) &&
                   o->command != CMD_LOGITS;
     bool streams = row->commands & OPTION_STREAMS;
@@ -208,7 +209,9 @@ static enum exit_code check_output(const struct options *o,
     c = check_others(o, option, path, row);
     if (c != EXIT_DONE || std ||
         (streams && stat(path, &st) == 0 &&
-         (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
+         /* devices and pipes are not opened here, because the command opens
+          * them later */
+         (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode))))
         return c;
     s = pl_file_open(&f, path, 0, &err); /* tests only that a file can be
                                             written there; a file at `path`
@@ -279,8 +282,9 @@ enum exit_code whole_check_inputs(const struct options *o, bool model)
 
 enum exit_code whole_check(const struct options *o)
 {
-    /* A server loads the others of several models. bench --serve takes the name
-     * of a model. fetch_model rejects two ways to name one. */
+    /* The file of -m is not checked for a server of several models, which reads
+     * it later, nor for bench --serve, where -m is the name of a model. If a
+     * model is also named in another way, fetch_model reports that. */
     bool model = o->serve == NULL && o->hf_repo == NULL &&
                  o->model_url == NULL &&
                  (o->command != CMD_SERVE || !serve_has_many(o));
@@ -316,8 +320,9 @@ enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
     if (c != EXIT_DONE)
         return c;
     if (strcmp(path, "-") == 0)
-        fflush(stdout); /* what was printed before must precede the file's
-                           contents */
+        /* text printed so far must precede the file's contents on standard
+         * output */
+        fflush(stdout);
     s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -347,7 +352,9 @@ enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
         s = pl_file_commit(w->f, &err);
     if (s != PL_OK && c == EXIT_DONE && strcmp(w->path, "-") == 0 &&
         nobody_reads())
-        c = EXIT_PIPE; /* no message, as in finish_out */
+        /* the reader of standard output is gone: exits without a message, as
+         * finish_out does */
+        c = EXIT_PIPE;
     else if (s != PL_OK && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
         c = cannot(o, w->option, s, &err);
     pl_file_close(w->f);

@@ -12,8 +12,10 @@
 
 /* An output file. A zero-initialised one is closed. */
 struct whole_file {
-    pl_file *f;                /* owned; NULL if closed */
-    const char *option, *path; /* borrowed; as given by the user */
+    pl_file *f; /* open file of the library, owned; NULL if closed */
+    /* borrowed: name of the option that names the file, and the path as the
+     * user gave it */
+    const char *option, *path;
 };
 
 /* Checks all files that the options `o` name. If a file cannot be read, if one

@@ -17,8 +17,9 @@
 #include <jansson.h>
 
 struct bench_test {
-    int n_prompt, n_gen; /* numbers of tokens; one of them is 0, unless -pg gave
-                            both */
+    /* numbers of tokens of the prompt and of the generation; one of them is 0,
+     * unless -pg gave both */
+    int n_prompt, n_gen;
     int n_depth, n_seq;
     int seq0; /* index of the test's first sequence; tests of different depths
                  use different sequences */
@@ -28,7 +29,7 @@ struct bench_test {
 struct bench_text {
     char *s; /* owned, NUL-terminated; NULL while empty */
     size_t n;
-    bool failed; /* memory ran out */
+    bool failed; /* true if memory ran out while text was appended */
 };
 void bench_text_add(void *text, const char *s, size_t n);
 /* Parses the text as JSON and empties it. Returns a value that the caller
@@ -46,10 +47,10 @@ struct bench_model {
     const char *name; /* name of the file, in UTF-8, or of the shape;
                          borrowed */
     char type[64];    /* family and most frequent format: "qwen3 Q8_0" */
-    double bytes;     /* of all weights */
+    double bytes;     /* size in bytes of all weights of the model */
     double n_param;
-    double used; /* fraction of the experts that a token uses; 1 without
-                    experts */
+    /* fraction of the model's experts that one token uses; 1 without experts */
+    double used;
     int n_expert;
     double weight[2]; /* weight[0]: bytes of the weights that every step reads;
                          weight[1]: bytes of the weights of all experts */
@@ -63,11 +64,12 @@ struct bench_model {
     double state;
     /* Sums over layers whose attention has the same window. */
     struct bench_memory {
-        double window;    /* window in tokens; 0 for all tokens */
-        double cache;     /* bytes that a token takes in the caches of these
-                             layers */
-        double attention; /* multiply-adds for each pair of a token and a token
-                             that it attends to */
+        double window; /* window in tokens; 0 for all tokens */
+        /* bytes that one token takes in the caches of these layers */
+        double cache;
+        /* Multiply-adds of attention in these layers for each pair of a token
+         * and an earlier token that it attends to. */
+        double attention;
     } memory[PL_MAX_POOL];
     int n_memory;
 };
@@ -96,17 +98,22 @@ struct bench_share {
 };
 
 struct bench_config {
-    struct options o; /* the options of bench, with one value for each option
-                         that may have several */
-    char varied[200]; /* values of varied options without a column of their own:
-                         "-ub 128 -ctk q8_0" */
+    /* the command's options; each option that was given several values has one
+     * of them here */
+    struct options o;
+    /* Options and values of this configuration that have no column of their own
+     * in the output: "-ub 128 -ctk q8_0". */
+    char varied[200];
     struct session s;
-    json_t *plan;              /* owned */
-    double *seconds;           /* [n_test][n_round], owned */
-    pl_limits *limits;         /* [n_test][n_round], owned: limits of the
-                                  machine around each run */
-    int n_dev;                 /* devices, including the host */
-    struct bench_share *share; /* [n_test][n_dev], owned */
+    json_t *plan; /* the plan as JSON (pl_plan_print), owned */
+    /* [n_test][n_round], owned: seconds that each run of a test took */
+    double *seconds;
+    /* [n_test][n_round], owned: the machine's limits, the mean of measurements
+     * before and after each run */
+    pl_limits *limits;
+    int n_dev; /* number of devices, including the host */
+    /* [n_test][n_dev], owned: how each device spent its time in a test */
+    struct bench_share *share;
 };
 
 /* State shared by all configurations. */
@@ -114,13 +121,15 @@ struct bench_set {
     const struct options *o;
     const struct bench_test *test;
     int n_test;
-    int n_seq;     /* number of sequences that the tests use */
+    int n_seq;     /* number of sequences that all tests together use */
     int64_t n_ctx; /* number of tokens that these sequences take in the cache */
     struct term_progress progress;
-    pl_meter *meter;     /* measures the limits of the machine; owned; NULL with
-                            --no-limits */
-    pl_limits now, best; /* last and best measurement of `meter` */
-    double measured;     /* time of the last measurement, by term_seconds */
+    pl_meter *meter; /* measures the limits of the machine; owned; NULL with
+                        --no-limits */
+    /* the latest limits that `meter` measured, and the best so far */
+    pl_limits now, best;
+    /* end of the latest measurement, in seconds by term_seconds */
+    double measured;
 };
 
 /* Opens the engine of a configuration whose session is open. The engine appends
@@ -149,13 +158,14 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
  * benchmark; NULL if limits were not requested. */
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *best);
-/* A column of a Markdown table. cell() writes the text of a row to buf. A
- * column whose text is empty in all rows is omitted. */
+/* A column of a Markdown table. cell() writes the text of a row's cell to buf.
+ * A column whose text is empty in all rows is omitted. */
 enum { BENCH_CELL = 200 };
 struct bench_column {
     const char *title;
-    void (*cell)(char *buf, const json_t *row); /* buf[BENCH_CELL] */
-    bool right;                                 /* right-aligned */
+    /* Writes the text of this column for `row` to buf[BENCH_CELL]. */
+    void (*cell)(char *buf, const json_t *row);
+    bool right; /* the column is right-aligned */
 };
 void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
 /* Prints the rows as CSV, without keys whose values are lists or objects. All

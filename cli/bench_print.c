@@ -39,8 +39,8 @@ static bool is_accelerator(const json_t *device)
     return json_is_true(json_object_get(device, "accelerator"));
 }
 
-/* Writes the backends of the devices that compute: "CPU avx2", "cuda" or "cuda,
- * CPU avx2". Omits the host device unless it is the only device. */
+/* Writes the backends of the devices that compute, as in "CPU avx2", "cuda" or
+ * "cuda, CPU avx2". Omits the host device unless it is the only device. */
 static void backend_of(const json_t *plan, char *buf, size_t size)
 {
     json_t *devices = json_object_get(plan, "devices"), *d;
@@ -69,8 +69,8 @@ static double median(double *v, int n)
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
 }
 
-/* Adds the n values and their mean, standard deviation, median, minimum and
- * maximum, under keys that end with `unit`. */
+/* Adds n measured values and their mean, standard deviation, median, minimum
+ * and maximum to the row, under keys that end with `unit`. */
 static bool add_samples(json_t *row, const char *unit, double *v, int n)
 {
     json_t *all = json_array();
@@ -97,7 +97,8 @@ static bool add_samples(json_t *row, const char *unit, double *v, int n)
     return ok;
 }
 
-/* Adds the time shares of each device (struct bench_share) and their means. */
+/* Adds the fractions of each device's time in a test (struct bench_share) and
+ * their means over the devices to the row. */
 static bool add_shares(json_t *row, const struct bench_config *c, int test)
 {
     const struct bench_share *s = c->share + test * c->n_dev;
@@ -123,8 +124,8 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
            json_object_set_new(row, "device_shares", all) == 0 && ok;
 }
 
-/* Returns true if only CPUs compute. The measured limits are those of the CPUs,
- * so they do not apply to other devices. */
+/* Returns true if only CPUs compute in this row. The measured limits are those
+ * of the CPUs, so they do not apply to other devices. */
 static bool on_processors(const json_t *row)
 {
     return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
@@ -436,8 +437,8 @@ static void cell_limit(char *buf, const json_t *r)
     percent(buf, r, "limit_share");
 }
 
-/* Writes the fraction `key` in percent; for several devices, a list of the
- * values of all devices: "97, 95 %". */
+/* Writes the fraction that the row has under `key`, in percent; if it has one
+ * for each device, a list: "97, 95 %". */
 static void shares(char *buf, const json_t *r, const char *key)
 {
     json_t *all = json_object_get(r, "device_shares"), *d;
@@ -481,8 +482,8 @@ static const struct bench_column columns[] = {
 };
 enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]), MAX_COLUMN = 32 };
 
-/* Returns the width of the widest cell; 0 if the column is empty in all
- * rows. */
+/* Returns the width in bytes of the column's widest text, its title or a cell;
+ * 0 if the column is empty in all rows. */
 static int width_of(const struct bench_column *c, json_t *rows)
 {
     size_t width = 0, i;

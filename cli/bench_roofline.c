@@ -103,14 +103,16 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     struct bench_memory *memory;
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = macs_of(m, bench_word(t, "format"));
-    double values = n_dim > 1 && !bias; /* number of values if the tensor is a
-                                           matrix, else 0 */
-    double wide = 0; /* multiply-adds of attention scores, for each token and
-                        token that it attends to */
+    /* number of values if the tensor is a matrix; 0 for vectors and biases */
+    double values = n_dim > 1 && !bias;
+    /* Multiply-adds of attention scores in the tensor's layer, for each pair of
+     * a token and a token that it attends to. */
+    double wide = 0;
 
     if (rows)
-        return; /* not counted, because a step reads only a few rows of the
-                   tensor */
+        /* embedding tables are not counted, because a step reads only a few of
+         * their rows */
+        return;
     for (size_t i = 0; i < n_dim; i++)
         values *= json_number_value(json_array_get(shape, i));
     m->weight[expert] += bytes;
@@ -119,14 +121,17 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
     if (strcmp(role, "attn_out") == 0)
         wide = json_number_value(json_array_get(shape, 1));
-    if (strcmp(role, "attn_v_b") == 0) /* attention over latents */
+    /* this tensor exists in models with attention over latents */
+    if (strcmp(role, "attn_v_b") == 0)
         wide = json_number_value(json_array_get(shape, 0)) *
                (json_number_value(json_array_get(shape, 2)) -
                 json_number_value(json_array_get(shape, 1)));
     if (wide == 0)
         return;
     memory = memory_at(m, caches, bench_number(t, "layer"));
-    if (memory) /* the sum over the values takes as many as the scores */
+    /* twice, because summing the values takes as many multiply-adds as the
+     * scores */
+    if (memory)
         memory->attention += 2 * wide;
 }
 
@@ -185,8 +190,9 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     return true;
 }
 
-/* Returns the mean number of tokens that a token attends to, itself included,
- * over n tokens that follow `depth` others. `window` 0 means no window. */
+/* Returns the mean number of tokens that a token attends to, itself included.
+ * The mean is over n tokens that follow `depth` others. `window` is the
+ * attention window in tokens, 0 for none. */
 static double mean_seen(double depth, double n, double window)
 {
     double growing = window == 0 ? n : fmin(n, fmax(0, window - depth));
@@ -194,7 +200,8 @@ static double mean_seen(double depth, double n, double window)
     return (growing * (depth + (growing + 1) / 2) + (n - growing) * window) / n;
 }
 
-/* Returns the work of a prompt, and of a generation after it. */
+/* Returns the bytes and operations of a test that computes a prompt and then
+ * generates tokens. */
 static struct bench_work work_of_both(const struct bench_model *m,
                                       const struct bench_test *t,
                                       pl_numerics numerics)
@@ -217,12 +224,13 @@ struct bench_work bench_work(const struct bench_model *m,
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
     double rows = n_seq * (t->n_gen > 0 ? n_tok : 1);
-    /* The expected fraction of experts that a step uses if tokens are routed at
-     * random. */
+    /* Expected fraction of all experts that the tokens of one step use, if each
+     * token chooses its experts at random. */
     double met = 1 - pow(1 - m->used, tokens / steps);
     double read = steps * (m->weight[0] + met * m->weight[1]);
-    double macs[3], flt, half; /* multiply-adds of all tokens and all rows of
-                                  logits */
+    /* multiply-adds of all tokens, and of all rows of logits, by the format of
+     * the weights */
+    double macs[3], flt, half;
     const double *of[3] = {m->int8, m->half, m->flt};
 
     if (t->n_prompt > 0 && t->n_gen > 0)

@@ -1,5 +1,5 @@
-/* Runs the tests of plait bench. The tokens are random. After each test its
- * sequences are cut back to their depth. */
+/* Runs the tests of plait bench on random tokens. After each test its sequences
+ * are trimmed to the depth at which the test began. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -74,8 +74,8 @@ static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                   .wanted = wanted,
                   .logits = logits};
     pl_status r = PL_NO_MEMORY;
-    static uint32_t random; /* never seeded, so that each process draws the same
-                               ids */
+    /* never seeded, so that each process draws the same token ids */
+    static uint32_t random;
 
     if (id != NULL && wanted != NULL) {
         for (size_t i = 0; i < all; i++) {
@@ -119,9 +119,9 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     return r == PL_OK ? EXIT_DONE : report(&c->o, r, &err);
 }
 
-/* Fills the sequences of a test to its depth. Computes the first one and copies
- * it to the others, so that each has pages of its own. Pages that sequences
- * share would be read only once in a step. */
+/* Fills the sequences of a test to its depth. Computes the first sequence and
+ * restores its state in the others, so that each has pages of its own. A step
+ * would read pages that sequences share only once. */
 static pl_status fill(struct bench_config *c, const struct bench_test *t,
                       pl_err *err)
 {
@@ -162,7 +162,8 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
 /* ---- trace --------------------------------------------------------------- */
 
 /* Adds the times of the events in a part of the trace to share[], by device, as
- * fractions of `seconds`. The text is like ",\n{...},\n{...}". */
+ * fractions of `seconds`, the duration of that part. `trace` is JSON text like
+ * ",\n{...},\n{...}". */
 static bool add_events(struct bench_config *c, struct bench_text *trace,
                        double seconds, struct bench_share *share)
 {
@@ -182,7 +183,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             json_number_value(json_object_get(e, "dur")) * 1e-6 / seconds;
 
         if (dev < 0 || dev >= c->n_dev || what == NULL)
-            continue; /* events of the io device, and track names */
+            continue; /* the event is one of the io device, or names a track */
         if (strcmp(what, "op") == 0)
             share[dev].compute += part;
         else if (strcmp(what, "copy") == 0)
@@ -191,8 +192,9 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             strcmp(what, "message") != 0)
             share[dev].wait -= part;
     }
-    for (int d = 0; d < c->n_dev; d++) /* a device waits while it does nothing
-                                          else */
+    /* share[d].wait is minus the device's busy fraction here; the rest of its
+     * time counts as waiting */
+    for (int d = 0; d < c->n_dev; d++)
         share[d].wait = share[d].wait > -1 ? 1 + share[d].wait : 0;
     json_decref(events);
     return events != NULL;
@@ -212,7 +214,7 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b)
         pl_traced before, after;
         double s;
 
-        trace.n = 0; /* drops the events before the test */
+        trace.n = 0; /* drops events of the trace from before this test */
         pl_engine_traced(c->s.engine, &before, sizeof before);
         code = bench_time(c, &b->test[i], ENOUGH, &s);
         pl_engine_traced(c->s.engine, &after, sizeof after);

@@ -31,9 +31,11 @@ struct serve_request {
     /* Tokens, as counted by the server. If it reports no counts, n_read is
      * n_prompt and n_written is n_event, the number of events with text. */
     int64_t n_read, n_cached, n_written, n_event;
-    /* Prefill time that the server reported, in seconds; -1 if unknown. */
+    /* Prefill time of the request that the server reported, in seconds; -1 if
+     * the server reported none. */
     double prompt_s;
-    int failure; /* index in serve_load.failure; -1 on success */
+    /* index of the request's failure in serve_load.failure; -1 on success */
+    int failure;
 };
 
 enum { SERVE_WHY = 160, SERVE_MAX_WHY = 8 };
@@ -43,24 +45,25 @@ enum { SERVE_WHY = 160, SERVE_MAX_WHY = 8 };
 struct serve_failure {
     int status;          /* HTTP error status; 0 if there was no response, or if
                             its status was 200 */
-    char why[SERVE_WHY]; /* message of the first of them */
+    char why[SERVE_WHY]; /* error message of the first of these requests */
     int64_t n;
 };
 
 struct serve_load {
     double rate; /* requests sent per second; 0 if `at_once` requests are kept
                     in flight instead */
-    int at_once; /* limit of requests in flight; 0 for no limit, if there is a
-                    rate */
-    /* The requests that have ended, in this order; owned, [n_request]. */
+    /* most requests in flight; 0 for no limit, which needs a rate */
+    int at_once;
+    /* [n_request], owned: requests in the order in which they ended */
     struct serve_request *request;
     int64_t n_request, max_request, n_done;
     double began, ended;
-    double *gap; /* owned, [n_gap]: seconds between two events with text of the
-                    same request */
+    /* [n_gap], owned: seconds between successive events with text of the same
+     * request, for all requests of the load */
+    double *gap;
     int64_t n_gap, max_gap;
-    /* The kinds of failures. If there are more kinds than elements, the last
-     * element counts all further ones. */
+    /* The distinct failures. If there are more than elements, the last element
+     * counts all further ones. */
     struct serve_failure failure[SERVE_MAX_WHY];
     int n_failure;
 };
@@ -85,18 +88,20 @@ char *serve_body(const struct options *o, const struct serve_target *t,
 
 /* ---- bench_serve_read.c -------------------------------------------------- */
 
-/* Parses a response to request r while it is received. */
+/* Parser of the response to request `r`, fed while the response is received. */
 struct serve_reader {
     struct serve_request *r;
     struct serve_load *load;
-    char *line; /* owned, [n]: the beginning of a line whose end was not
-                   received yet */
+    /* [n], owned: beginning of a line of the response whose end was not
+     * received yet */
+    char *line;
     size_t n, max;
-    bool over;           /* the last event was received */
+    bool over; /* the event that ends the response, [DONE], was received */
     char why[SERVE_WHY]; /* the server's error message; "" if none */
 };
 
-/* Consumes data received at time `now`. Returns false if out of memory. */
+/* Parses n bytes of the response, which were received at time `now`
+ * (term_seconds). Returns false if out of memory. */
 bool serve_read(struct serve_reader *s, const char *data, size_t n, double now);
 void serve_reader_fini(struct serve_reader *s);
 /* Copies the message of an error response to `why`, in any of the formats that
@@ -118,8 +123,8 @@ void serve_load_fini(struct serve_load *l);
 
 /* ---- bench_serve_print.c, bench_serve_svg.c ------------------------------ */
 
-/* Returns a JSON row with the results of the load `l`; NULL if out of
- * memory. */
+/* Returns a JSON object with the results of the load `l`, one row of the
+ * output; NULL if out of memory. */
 json_t *serve_row(struct serve_load *l, const struct serve_target *t,
                   const struct options *o);
 enum exit_code serve_print(const struct options *o, json_t *rows);

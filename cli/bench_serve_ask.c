@@ -48,18 +48,20 @@ void serve_draw(const struct options *o, int64_t i, struct serve_request *r)
 double serve_pause(const struct options *o, int64_t i, double rate)
 {
     uint64_t s = stream(o, PAUSE, i);
-    double u = (double)((draw(&s) >> 11) + 1) * 0x1p-53; /* (0, 1] */
+    /* uniform in (0, 1], so that the logarithm below is finite */
+    double u = (double)((draw(&s) >> 11) + 1) * 0x1p-53;
 
     return -log(u) / rate;
 }
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* A prompt: a list of token ids, or text made of words of about one token
- * each. */
+/* A prompt under construction: a list of token ids, or text made of words of
+ * about one token each. */
 struct prompt {
     json_t *ids;
-    char *text; /* owned, with space for 8 bytes per word */
+    /* owned, with space for 8 bytes per word; NULL if `ids` is used */
+    char *text;
     size_t n;
     int64_t n_vocab;
     bool failed;

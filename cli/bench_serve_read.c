@@ -9,8 +9,9 @@
 
 /* ---- errors -------------------------------------------------------------- */
 
-/* Returns the message of an error response {"error": {"message": ...}},
- * {"error": "..."} or {"message": ...}, or NULL if it has no such form. */
+/* Returns the message of an error response, {"error": {"message": ...}},
+ * {"error": "..."} or {"message": ...}; NULL if the response has none of these
+ * forms. */
 static const char *message_of(const json_t *j)
 {
     const json_t *e = json_object_get(j, "error");
@@ -29,7 +30,9 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY])
     size_t line = 0;
 
     while (line < n && line < SERVE_WHY && !strchr("\r\n", body[line]))
-        line++; /* strchr also finds a NUL, so the line ends there, too */
+        /* strchr finds the NUL of the string as well, so the loop also ends at
+         * a NUL */
+        line++;
     if (s != NULL)
         snprintf(why, SERVE_WHY, "%s", s);
     else

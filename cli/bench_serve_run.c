@@ -1,5 +1,6 @@
-/* Sends requests when they are due, or when earlier ones end. One thread
- * handles all of them with libcurl. No other file of cli/ uses libcurl. */
+/* Sends requests when they are due, or when earlier requests have ended. One
+ * thread handles all of them with libcurl. No other file of cli/ uses
+ * libcurl. */
 #include "bench_serve.h"
 #include "printable.h"
 #include "term.h"
@@ -16,13 +17,13 @@
 
 enum { SAID = 2048 };
 
-/* A request in flight. */
+/* A request that was sent and has not ended. */
 struct flight {
     CURL *curl;
     struct serve_request r;
     struct serve_reader reader;
-    char *body;      /* owned: body of the request */
-    char said[SAID]; /* beginning of the body of an error response */
+    char *body;      /* body of the request as JSON text, owned */
+    char said[SAID]; /* first bytes of the body of an error response */
     size_t n_said;
     char why[CURL_ERROR_SIZE];
     bool no_memory;
@@ -42,13 +43,14 @@ static long status_of(const struct flight *f)
     return status;
 }
 
-/* Called by libcurl with data of the response body. */
+/* A CURLOPT_WRITEFUNCTION: libcurl calls it with n bytes of the response
+ * body. */
 static size_t on_data(char *data, size_t one, size_t n, void *user)
 {
     struct flight *f = user;
     size_t room = SAID - f->n_said, part = n < room ? n : room;
 
-    (void)one; /* always 1 */
+    (void)one; /* libcurl always passes 1 as the size of an item */
     if (status_of(f) != 200) {
         memcpy(f->said + f->n_said, data, part);
         f->n_said += part;
@@ -160,7 +162,7 @@ static size_t gather(char *data, size_t one, size_t n, void *user)
     struct gathered *g = user;
     char *more = realloc(g->s, g->n + n + 1);
 
-    (void)one; /* always 1 */
+    (void)one; /* libcurl always passes 1 as the size of an item */
     if (more == NULL)
         return 0;
     g->s = more;
@@ -238,8 +240,9 @@ void serve_target_fini(struct serve_target *t)
 
 /* ---- results ------------------------------------------------------------- */
 
-/* Counts a failed request and returns the index of its kind in l->failure.
- * `said` is the error text, which may contain any bytes. */
+/* Counts a failed request and returns the index of its failure in l->failure,
+ * where failures with the same status or message share an element. `said` is
+ * the error text, which may contain any bytes. */
 static int count_failure(struct serve_load *l, int status, const char *said)
 {
     char why[SERVE_WHY];
@@ -262,8 +265,8 @@ static int count_failure(struct serve_load *l, int status, const char *said)
     return i;
 }
 
-/* Returns the index in l->failure of the kind of failure of a request that has
- * ended, and counts it; -1 if the request succeeded. */
+/* Counts the failure of a request that has ended and returns its index in
+ * l->failure; -1 if the request succeeded. */
 static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
@@ -314,7 +317,9 @@ struct run {
     struct flight *flight; /* requests in flight */
     int n_flight;
     int64_t n_begun;
-    double due; /* due time of the next request, if there is a rate */
+    /* time (term_seconds) at which the next request is due, if the load has a
+     * rate */
+    double due;
 };
 
 static bool all_begun(const struct run *u, double now)
@@ -377,8 +382,8 @@ static void leave(struct run *u, struct flight *f)
     flight_free(f);
 }
 
-/* Adds the requests that have ended to the load. Returns false if out of
- * memory. */
+/* Moves the requests that have ended from u->flight to the results of the load.
+ * Returns false if out of memory. */
 static bool gather_ended(struct run *u)
 {
     const CURLMsg *m;
@@ -408,8 +413,8 @@ static bool is_idle(const struct run *u, double now)
     return all_begun(u, now) ? u->n_flight > 0 : !may_begin(u, now);
 }
 
-/* Returns how many milliseconds to wait at most before send_load checks again
- * whether a request is due. */
+/* Returns the most milliseconds that the loop may wait for data before it must
+ * check again whether a request is due. */
 static int patience(const struct run *u, double now)
 {
     enum { MOST = 200 };

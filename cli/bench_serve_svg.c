@@ -23,7 +23,9 @@ struct panel {
     const struct serve_load *load;
     int n;
     time_fn *of;
-    double x0, y0, most_x, most_y; /* y: milliseconds */
+    /* x0, y0: upper left corner of the chart in pixels; most_x, most_y:
+     * greatest values on the axes, most_y in milliseconds */
+    double x0, y0, most_x, most_y;
 };
 
 static bool counts(const struct panel *p, const struct serve_request *r)

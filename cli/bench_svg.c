@@ -11,15 +11,16 @@
 
 enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
 
-/* Returns true if the row belongs to the charts for prompts, or, if not
- * `prompt`, to those for generation. */
+/* Returns true if the row belongs in the charts for prompts; if `prompt` is
+ * false, in those for generation. */
 static bool in_panel(const json_t *row, bool prompt)
 {
     return bench_number(row, prompt ? "n_gen" : "n_prompt") == 0;
 }
 
-/* Writes the name of a row's line: all settings except `x`. If `x` is the
- * number of devices, also without the settings that depend on it. */
+/* Writes the name of the line that a row belongs to: all its settings except
+ * `x`, the quantity on the x axis. If `x` is the number of devices, also leaves
+ * out settings that depend on it. */
 static void line_name(char *buf, size_t size, const json_t *row, const char *x)
 {
     static const char *const keys[] = {
@@ -87,8 +88,8 @@ static void draw_axes(const struct panel *p)
                 at_x(p, v), y + 16, v);
 }
 
-/* Draws the line whose first row is `first`, through all its rows. The colour
- * depends on `index`. */
+/* Draws the line that begins with row `first` through all rows that belong to
+ * it. `index` chooses the colour. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
     const char *colour = svg_colour(index);
@@ -115,14 +116,14 @@ static void draw_line(const struct panel *p, size_t first, int index)
         before_y = y;
     }
     if (index > 4)
-        return; /* there is space for the names of five lines only */
+        return; /* the chart has space for the names of five lines only */
     svg_say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
             p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
     svg_text(p->w, name);
     svg_say(p->w, "</text>\n");
 }
 
-/* Returns true if no earlier row belongs to the line of row i. */
+/* Returns true if row i is the first row of its line. */
 static bool begins(const struct panel *p, size_t i)
 {
     char name[300], other[300];

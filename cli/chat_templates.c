@@ -8,22 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes a template that prints `text` for each message m, whatever its role,
- * and then `header`, the header of the answer. */
+/* Makes the Jinja text of a template that prints `text` for each message m,
+ * whatever its role, and then `header`, with which the model's answer
+ * begins. */
 #define EACH(text, header)                                                     \
     "{% for m in messages %}" text "{% endfor %}"                              \
     "{% if add_generation_prompt %}" header "{% endif %}"
 
-/* Begins a template: sets `rest` to all messages but the system messages, and
- * system.text to the texts of these. */
+/* Begins the Jinja text of a template that treats system messages separately.
+ * Sets `rest` to the other messages, and system.text to the contents of the
+ * system messages. */
 #define SYSTEM_APART                                                           \
     "{% set system = namespace(text='') %}"                                    \
     "{% for m in messages if m.role == 'system' %}"                            \
     "{% set system.text = system.text + m.content + '\n\n' %}{% endfor %}"     \
     "{% set rest = messages | rejectattr('role', 'equalto', 'system') %}"
 
-/* Makes a template in which [INST] and [/INST] enclose user messages. `s` is
- * the space after a marker. `b` is the space before [INST] and [/INST]. */
+/* Makes the Jinja text of a template in which [INST] and [/INST] enclose user
+ * messages. `s` is the space after a marker. `b` is the space before [INST] and
+ * [/INST]. */
 #define INST(b, s)                                                             \
     SYSTEM_APART "{% for m in rest %}{% if m.role == 'assistant' %}" s         \
                  "{{ m.content }}{{ eos_token }}{% else %}" b "[INST]" s       \

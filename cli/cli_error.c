@@ -20,7 +20,8 @@ const char *command_name(enum command command)
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
-    char text[8192]; /* fits two paths and an explanation */
+    /* large enough for a message with two paths and an explanation */
+    char text[8192];
     int n = command < N_COMMAND ? snprintf(text, sizeof(text),
                                            "plait %s: ", command_name(command))
                                 : snprintf(text, sizeof(text), "plait: ");
@@ -32,6 +33,7 @@ enum exit_code cli_error(enum command command, enum exit_code code,
     if (n > (int)sizeof(text) - 2)
         n = (int)sizeof(text) - 2;
     strcpy(text + n, "\n");
-    show(stderr, text); /* once, so that lines of threads do not mix */
+    /* one call prints all, so that lines of several threads do not mix */
+    show(stderr, text);
     return code;
 }

@@ -26,7 +26,7 @@
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* Returns *l or, if it is empty, a list of the one value `v`. */
+/* Returns *l, or a list of the one value `v` if *l is empty. */
 static struct option_list or_default(const struct option_list *l, int v)
 {
     return l->n > 0 ? *l : (struct option_list){1, {v}};
@@ -91,13 +91,14 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
 
 /* ---- configurations ------------------------------------------------------ */
 
-/* The options that were given several values, without repetition; those that
- * select the model come first. */
+/* The options that were given several values, each once; options that select
+ * the model come first. */
 struct axes {
     const struct option_row *row[OPTION_MAX_AXIS];
     int count[OPTION_MAX_AXIS];
-    int n, n_model; /* n: number of rows; n_model: how many of them select the
-                       model */
+    /* n: number of elements of row[] and count[]; n_model: number of the first
+     * ones whose options select the model */
+    int n, n_model;
 };
 
 static bool of_model(const struct option_row *r)
@@ -138,8 +139,8 @@ static int64_t combinations(const struct axes *a, int first, int end)
     return n;
 }
 
-/* Returns true if the output always has a column for the option, also if it has
- * one value only. */
+/* Returns true if the output has a column for the option even if the option has
+ * only one value. */
 static bool has_column(const struct option_row *r)
 {
     static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
@@ -201,7 +202,7 @@ static void go_halfway(double *to, double from)
     *to = (*to + from) / 2;
 }
 
-/* Returns the mean of the limits before and after a run. */
+/* Returns the mean of the machine's limits measured before and after a run. */
 static pl_limits around(const pl_limits *before, const pl_limits *after)
 {
     pl_limits x = *after;
@@ -214,8 +215,8 @@ static pl_limits around(const pl_limits *before, const pl_limits *after)
     return x;
 }
 
-/* Runs test `t` once and stores the time as that of round `r`, with the limits
- * measured before and after it. */
+/* Runs test `t` once. Stores its seconds as the result of round `r`, with the
+ * machine's limits measured before and after the run. */
 static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
                                int t, int r)
 {
@@ -238,8 +239,8 @@ static const char *type_of(const struct options *o)
     return o->type != NULL ? o->type : "q4_k_m";
 }
 
-/* Checks that the model can be opened. Called for all models before the first
- * one is measured, which may take hours. */
+/* Checks that a model can be opened. Called for all models before the
+ * measurement of the first one, which may take hours. */
 static enum exit_code check_model(const struct options *o)
 {
     pl_model *m = NULL;
@@ -264,8 +265,9 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    uint64_t chance = 0; /* a random part of the path, so that other users
-                            cannot create a file there first */
+    /* random number in the name of the file, so that other users cannot create
+     * that file first */
+    uint64_t chance = 0;
 
     if (r != PL_OK)
         return report(o, r, &err);
@@ -289,8 +291,8 @@ static enum exit_code make_model(const struct options *o, char *path,
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Measures n configurations together, round by round. Then frees their engines
- * and records their traces. */
+/* Measures n configurations together, round by round. Then closes their engines
+ * and records a trace of each. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
 {
@@ -367,7 +369,8 @@ static enum exit_code bench_model(struct bench_config *c, int n,
             code = report(b->o, r, &err);
     }
     if (path[0] != '\0')
-        unlink(path); /* the open sessions still use the file */
+        /* only the name is removed; open sessions still read the file */
+        unlink(path);
     if (code == EXIT_DONE) {
         double bytes = json_number_value(
             json_object_get(json_object_get(inspect, "totals"), "bytes"));

@@ -52,7 +52,7 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
         if (r != PL_OK)
             c = report(o, r, &err);
         else if (!write_floats(w, logits, (size_t)b.n * row))
-            break; /* atomic_file_close reports the error */
+            break; /* a write failed, which atomic_file_close reports */
     }
     term_progress_end(&s->progress);
     free(logits);
@@ -94,8 +94,8 @@ enum exit_code cmd_logits(const struct options *o)
         c = check_ids(&s, o, ids, n);
     if (c != EXIT_DONE)
         goto done;
-    /* Makes the cache large enough for all tokens. A step may compute -ub
-     * tokens, all with logits, so a smaller n_out would shorten the steps. */
+    /* The cache must hold all tokens. All tokens of a step have logits, so
+     * n_out is set to -ub; a smaller n_out would shorten the steps. */
     if (s.pl.n_ctx == 0)
         s.pl.n_ctx = n;
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;

@@ -6,6 +6,7 @@
  * mean over all scored tokens. */
 #include "cmd.h"
 #include "input.h"
+#include "receipt_file.h"
 #include "session.h"
 
 #include <inttypes.h>
@@ -14,23 +15,28 @@
 #include <stdlib.h>
 
 enum {
-    WINDOW = 512, /* default window, in tokens */
-    ROWS = 64,    /* limit of the rows of logits that one call computes, and so
-                     of their memory */
+    WINDOW = 512, /* default length of a window, in tokens */
+    /* Most rows of logits that one call of the engine computes; this limits the
+     * memory for them. */
+    ROWS = 64,
 };
 
 struct measure {
     const struct options *o;
     struct session s;
-    int32_t *ids; /* owned */
+    int32_t *ids; /* [n_id] tokens of the text, owned */
     int64_t n_id;
-    int32_t bos; /* token that replaces the first of each window; -1 if the
-                    tokenizer requires no BOS */
+    /* token that replaces the first token of each window; -1 if the tokenizer
+     * requires no BOS */
+    int32_t bos;
     int64_t window, n_window;
-    float *logits;    /* [ROWS, n_vocab]; owned */
-    double sum, sum2; /* sums over the scored tokens: of -log p, and of its
-                         square */
+    float *logits; /* [ROWS, n_vocab] logits of one call, owned */
+    /* sum of -log p, and of its square, over the n_scored tokens */
+    double sum, sum2;
     int64_t n_scored;
+    struct whole_file receipts; /* file of --receipt */
+    struct jws_key *sign_key;   /* of --sign-key; owned; NULL if none */
+    pl_receipt *receipt;        /* of the window; owned; NULL if none */
 };
 
 /* Returns -log p of token `id`, where p = softmax(logits)[id]. */
@@ -46,6 +52,25 @@ static double token_nll(const float *logits, int64_t n_vocab, int32_t id)
     return log(sum) + top - logits[id];
 }
 
+/* Scores a token by its logits. */
+static pl_status score(struct measure *m, const float *logits, int32_t id,
+                       pl_err *err)
+{
+    pl_status s = PL_OK;
+    double v;
+
+    if (m->receipt != NULL)
+        s = pl_receipt_score(m->receipt, logits, id, &v, err);
+    else
+        v = token_nll(logits, m->s.n_vocab, id);
+    if (s != PL_OK)
+        return s;
+    m->sum += v;
+    m->sum2 += v * v;
+    m->n_scored++;
+    return PL_OK;
+}
+
 static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
 {
     const int64_t first = m->window / 2;
@@ -54,25 +79,26 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
 
     if (m->bos >= 0)
         ids[0] = m->bos;
+    if (r == PL_OK && m->o->receipt != NULL)
+        r = pl_receipt_begin(&m->receipt, m->s.engine, ids, first + 1, err);
     if (r == PL_OK)
         r = session_feed(&m->s, ids, first, NULL, NULL, &term_interrupts, err);
-    /* The last position predicts a token of the next window, so it is not
-     * scored. */
+    /* The window's last position predicts a token of the next window, so it is
+     * not scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
         pl_batch b = {
             .size = sizeof b, .n = n, .token = ids + i, .logits = m->logits};
 
         r = pl_engine_decode(m->s.engine, &b, &term_interrupts, err);
-        for (int64_t k = 0; k < n && r == PL_OK; k++) {
-            double v = token_nll(m->logits + k * m->s.n_vocab, m->s.n_vocab,
-                                 ids[i + k + 1]);
-
-            m->sum += v;
-            m->sum2 += v * v;
-            m->n_scored++;
-        }
+        for (int64_t k = 0; k < n && r == PL_OK; k++)
+            r = score(m, m->logits + k * m->s.n_vocab, ids[i + k + 1], err);
     }
+    if (r == PL_OK && m->receipt != NULL)
+        r = receipt_line(&m->receipts, m->receipt, PL_RECEIPT_FULL, m->sign_key,
+                         err);
+    pl_receipt_free(m->receipt);
+    m->receipt = NULL;
     return r;
 }
 
@@ -87,8 +113,8 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* Shows the perplexity of the windows so far, if all windows together will take
- * more than a second. */
+/* Prints the perplexity of the windows measured so far, if all windows together
+ * will take more than a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;
@@ -109,6 +135,8 @@ static enum exit_code prepare(struct measure *m)
     enum exit_code c =
         o->model != NULL ? input_prompt(&in, o) : report_no_model(o, "");
 
+    if (c == EXIT_DONE)
+        c = receipt_read_key(&m->sign_key, o);
     if (c == EXIT_DONE)
         c = session_open(&m->s, o);
     if (c == EXIT_DONE)
@@ -153,6 +181,8 @@ static enum exit_code prepare(struct measure *m)
     c = m->logits != NULL ? session_load(&m->s, o)
                           : cli_error(o->command, EXIT_FAILED,
                                       "no memory for %d rows of logits", ROWS);
+    if (c == EXIT_DONE && o->receipt != NULL)
+        c = atomic_file_open(&m->receipts, o, "--receipt", o->receipt);
 done:
     input_free(&in);
     return c;
@@ -199,7 +229,9 @@ enum exit_code cmd_perplexity(const struct options *o)
         if (c == EXIT_DONE)
             c = finish_out(o);
     }
+    c = atomic_file_close(&m.receipts, o, c == EXIT_DONE, c);
     c = session_close(&m.s, c);
+    jws_key_free(m.sign_key);
     free(m.logits);
     free(m.ids);
     return c;

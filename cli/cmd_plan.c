@@ -39,7 +39,9 @@ enum exit_code cmd_plan(const struct options *o)
     c = session_open(&s, o);
     if (c != EXIT_DONE)
         goto done;
-    s.pl.n_out = 1; /* as in `plait run`, whose buffers the plan is to show */
+    /* one row of logits, as in `plait run`, because the plan shows that
+     * command's buffers */
+    s.pl.n_out = 1;
     r = pl_plan_create(&plan, s.model, &s.pl, &err);
     if (r == PL_OK && !alone)
         r = pl_plan_print(plan, o->json, write_out, NULL, &err);

@@ -5,6 +5,7 @@
 #include "chat_templates.h"
 #include "cmd.h"
 #include "printable.h"
+#include "receipt_file.h"
 #include "run.h"
 #include "server/sampler_names.h"
 
@@ -122,8 +123,8 @@ static enum exit_code prepare(struct run *r)
     if (o->random_seed) {
         uint32_t seed = (uint32_t)getpid();
 
-        /* Without entropy the process id remains the seed. That suffices,
-         * because the seed is printed at the end. */
+        /* If getrandom fails for lack of entropy, the process id remains the
+         * seed. That suffices, because the seed is printed at the end. */
         (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
         r->sampling.seed = seed;
     }
@@ -163,6 +164,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     pl_detokenizer_free(r->text);
     stop_fini(&r->stops);
     pl_receipt_free(r->receipt);
+    jws_key_free(r->sign_key);
     pl_sampler_free(r->sampler);
     pl_grammar_free(r->grammar);
     free(r->bias);
@@ -206,8 +208,9 @@ enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
     if (n == 0)
         return STOP_END;
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
-    if (r->n_known >= at) /* if earlier tokens are unknown, n_known must not
-                             count these */
+    /* If earlier tokens of the sequence are unknown, n_known must not count the
+     * new ones. */
+    if (r->n_known >= at)
         r->n_known = at + n;
     r->status = session_feed(&r->s, ids, n, r->logits, what,
                              r->saves ? NULL : &term_interrupts, &r->err);
@@ -226,8 +229,8 @@ bool run_can_write(const struct run *r)
 }
 
 /* Appends the pending token and the tokens of a text to the sequence. Prints
- * the text if `show`. Returns STOP_END, or on failure its reason, as
- * run_prefill does. */
+ * the text if `show`. Returns STOP_END, or another reason of run_prefill if it
+ * failed. */
 static enum stop add_text(struct run *r, const char *text, size_t len,
                           int flags, bool show)
 {
@@ -274,8 +277,9 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
     return stop;
 }
 
-/* Prints a piece of generated text, or passes it to r->reply if there is one.
- * Returns false on failure. A stop_write_fn; `run` is a struct run *. */
+/* Prints a piece of generated text, or passes it to the parser r->reply if
+ * there is one. Returns false on failure. A stop_write_fn; `run` is a struct
+ * run *. */
 static bool write_piece(void *run, const char *piece, size_t len)
 {
     struct run *r = run;
@@ -290,13 +294,14 @@ static bool write_piece(void *run, const char *piece, size_t len)
     return s == PL_OK;
 }
 
-/* Passes a piece of generated text to write_piece, except what may be the
- * beginning of a stop string. Returns false on failure. */
+/* Passes a piece of generated text to write_piece, but holds back an end that
+ * may begin a stop string. Returns false on failure. */
 static bool take_piece(struct run *r, const char *piece)
 {
     if (stop_add(&r->stops, piece, strlen(piece), write_piece, r))
         return true;
-    if (r->status == PL_OK) { /* then stop_add has failed, for lack of memory */
+    /* stop_add itself failed, because memory ran out; write_piece did not */
+    if (r->status == PL_OK) {
         r->status = PL_NO_MEMORY;
         snprintf(r->err.message, sizeof(r->err.message),
                  "no memory for a text");
@@ -357,9 +362,9 @@ enum stop run_generate(struct run *r)
             stop = STOP_FAILED;
             break;
         }
-        if (!flush_out() || /* the reader of the output is gone or the disk is
-                               full, which finish_out reports */
-            r->stops.hit >= 0 ||
+        /* writing failed, because the reader of the output is gone or the disk
+         * is full; finish_out reports that */
+        if (!flush_out() || r->stops.hit >= 0 ||
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
             break;
@@ -427,7 +432,8 @@ static enum exit_code run_once(struct run *r)
 }
 
 /* Reads a line of standard input, including its newline. Returns false at the
- * end of the input, after a second Ctrl-C, and on an error, with *c set. */
+ * end of the input, after a second Ctrl-C, and on an error, whose exit code is
+ * then in *c. */
 static bool next_line(struct input *line, const struct options *o,
                       enum exit_code *c)
 {
@@ -470,7 +476,8 @@ static enum exit_code run_conversation(struct run *r)
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && run_can_write(r))
             stop = run_generate(r);
-        run_end_line(r); /* ends the turn's text with a newline */
+        /* the printed text of each input line ends with a newline */
+        run_end_line(r);
         if (!flush_out())
             break;
         if (stop == STOP_FULL)
@@ -533,7 +540,9 @@ enum exit_code cmd_run(const struct options *o)
         return cli_error(
             CMD_RUN, EXIT_USAGE,
             "--state-load -: name a file; standard input is /dev/stdin");
-    c = session_open(&r.s, o);
+    c = receipt_read_key(&r.sign_key, o);
+    if (c == EXIT_DONE)
+        c = session_open(&r.s, o);
     if (c == EXIT_DONE)
         c = open_template(&r);
     talks = o->interactive || r.form != NULL;

@@ -2,6 +2,7 @@
  * or SIGHUP. */
 #include "cmd.h"
 #include "input.h"
+#include "receipt_file.h"
 #include "serve_models.h"
 #include "session.h"
 
@@ -24,11 +25,12 @@ enum {
 struct serve {
     const struct options *o;
     struct serve_list list;
-    struct serve_models all; /* refers to `list` */
+    struct serve_models all; /* the models of `list`, with their limits */
     struct models *models;
     struct http *http;
-    char **key; /* owned, [n_key], and each element */
+    char **key; /* [n_key] API keys; the array and its strings are owned */
     int n_key;
+    struct serve_receipts receipts;
 };
 
 /* ---- keys ---------------------------------------------------------------- */
@@ -84,6 +86,15 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
+/* Opens the file of --receipt. */
+static enum exit_code open_receipts(struct serve *v)
+{
+    if (v->o->receipt == NULL)
+        return EXIT_DONE;
+    v->receipts.flags = receipt_flags(v->o);
+    return atomic_file_open(&v->receipts.w, v->o, "--receipt", v->o->receipt);
+}
+
 /* A models_options.scan; `user` is a struct serve_models. */
 static void scan_folder(void *user, struct models *m)
 {
@@ -114,7 +125,12 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){v->list.entry, v->list.n, most, &v->list};
+    v->all = (struct serve_models){
+        .entry = v->list.entry,
+        .n = v->list.n,
+        .most = most,
+        .list = &v->list,
+        .receipts = v->receipts.w.f != NULL ? &v->receipts : NULL};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
@@ -138,7 +154,7 @@ static enum exit_code load_first(struct serve *v)
         if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
         if (s != PL_OK && v->list.any_name)
-            c = exit_code_of(s); /* the log has the error */
+            c = exit_code_of(s); /* the server's log already has the error */
     }
     return c;
 }
@@ -195,7 +211,9 @@ static enum exit_code start_http(struct serve *v)
     return EXIT_DONE;
 }
 
-/* Lets clients in. A reader of the message may send a signal at once. */
+/* Starts to accept clients and prints the addresses. Sets the limit of counted
+ * signals first, because a program that reads the addresses may send a signal
+ * at once. */
 static enum exit_code accept_clients(struct serve *v)
 {
     pl_err err;
@@ -281,7 +299,7 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    models_free(v->models); /* ends the remaining requests */
+    models_free(v->models); /* ends requests that are still running */
     http_free(v->http);
     serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
@@ -301,7 +319,7 @@ static void return_memory(void)
 
 enum exit_code cmd_serve(const struct options *o)
 {
-    struct serve v = {.o = o};
+    struct serve v = {.o = o, .receipts = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     enum exit_code c;
     bool served;
 
@@ -311,9 +329,12 @@ enum exit_code cmd_serve(const struct options *o)
     if (c == EXIT_DONE)
         c = read_keys(&v);
     if (c == EXIT_DONE)
+        c = open_receipts(&v);
+    if (c == EXIT_DONE)
         c = make_models(&v);
-    if (c == EXIT_DONE) /* an address that is in use is found before the
-                           models are loaded */
+    /* The server binds its address before it loads models, so that an address
+     * in use is reported at once. */
+    if (c == EXIT_DONE)
         c = start_http(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
@@ -326,6 +347,7 @@ enum exit_code cmd_serve(const struct options *o)
         drain(&v);
     }
     serve_free(&v);
+    c = atomic_file_close(&v.receipts.w, o, served, c);
     if (served)
         serve_log((void *)o, PL_LOG_INFO, "stopped");
     return c;

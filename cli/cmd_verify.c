@@ -2,15 +2,18 @@
  * plait diff: tells where two receipts differ. Exit codes: 0 if all receipts
  * hold or the two agree, 1 if receipts differ, 2 if one cannot be compared or
  * an error ended the command. */
+#include "chat_templates.h"
 #include "cmd.h"
 #include "input.h"
 #include "printable.h"
 #include "receipt_file.h"
 #include "server/json_text.h"
+#include "server/request_tasks.h"
 #include "session.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,7 @@ struct verify {
     const struct options *o;
     struct session s;
     struct receipt_list list;
+    struct jws_trust *trust;      /* keys of --trust; owned; NULL if none */
     struct input prompt, grammar; /* empty if not given */
     int32_t *ids;                 /* of the prompt; owned */
     int64_t n_ids;
@@ -27,6 +31,8 @@ struct verify {
     pl_options used;   /* those of s.engine */
     int count[3];      /* receipts by enum pl_receipt_verdict */
     int64_t n_checked; /* tokens */
+    double nll;        /* sum of -ln p of texts whose receipts hold */
+    int64_t n_scored;  /* tokens of these */
     double busy_s;     /* spent in checks */
 };
 
@@ -36,36 +42,70 @@ static const char *const words[] = {[PL_RECEIPT_HOLDS] = "holds",
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* Reads the prompt and the grammar, if they are given. */
+/* Reads the texts of the options for the prompt and the grammar, if they are
+ * given. */
 static enum exit_code read_given(struct verify *v)
 {
     const struct options *o = v->o;
     enum exit_code c = EXIT_DONE;
+    bool text = o->prompt != NULL || o->file != NULL;
 
-    if (o->prompt != NULL || o->file != NULL)
+    if (text && o->messages != NULL)
+        return cli_error(CMD_VERIFY, EXIT_USAGE,
+                         "-p or -f and --messages give two prompts; leave one "
+                         "out");
+    if (text)
         c = input_prompt(&v->prompt, o);
     if (c == EXIT_DONE && o->grammar_file != NULL)
         c = input_file(&v->grammar, o, o->grammar_file);
     return c;
 }
 
+static enum exit_code read_trust(struct verify *v)
+{
+    struct input pem = {0};
+    enum exit_code c = EXIT_DONE;
+    char why[JWS_WHY], cut[SHOWN];
+
+    if (v->o->trust == NULL)
+        return EXIT_DONE;
+    c = input_file(&pem, v->o, v->o->trust);
+    if (c == EXIT_DONE && !jws_trust_read(&v->trust, pem.s, pem.len, why))
+        c = cli_error(CMD_VERIFY, EXIT_USAGE, "--trust %s: %s",
+                      clip_printable(cut, v->o->trust), why);
+    input_free(&pem);
+    return c;
+}
+
+/* Renders the prompt of --messages, and tokenizes it or that of -p or -f. */
 static enum exit_code tokenize(struct verify *v)
 {
     pl_err err;
     pl_status s;
 
-    if (v->prompt.s == NULL)
+    if (v->prompt.s == NULL && v->o->messages == NULL)
         return EXIT_DONE;
     if (v->s.words == NULL)
         return session_require_tokenizer(&v->s, v->o);
-    s = pl_tokenize(v->s.words, v->prompt.s, v->prompt.len,
-                    PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &v->ids, &v->n_ids,
-                    &err);
+    if (v->prompt.s == NULL) {
+        enum exit_code c = render_prompt(&v->prompt, v->o, v->s.model);
+
+        if (c != EXIT_DONE)
+            return c;
+        s = request_chat_tokens(v->s.words, v->prompt.s, v->prompt.len, &v->ids,
+                                &v->n_ids, &err);
+    } else {
+        s = pl_tokenize(v->s.words, v->prompt.s, v->prompt.len,
+                        PL_ADD_SPECIAL | PL_PARSE_SPECIAL, &v->ids, &v->n_ids,
+                        &err);
+    }
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets the context so that each receipt fits with the prompt that was given,
- * unless -c is given, and the rows of logits so that a step may have many. */
+/* Sets the context length so that every receipt fits with the
+ * prompt that was given, unless -c is given. Sets
+ * the maximum rows of logits of a step to as many as take 64 MiB, at most 512,
+ * because each checked token needs a row. */
 static void set_sizes(struct verify *v)
 {
     const int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
@@ -92,7 +132,8 @@ static bool same_strings(const char *const *a, int n, const char *const *b,
     return same;
 }
 
-/* Returns true if an engine with the options `a` has the numerics of `b`. */
+/* Returns true if engines with the options `a` and with the options `b` have
+ * the same numerics. */
 static bool same_options(const pl_options *a, const pl_options *b)
 {
     bool same = a->n_ranks == b->n_ranks && a->numerics == b->numerics &&
@@ -106,7 +147,8 @@ static bool same_options(const pl_options *a, const pl_options *b)
                         b->n_overrides);
 }
 
-/* Loads the engine, unless the present one will do. */
+/* Loads an engine with the options `pl`, unless the engine that is loaded was
+ * created with the same numeric options. */
 static enum exit_code load(struct verify *v, const pl_options *pl)
 {
     pl_options given = v->s.pl;
@@ -155,6 +197,44 @@ static void print(struct verify *v, const struct receipt_entry *e,
     putchar('\n');
 }
 
+/* Judges the signature of a receipt. Returns true with a verdict in *r if the
+ * receipt needs no further check. */
+static bool judge_signer(const struct verify *v, const struct receipt_entry *e,
+                         pl_receipt_result *r)
+{
+    r->verdict =
+        e->signer == JWS_FORGED ? PL_RECEIPT_DIFFERS : PL_RECEIPT_CANNOT;
+    if (e->signer == JWS_FORGED)
+        snprintf(r->text, sizeof(r->text),
+                 "it is not what the key %s signed; get the receipt from its "
+                 "writer",
+                 e->key);
+    else if (v->trust == NULL || e->signer == JWS_VALID)
+        return false;
+    else if (e->signer == JWS_NONE)
+        snprintf(r->text, sizeof(r->text),
+                 "it is not signed; leave out --trust to check it without");
+    else
+        snprintf(r->text, sizeof(r->text),
+                 "it is signed by the key \"%s\", which --trust does not have",
+                 e->key);
+    return true;
+}
+
+/* Adds the signer to the verdict on a receipt that holds. */
+static void name_signer(const struct receipt_entry *e, pl_receipt_result *r)
+{
+    size_t n = strlen(r->text);
+
+    if (r->verdict != PL_RECEIPT_HOLDS || e->signer == JWS_NONE)
+        return;
+    snprintf(r->text + n, sizeof(r->text) - n,
+             e->signer == JWS_VALID ? "; signed by %s"
+                                    : "; the signature of \"%s\" is not "
+                                      "checked without --trust",
+             e->key);
+}
+
 static enum exit_code check(struct verify *v, const struct receipt_entry *e)
 {
     pl_receipt_given given = {.size = sizeof(given),
@@ -167,18 +247,20 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
                               .progress = term_progress,
                               .progress_user = &v->s.progress,
                               .cancel = &term_interrupts};
-    pl_receipt_result result;
+    pl_receipt_result result = {
+        .verdict = PL_RECEIPT_CANNOT, .at = -1, .written = -1, .sampled = -1};
     double start;
     pl_options pl = v->s.pl;
     pl_err err;
     enum exit_code c;
-    pl_status s = pl_receipt_options(e->receipt, &pl, &err);
+    pl_status s;
 
+    if (judge_signer(v, e, &result)) {
+        print(v, e, &result);
+        return EXIT_DONE;
+    }
+    s = pl_receipt_options(e->receipt, &pl, &err);
     if (s == PL_UNSUPPORTED || s == PL_BAD_FILE) {
-        result = (pl_receipt_result){.verdict = PL_RECEIPT_CANNOT,
-                                     .at = -1,
-                                     .written = -1,
-                                     .sampled = -1};
         snprintf(result.text, sizeof(result.text), "%.700s", err.message);
         print(v, e, &result);
         return EXIT_DONE;
@@ -195,6 +277,12 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
     term_progress_end(&v->s.progress);
     if (s != PL_OK)
         return report(v->o, s, &err);
+    if (result.verdict == PL_RECEIPT_HOLDS &&
+        !isnan(pl_receipt_nll(e->receipt))) {
+        v->nll += pl_receipt_nll(e->receipt);
+        v->n_scored += result.n_checked;
+    }
+    name_signer(e, &result);
     print(v, e, &result);
     return EXIT_DONE;
 }
@@ -210,10 +298,13 @@ static void summary(const struct verify *v)
             v->count[PL_RECEIPT_DIFFERS] == 1 ? "s" : "",
             v->count[PL_RECEIPT_CANNOT], v->n_checked, v->busy_s,
             v->busy_s > 0 ? (double)v->n_checked / v->busy_s : 0.0);
+    if (v->n_scored > 0)
+        fprintf(stderr, "perplexity of the %" PRId64 " given tokens: %.4f\n",
+                v->n_scored, exp(v->nll / (double)v->n_scored));
 }
 
-/* Returns the exit code of a command that could not do its work. 1 is the
- * result that receipts differ, as in cmp and diff. */
+/* Returns the exit code of a command that could not do its work: 2 in place of
+ * 1, because 1 means that receipts differ, as in cmp and diff. */
 static enum exit_code trouble(enum exit_code c)
 {
     return c == EXIT_FAILED ? EXIT_USAGE : c;
@@ -228,8 +319,9 @@ enum exit_code cmd_verify(const struct options *o)
         return cli_error(o->command, EXIT_USAGE,
                          "no receipt; give a file, as `plait run --receipt "
                          "FILE` writes it");
+    c = read_trust(&v);
     for (int i = 0; i < o->files.n && c == EXIT_DONE; i++)
-        c = receipt_file_read(&v.list, o, o->files.v[i]);
+        c = receipt_file_read(&v.list, o, o->files.v[i], v.trust);
     if (c == EXIT_DONE)
         c = read_given(&v);
     if (c == EXIT_DONE)
@@ -238,7 +330,8 @@ enum exit_code cmd_verify(const struct options *o)
         c = tokenize(&v);
         set_sizes(&v);
     }
-    /* Nobody who makes up a receipt can know which tokens are checked. */
+    /* The seed is random, so that an author of a false receipt cannot know
+     * which tokens will be checked. */
     if (getrandom(&v.seed, sizeof(v.seed), 0) != (ssize_t)sizeof(v.seed))
         v.seed = 0;
     term_interrupts_count(1);
@@ -257,11 +350,13 @@ enum exit_code cmd_verify(const struct options *o)
     receipt_list_free(&v.list);
     input_free(&v.prompt);
     input_free(&v.grammar);
+    jws_trust_free(v.trust);
     free(v.ids);
     return c;
 }
 
-/* Prints a line, which may have texts of a receipt. */
+/* Prints a line in which texts of a receipt may occur, without executing their
+ * escape sequences. */
 static void show_line(void *user, const char *text, size_t len)
 {
     char line[2048];
@@ -284,7 +379,7 @@ enum exit_code cmd_diff(const struct options *o)
                          "%d files; give two, each with one receipt",
                          o->files.n);
     for (int i = 0; i < 2 && c == EXIT_DONE; i++) {
-        c = receipt_file_read(&list, o, o->files.v[i]);
+        c = receipt_file_read(&list, o, o->files.v[i], NULL);
         if (c == EXIT_DONE && list.n != i + 1)
             c = cli_error(o->command, EXIT_USAGE,
                           "%s has %d receipts; give a file with one",

@@ -1,5 +1,6 @@
 /* Downloads a model before a command begins. Shows a progress line on a
- * terminal; else prints a message for every tenth of a file. */
+ * terminal; otherwise prints a message for every tenth of a file that has been
+ * received. */
 #include "fetch.h"
 #include "session.h"
 #include "term.h"
@@ -17,9 +18,10 @@ struct watch {
     const char *name; /* name of the file that is downloaded now; NULL if
                          none */
     double start_s, shown_s;
-    uint64_t start; /* bytes of this file that an earlier download had
-                       received */
-    int tenths;     /* last tenth reported */
+    /* bytes of the file `name` that an earlier download had received */
+    uint64_t start;
+    /* number of tenths of the file for which a message was printed */
+    int tenths;
 };
 
 static void on_log(void *user, pl_log_level level, const char *text)

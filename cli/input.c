@@ -22,8 +22,8 @@ static enum exit_code no_memory(const struct options *o, size_t bytes)
                      bytes);
 }
 
-/* Limits of a text and of a line, in MiB. Larger input comes from a device or
- * from a wrong file. */
+/* Limits of a whole text and of one line, in MiB. Larger input comes from a
+ * device such as /dev/zero or from a wrong file. */
 enum { MOST_MIB = 256, LINE_MIB = 16 };
 
 static enum exit_code too_much(const struct options *o, const char *name,
@@ -217,9 +217,9 @@ bool input_line(struct input *in, const struct options *o, enum exit_code *c)
     return in->len > 0 && !ferror(stdin);
 }
 
-/* Writes the first word of `s`, at most 20 bytes, to `buf` and returns it.
- * Bytes other than printable ASCII are written as \xNN, because a file may
- * contain anything. */
+/* Writes the first word of `s`, at most 20 bytes of it, to `buf` and returns
+ * buf. Bytes other than printable ASCII are written as \xNN, because the input
+ * may contain any bytes. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
     enum { MOST = 20 };

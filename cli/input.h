@@ -1,5 +1,5 @@
-/* The text that a command works on, from the command line, a file or standard
- * input; and token ids likewise. */
+/* Reads the text that a command works on, or token ids, from the command line,
+ * a file or standard input. */
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
 

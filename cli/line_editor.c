@@ -12,8 +12,8 @@
 #include <wchar.h>
 
 enum {
-    MOST_LINES = 1000,    /* maximum number in the history */
-    MOST_PASTE = 1 << 22, /* maximum number of characters in a paste */
+    MOST_LINES = 1000,    /* greatest number of lines in the history */
+    MOST_PASTE = 1 << 22, /* greatest number of characters in one paste */
 };
 
 /* Escape sequences that make the terminal put markers around pasted text
@@ -27,7 +27,7 @@ enum { N_END = sizeof(paste_ends) / sizeof(*paste_ends) - 1 };
 struct line_editor {
     EditLine *edit;
     History *history;
-    const char *prompt; /* borrowed */
+    const char *prompt; /* borrowed during line_editor_read */
 };
 
 static char *prompt_of(EditLine *edit)
@@ -57,8 +57,9 @@ static size_t unify_lines(wchar_t *s, size_t n)
 static unsigned char take_paste(EditLine *edit, int key)
 {
     wchar_t *s = NULL, c;
-    size_t n = 0, room = 0, ended = 0; /* `ended`: characters of the end marker
-                                          that the text ends with so far */
+    /* n: characters in `s`; room: capacity of `s`; ended: length of the
+     * beginning of the end marker with which `s` ends */
+    size_t n = 0, room = 0, ended = 0;
     bool fits = true;
 
     (void)key;
@@ -96,7 +97,8 @@ struct line_editor *line_editor_open(void)
     e = calloc(1, sizeof(*e));
     if (e == NULL)
         return NULL;
-    setlocale(LC_CTYPE, ""); /* for multibyte characters */
+    /* libedit then reads multibyte characters in the user's encoding */
+    setlocale(LC_CTYPE, "");
     e->history = history_init();
     e->edit = el_init("plait", stdin, stderr, stderr);
     if (e->edit == NULL || e->history == NULL) {

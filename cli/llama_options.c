@@ -1,5 +1,5 @@
-/* Start lines of llama.cpp's tools. Rewrites the words of a command line, and
- * the variables LLAMA_ARG_*, to options of plait, by the rows of
+/* Accepts command lines of llama.cpp's tools. Rewrites the words of a command
+ * line, and the variables LLAMA_ARG_*, to options of plait, by the rows of
  * llama_table.c. */
 #include "option_table.h"
 
@@ -58,10 +58,11 @@ bool llama_may_lack_value(const struct llama_option *l)
 
 struct rewrite {
     enum command command;
-    char **from; /* [n_from], borrowed */
+    char **from; /* [n_from] the words to rewrite, borrowed */
     int n_from;
     struct word_list *to;
-    char passed[400]; /* the options passed over, for the note */
+    /* names of the ignored options, which a note lists at the end */
+    char passed[400];
 };
 
 static enum exit_code add(const struct rewrite *r, const char *word)
@@ -114,8 +115,8 @@ static void note(struct rewrite *r, const char *name)
         snprintf(r->passed + n, sizeof(r->passed) - n, ", ...");
 }
 
-/* Returns true if `word` is what an option takes whose value may be left out:
- * on, off, auto, true, false, a number, or a list of these. */
+/* Returns true if `word` is a value of an option that is valid with and without
+ * a value: on, off, auto, true, false, a number, or a list of these. */
 static bool is_switch(const char *word)
 {
     static const char *const words[] = {"on", "off", "auto", "true", "false"};
@@ -188,7 +189,8 @@ static enum exit_code take_word(struct rewrite *r, int *i)
     if ((row->commands & OPTION_BARE) && (next == NULL || next[0] == '-'))
         return add(r, "on");
     if (next == NULL)
-        return EXIT_DONE; /* options_parse reports that the value is missing */
+        /* no word follows; options_parse reports the missing value */
+        return EXIT_DONE;
     ++*i;
     return add(r, next);
 }

@@ -9,9 +9,9 @@
 
 static void collect(void *user, const char *text, size_t len)
 {
-    text_add(user, text, len); /* if out of memory, the description is
-                                  incomplete and the file may count as a
-                                  model */
+    /* if memory runs out, the rest of the description is missing, and the file
+     * may count as a model */
+    text_add(user, text, len);
 }
 
 /* Copies the value that follows `key` in the description of a file (pl_inspect)

@@ -1,5 +1,5 @@
-/* Checks and stores the values of options. The rows of the option table name
- * these setters; see option_set_fn. */
+/* Checks and stores the values of options. Rows of the option table contain
+ * pointers to these functions, which have the type option_set_fn. */
 #include "option_set.h"
 #include "number.h"
 #include "server/sampler_names.h"
@@ -35,7 +35,7 @@ bool option_set_text(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores a text that may be empty. */
+/* Stores the value of a text option, which may be empty. */
 bool option_set_prompt(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -76,8 +76,9 @@ bool option_set_int_auto(struct options *o, const struct option_row *row,
     return option_set_int(o, row, value, want);
 }
 
-/* Stores the size of the context. 0 selects the model's own size; perplexity
- * and logits keep it, because they have a default of their own. */
+/* Stores the size of the context in tokens. 0 means the model's own context
+ * length, except for perplexity and logits, where it means the command's
+ * default. */
 bool option_set_context(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -335,7 +336,7 @@ static const struct {
     {"--yarn-beta-fast", ".rope.scaling.yarn_beta_fast=float:"},
 };
 
-/* Removes the overrides that begin so. */
+/* Removes the key overrides that begin with the text `begin`. */
 static void remove_overrides(struct word_list *w, const char *begin)
 {
     int n = 0;

@@ -1,4 +1,5 @@
-/* The setters that table rows name, one per type of value. */
+/* Functions that check and store the value of an option, one per type of value.
+ * Rows of the option table point to them. */
 #ifndef CLI_OPTION_SET_H
 #define CLI_OPTION_SET_H
 

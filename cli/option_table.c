@@ -25,7 +25,9 @@ enum {
     WRITES = RUN | SERVE,
     TEXTS = RUN | PERPLEXITY | TOKENIZE | VERIFY,
     PLANNED = ONE_RUN | BENCH,
-    NUMERIC = PLANNED & ~VERIFY, /* a receipt states what decides bits */
+    /* without plait verify, because a receipt gives the options that decide
+     * bits */
+    NUMERIC = PLANNED & ~VERIFY,
     OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
     ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF,
 };
@@ -64,7 +66,7 @@ WORDS(efforts, "default", "none", "minimal", "low", "medium", "high", "xhigh",
       "max");
 WORDS(on_off, "on", "off");
 WORDS(rope_scalings, "none", "linear", "yarn");
-/* The order is that of `formats` in option_set_cache_format. */
+/* The words are in the order of `formats` in option_set_cache_format. */
 WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
       "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");
@@ -192,27 +194,29 @@ const struct option_row option_table[] = {
     {{"--template", "--chat-template-file"}, "FILE", NULL,
      "Chat template to use in place of the model's. Special tokens still come "
      "from the model.",
-     WRITES | BRIEF(RENDER) | IN, option_set_text, AT(chat_template), 0, 0,
-     NULL},
+     WRITES | BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(chat_template),
+     0, 0, NULL},
     {{"--messages"}, "FILE", NULL,
      "The conversation, a JSON list of messages. A message is an object with "
-     "role and content. - reads standard input.",
-     BRIEF(RENDER) | IN, option_set_text, AT(messages), 0, 0, NULL},
+     "role and content. - reads standard input. verify takes its prompt from "
+     "it.",
+     BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(messages), 0, 0, NULL},
     {{"--tools"}, "FILE", NULL,
      "JSON list of the tools that the model may call.",
-     BRIEF(RENDER) | IN, option_set_text, AT(tools), 0, 0, NULL},
+     BRIEF(RENDER) | VERIFY | IN, option_set_text, AT(tools), 0, 0, NULL},
     {{"--chat-template"}, "TEXT", NULL,
      "Chat template, as a text, or by a name, such as chatml, llama3 or "
      "mistral-v7. An unknown name lists all.",
-     WRITES | RENDER, option_set_text, AT(template_text), 0, 0, NULL},
+     WRITES | RENDER | VERIFY, option_set_text, AT(template_text), 0, 0, NULL},
     {{"--kwargs", "--chat-template-kwargs"}, "JSON", NULL,
      "Object with more variables of the template. An example is "
      "'{\"reasoning_effort\": \"low\"}'.",
-     WRITES | BRIEF(RENDER), option_set_text, AT(kwargs), 0, 0, NULL},
+     WRITES | BRIEF(RENDER) | VERIFY, option_set_text, AT(kwargs), 0, 0, NULL},
     {{"--no-generation-prompt"}, NULL, NULL,
      "End with the last message. Otherwise the prompt ends where the answer "
      "begins.",
-     BRIEF(RENDER), option_set_flag, AT(no_generation_prompt), 0, 0, NULL},
+     BRIEF(RENDER) | VERIFY, option_set_flag, AT(no_generation_prompt), 0, 0,
+     NULL},
     {{"--json"}, NULL, NULL, "Print JSON instead of tables.",
      BRIEF(PLAN | INSPECT | DEVICES | VERIFY), option_set_flag, AT(json), 0, 0,
      NULL},
@@ -226,9 +230,6 @@ const struct option_row option_table[] = {
      "It measures all GPUs, or those of -dev, and keeps the figures for later "
      "plans in $XDG_CACHE_HOME/plait, else ~/.cache/plait.",
      BRIEF(DEVICES), option_set_flag, AT(measure), 0, 0, NULL},
-    {{"--sample"}, "N", "all",
-     "Check only N tokens of each receipt, at random.",
-     BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
     {{"--chunks"}, "N", "-1",
      "Measure only the first N windows. -1 measures all.",
      BRIEF(PERPLEXITY), option_set_int64, AT(n_chunks), -1, MANY, NULL},
@@ -316,19 +317,6 @@ const struct option_row option_table[] = {
     {{"--state-save"}, "FILE", NULL,
      "Save the state at the end. The file is replaced as a whole.",
      BRIEF(RUN) | OUT_STATE, option_set_text, AT(state_save), 0, 0, NULL},
-    {{"--receipt"}, "FILE", NULL,
-     "Write a receipt of each answer, a line each. plait verify checks them. - "
-     "is standard output.",
-     RUN | OUT_STREAM, option_set_text, AT(receipt), 0, 0, NULL},
-    {{"--receipt-form"}, "FORM", "full, of serve brief",
-     "Contents of receipts. full can be checked with the model alone. brief "
-     "has hashes in place of prompt and grammar, hashes in place of the "
-     "output, too.",
-     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
-    {{"--receipts"}, NULL, NULL,
-     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
-     "only requests with \"receipt\": true have one.",
-     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
     {{"--convert"}, NULL, NULL,
      "With --state-load, accept a state with other cache formats. They are "
      "converted to those of -ctk and -ctv.",
@@ -426,6 +414,34 @@ const struct option_row option_table[] = {
      "printed at the end.",
      WRITES | OPTION_BRIEF(RUN), option_set_seed, AT(sampling.seed), 0, 0,
      NULL},
+
+    HEADING("Receipts", RUN | SERVE | PERPLEXITY | VERIFY),
+    {{"--receipt"}, "FILE", NULL,
+     "Write a receipt of each answer, a line each. plait verify checks them. - "
+     "is standard output. perplexity writes one of each window. serve writes "
+     "to - at once, and a file appears when it stops.",
+     RUN | SERVE | PERPLEXITY | OUT_STREAM, option_set_text, AT(receipt), 0, 0,
+     NULL},
+    {{"--receipt-form"}, "FORM", "full, of serve brief",
+     "Contents of receipts. full can be checked with the model alone. brief "
+     "has hashes in place of prompt and grammar, hashes in place of the "
+     "output, too.",
+     WRITES, option_set_word, AT(receipt_form), 0, 0, receipt_forms},
+    {{"--receipts"}, NULL, NULL,
+     "Add a receipt to every answer, in the form of --receipt-form. Otherwise "
+     "only requests with \"receipt\": true have one.",
+     SERVE, option_set_flag, AT(receipts), 0, 0, NULL},
+    {{"--sign-key"}, "FILE", NULL,
+     "Sign receipts with this Ed25519 key in PEM, as openssl genpkey writes "
+     "it. Each is then a JSON Web Signature.",
+     WRITES | PERPLEXITY | IN, option_set_text, AT(sign_key), 0, 0, NULL},
+    {{"--sample"}, "N", "all",
+     "Check only N tokens of each receipt, at random.",
+     BRIEF(VERIFY), option_set_int64, AT(n_sample), 1, MANY, NULL},
+    {{"--trust"}, "FILE", NULL,
+     "Accept only receipts signed by a key of FILE. It has Ed25519 public keys "
+     "in PEM.",
+     BRIEF(VERIFY) | IN, option_set_text, AT(trust), 0, 0, NULL},
 
     HEADING("Measurement (every combination of lists like -t 1,2 and of "
             "repeated options)", BENCH),

@@ -31,9 +31,9 @@ enum { OPTION_BRIEF_SHIFT = 20 };
 #define OPTION_MANY  OPTION_BIT(2)
 #define OPTION_COMMA OPTION_BIT(3)
 
-/* Checks `value` and stores it in *o. `value` is NULL for flags. If it is
- * invalid, returns false and describes valid values in `want`, such as "a whole
- * number from 1 to 64". */
+/* Checks `value`, the text of an option's value, and stores it in *o. `value`
+ * is NULL for flags. If it is invalid, returns false and describes valid values
+ * in `want`, such as "a whole number from 1 to 64". */
 typedef bool option_set_fn(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT]);
 
@@ -68,9 +68,11 @@ struct option_row {
     option_set_fn *set;
     size_t offset; /* offset in struct options of the field that `set`
                       changes */
-    double lo, hi; /* the least and the greatest value, if it is a number */
-    /* The values that are allowed, if they are words; NULL after the last. If
-     * the field has the type of an enumeration, they are in its order. */
+    /* the least and the greatest value if the option's value is a number */
+    double lo, hi;
+    /* The allowed values if they are words; NULL after the last. If the field
+     * in struct options is an enumeration, the words are in the order of its
+     * constants. */
     const char *const *words;
 };
 
@@ -83,13 +85,15 @@ const struct option_row *option_find(const char *name, uint64_t commands);
 
 /* The effect that an option of llama.cpp has here. */
 enum llama_effect {
-    LLAMA_WORKS,  /* the option table has it, with the same meaning */
-    LLAMA_MEANS,  /* it becomes the option `text` of the option table, with the
-                     value `example` */
-    LLAMA_UNSETS, /* it removes the flag `text` that was given before */
-    LLAMA_PASSED, /* it changes no result, so it is ignored, with a note */
-    LLAMA_REFUSED /* it would change a result, or requests something else, so it
-                     is rejected */
+    LLAMA_WORKS, /* plait has the same option, with the same meaning */
+    /* plait replaces it by its own option `text` with the value `example` */
+    LLAMA_MEANS,
+    LLAMA_UNSETS, /* plait removes the flag `text` if it was given earlier */
+    /* the option changes no result, so plait ignores it and prints a note */
+    LLAMA_PASSED,
+    /* the option would change a result or requests something that plait lacks,
+     * so plait rejects it */
+    LLAMA_REFUSED
 };
 
 /* An option of llama.cpp, or several that are treated alike. */
@@ -98,9 +102,9 @@ struct llama_option {
                           llama-server, CMD_RUN for llama-cli, CMD_BENCH for
                           llama-bench */
     enum llama_effect here;
-    const char *names; /* all spellings, separated by blanks */
-    /* A valid value. NULL for a flag, which has no value. If the text ends with
-     * |, the value may be left out. */
+    const char *names; /* all spellings of the option, separated by blanks */
+    /* A valid value of the option. NULL for a flag, which has no value. If the
+     * text ends with |, the option is also valid without a value. */
     const char *example;
     /* Environment variables with the same effect, separated by blanks; NULL if
      * none. A variable after ! is inverse: it sets the flag if its value is

@@ -11,8 +11,8 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* This is the optimal string alignment distance (Damerau 1964), of which three
- * rows of the matrix are kept. */
+/* Computes the optimal string alignment distance (Damerau 1964). Keeps only
+ * three rows of its matrix. */
 int word_distance(const char *a, const char *b)
 {
     enum { MAX = 32 };
@@ -45,9 +45,8 @@ int word_distance(const char *a, const char *b)
 static const char *nearest(enum command command, const char *name)
 {
     const char *best = NULL;
-    int found = (int)strlen(name) / 4 + 2; /* the distance must be below this
-                                              for `name` to count as a
-                                              misspelling */
+    /* an option must be closer to `name` than this distance to be suggested */
+    int found = (int)strlen(name) / 4 + 2;
 
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {

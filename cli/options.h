@@ -85,18 +85,20 @@ struct option_numbers {
 
 struct option_row;
 
-/* A value of an option that `plait bench` accepts several times. */
+/* One value of an option that `plait bench` accepts several times. */
 struct option_axis {
     const struct option_row *row;
-    char *value; /* owned */
+    char *value; /* text of the value, owned */
 };
 
 struct options {
     enum command command;
-    /* session_settings sets pl.tensor_split to split[] and pl.rank_split to
-     * rank_split[]; pl.overrides is owned, its strings are borrowed */
+    /* Options of the library. session_settings sets pl.tensor_split to split[]
+     * and pl.rank_split to rank_split[]. The array pl.overrides is owned; its
+     * strings are borrowed. */
     pl_options pl;
-    pl_sampling sampling; /* its arrays are owned, their strings borrowed */
+    /* settings of the sampler; its arrays are owned, their strings borrowed */
+    pl_sampling sampling;
     /* sampling_given[offsetof(pl_sampling, FIELD)] is true if an option has set
      * this field of `sampling`. */
     bool sampling_given[sizeof(pl_sampling)];
@@ -108,15 +110,18 @@ struct options {
     const char *model; /* points to `fetched` if an option of the next line
                           named the model */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
-    const char *prompt; /* text; "-" means standard input */
+    const char *prompt; /* text of the prompt; "-" means standard input */
     const char *file, *binary_file;
     const char *output;
-    const char *tokens;                        /* ids or @FILE */
+    /* token ids as text, or @ and the path of a file that contains them */
+    const char *tokens;
     const char *chat_template, *template_text; /* path of a template file; the
                                                   text of a template, or the
                                                   name of one */
     const char *messages, *tools, *kwargs, *system, *system_file;
-    const char *reasoning_effort; /* NULL to leave it to the chat template */
+    /* variable reasoning_effort of the chat template; NULL to leave it to the
+     * template */
+    const char *reasoning_effort;
     enum option_thoughts {
         THOUGHTS_AUTO,
         THOUGHTS_NONE,
@@ -125,8 +130,9 @@ struct options {
     } reasoning_format;
     int reasoning_budget; /* limit of reasoning in tokens; -1 for none */
     int embd_normalize;
-    struct word_list stops;        /* stop strings */
-    struct word_list kv_overrides; /* for pl_model_open_override */
+    struct word_list stops; /* texts at which the output ends */
+    /* KEY=TYPE:VALUE, for pl_model_open_override */
+    struct word_list kv_overrides;
     enum option_reasoning {
         REASONING_AUTO,
         REASONING_ON,
@@ -134,26 +140,30 @@ struct options {
     } reasoning;
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
-    const char *receipt; /* file for receipts of the answers */
+    /* path of the file to which receipts of outputs are written */
+    const char *receipt;
     enum option_receipt {
 #define RECEIPT_FORM_ENUM(form, text, flags) RECEIPT_##form,
         PL_RECEIPT_FORM_MAP(RECEIPT_FORM_ENUM)
 #undef RECEIPT_FORM_ENUM
     } receipt_form;
     bool receipts;          /* add one to every answer of a server */
+    const char *sign_key;   /* file of the key that signs receipts */
+    const char *trust;      /* file of the keys whose receipts verify accepts */
     struct word_list files; /* of verify and diff: arguments without option */
     int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;
-    uint64_t cache_ram, cache_disk; /* in bytes; 0 for the default, 1 for none;
-                                       cache_ram UINT64_MAX: all memory that is
-                                       available */
+    /* limits of the prefix cache in host memory and on disk, in bytes: 0 for
+     * the default, 1 for no cache, UINT64_MAX in cache_ram for all memory that
+     * is available */
+    uint64_t cache_ram, cache_disk;
     int port, n_parallel, n_waiting, timeout_s, socket_s, ping_s;
     bool embeddings;
     enum option_pooling {
-        POOLING_AUTO, /* the pooling that the model's file names, else
-                         POOLING_LAST */
+        /* pooling named by the model's file; POOLING_LAST if it names none */
+        POOLING_AUTO,
         POOLING_LAST,
         POOLING_MEAN,
         POOLING_CLS,
@@ -193,20 +203,22 @@ struct options {
     const char *serve; /* the server's URL, borrowed; NULL if not given */
     struct option_numbers rate;
     struct option_list concurrency;
-    int n_request, seconds; /* 0 if not given */
-    float prefix;           /* fraction of each prompt that other prompts begin
-                               with, too */
-    int n_prefix;           /* different shared beginnings */
-    float max_first_ms, max_between_ms; /* limits in milliseconds of the time to
-                                           the first token and between tokens,
-                                           for goodput; 0 for none */
+    /* number of requests, and duration in seconds; 0 if not given */
+    int n_request, seconds;
+    /* fraction of each prompt that is a prefix shared with other prompts */
+    float prefix;
+    int n_prefix; /* number of different shared prefixes */
+    /* limits in milliseconds of the time to the first token and of the mean
+     * time between tokens, for goodput; 0 for none */
+    float max_first_ms, max_between_ms;
     bool chat;
 
-    int64_t n_predict; /* limit of generated tokens; -1 for none */
-    int64_t n_batch;   /* limit of tokens in one call of the engine; 0 for
-                          n_ubatch */
-    int64_t n_chunks;  /* number of windows that perplexity measures; -1 for
-                          all */
+    /* greatest number of generated tokens; -1 for no limit */
+    int64_t n_predict;
+    /* greatest number of tokens in one call of the engine; 0 for n_ubatch */
+    int64_t n_batch;
+    int64_t n_chunks; /* number of windows that perplexity measures; -1 for
+                         all */
     bool random_seed;
     bool ignore_eos;
     bool single_turn;

@@ -191,9 +191,8 @@ int main(int argc, char **argv)
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
         if (code == EXIT_DONE &&
-            (c != CMD_SERVE || !serve_has_many(&o))) /* the server downloads
-                                                        several models itself,
-                                                        on demand */
+            /* a server of several models downloads them itself, on demand */
+            (c != CMD_SERVE || !serve_has_many(&o)))
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);

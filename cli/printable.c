@@ -26,7 +26,8 @@ static size_t printable(const char *s)
 
 void show(FILE *f, const char *s)
 {
-    size_t len = 0, n; /* len: printable bytes not written yet */
+    /* len: number of printable bytes at `s` that are not printed yet */
+    size_t len = 0, n;
 
     for (; s[len] != '\0'; len += n) {
         n = s[len] == '\n' ? 1 : printable(s + len);
@@ -49,7 +50,8 @@ const char *clip_printable(char buf[SHOWN], const char *s)
         return buf;
     }
     n = SHOWN - 4;
-    while ((s[n] & 0xc0) == 0x80 && n > SHOWN - 8) /* keep characters whole */
+    /* does not cut inside a UTF-8 character */
+    while ((s[n] & 0xc0) == 0x80 && n > SHOWN - 8)
         n--;
     memcpy(buf, s, n);
     strcpy(buf + n, "...");

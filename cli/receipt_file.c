@@ -1,30 +1,55 @@
-/* See receipt_file.h. */
+/* Implements receipt_file.h: reads receipts from files. */
 #include "receipt_file.h"
 #include "input.h"
 #include "printable.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Parses a receipt, or the signed form of one. */
+static pl_status parse(struct receipt_entry *e, const char *s, size_t len,
+                       const struct jws_trust *trust, pl_err *err)
+{
+    json_t *j = json_loadb(s, len, 0, NULL);
+    struct jws_text text;
+    pl_status status = PL_BAD_FILE;
+
+    jws_open(&text, j, trust);
+    json_decref(j);
+    e->signer = text.state;
+    memcpy(e->key, text.id, sizeof(e->key));
+    if (text.state == JWS_NONE)
+        return pl_receipt_parse(&e->receipt, s, len, err);
+    if (text.state == JWS_MALFORMED)
+        snprintf(err->message, sizeof(err->message),
+                 "not a receipt: not a JSON Web Signature with the algorithm "
+                 "EdDSA");
+    else
+        status = pl_receipt_parse(&e->receipt, text.text, text.len, err);
+    free(text.text);
+    return status;
+}
+
 static enum exit_code add(struct receipt_list *list, const struct options *o,
-                          pl_receipt *r, const char *path, int line)
+                          const struct receipt_entry *e)
 {
     void *more = realloc(list->v, ((size_t)list->n + 1) * sizeof(*list->v));
 
     if (more == NULL) {
-        pl_receipt_free(r);
+        pl_receipt_free(e->receipt);
         return cli_error(o->command, EXIT_FAILED, "no memory for receipts");
     }
     list->v = more;
-    list->v[list->n++] =
-        (struct receipt_entry){.receipt = r, .file = path, .line = line};
+    list->v[list->n++] = *e;
     return EXIT_DONE;
 }
 
 /* Parses one receipt per line. Empty lines are allowed. */
 static enum exit_code read_lines(struct receipt_list *list,
                                  const struct options *o, const char *path,
-                                 const struct input *in)
+                                 const struct input *in,
+                                 const struct jws_trust *trust)
 {
     const char *s = in->s, *end = in->s + in->len;
     enum exit_code c = EXIT_DONE;
@@ -33,12 +58,12 @@ static enum exit_code read_lines(struct receipt_list *list,
     for (int line = 1; s < end && c == EXIT_DONE; line++) {
         const char *newline = memchr(s, '\n', (size_t)(end - s));
         const char *next = newline != NULL ? newline : end;
-        pl_receipt *r;
+        struct receipt_entry e = {.file = path, .line = line};
         pl_err err;
 
         if (strspn(s, " \t\r") < (size_t)(next - s)) {
-            c = pl_receipt_parse(&r, s, (size_t)(next - s), &err) == PL_OK
-                    ? add(list, o, r, path, line)
+            c = parse(&e, s, (size_t)(next - s), trust, &err) == PL_OK
+                    ? add(list, o, &e)
                     : cli_error(o->command, EXIT_USAGE, "%s:%d: %s",
                                 clip_printable(cut, path), line, err.message);
         }
@@ -48,24 +73,87 @@ static enum exit_code read_lines(struct receipt_list *list,
 }
 
 enum exit_code receipt_file_read(struct receipt_list *list,
-                                 const struct options *o, const char *path)
+                                 const struct options *o, const char *path,
+                                 const struct jws_trust *trust)
 {
     struct input in = {0};
     enum exit_code c = input_file(&in, o, path);
+    struct receipt_entry whole = {.file = path, .line = 1};
     int before = list->n;
     char cut[SHOWN];
-    pl_receipt *r;
+    pl_err err;
 
     if (c == EXIT_DONE)
-        c = pl_receipt_parse(&r, in.s, in.len, NULL) == PL_OK
-                ? add(list, o, r, path, 1)
-                : read_lines(list, o, path, &in);
+        c = parse(&whole, in.s, in.len, trust, &err) == PL_OK
+                ? add(list, o, &whole)
+                : read_lines(list, o, path, &in, trust);
     input_free(&in);
     if (c == EXIT_DONE && list->n == before)
         c = cli_error(o->command, EXIT_USAGE,
                       "%s has no receipt; plait run --receipt FILE writes one",
                       clip_printable(cut, path));
     return c;
+}
+
+enum exit_code receipt_read_key(struct jws_key **key, const struct options *o)
+{
+    struct input pem = {0};
+    enum exit_code c;
+    char why[JWS_WHY], cut[SHOWN];
+
+    *key = NULL;
+    if (o->sign_key == NULL)
+        return EXIT_DONE;
+    if (o->command != CMD_SERVE && o->receipt == NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "--sign-key: no receipt to sign; add --receipt FILE");
+    c = input_file(&pem, o, o->sign_key);
+    if (c == EXIT_DONE && !jws_key_read(key, pem.s, pem.len, why))
+        c = cli_error(o->command, EXIT_USAGE, "--sign-key %s: %s",
+                      clip_printable(cut, o->sign_key), why);
+    if (pem.s != NULL)
+        explicit_bzero(pem.s, pem.len);
+    input_free(&pem);
+    return c;
+}
+
+unsigned receipt_flags(const struct options *o)
+{
+    static const unsigned flags[] = {
+#define FORM_FLAGS(form, text, flags) flags,
+        PL_RECEIPT_FORM_MAP(FORM_FLAGS)
+#undef FORM_FLAGS
+    };
+
+    return flags[o->receipt_form];
+}
+
+pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
+                       unsigned flags, const struct jws_key *key, pl_err *err)
+{
+    char *json, *plain;
+    pl_status s = pl_receipt_write(r, flags, &json, err);
+
+    if (s == PL_OK && key != NULL) {
+        plain = json;
+        json = jws_sign(key, plain);
+        free(plain);
+    }
+    if (s == PL_OK && json == NULL) {
+        snprintf(err->message, sizeof(err->message),
+                 "no memory for the signature of a receipt");
+        s = PL_NO_MEMORY;
+    }
+    if (s == PL_OK)
+        receipt_put(w, json);
+    free(json);
+    return s;
+}
+
+void receipt_put(struct whole_file *w, const char *json)
+{
+    if (pl_file_write(w->f, json, strlen(json)) && pl_file_write(w->f, "\n", 1))
+        pl_file_flush(w->f);
 }
 
 void receipt_list_free(struct receipt_list *list)

@@ -1,26 +1,44 @@
-/* Receipts in files: one JSON object, or one a line. */
+/* Reads files of receipts: one JSON object, or one on each line. */
 #ifndef CLI_RECEIPT_FILE_H
 #define CLI_RECEIPT_FILE_H
 
+#include "atomic_file.h"
 #include "options.h"
+
+#include "server/jws.h"
 
 #include "pl_receipt.h"
 
 struct receipt_entry {
-    pl_receipt *receipt; /* owned */
-    const char *file;    /* borrowed */
-    int line;            /* of the file, from 1 */
+    pl_receipt *receipt;   /* owned */
+    const char *file;      /* borrowed */
+    int line;              /* of the file, from 1 */
+    enum jws_state signer; /* JWS_NONE: the receipt is not signed */
+    char key[JWS_ID];      /* thumbprint of the key that it names; "" if none */
 };
 
 struct receipt_list {
-    struct receipt_entry *v; /* owned, [n] */
+    struct receipt_entry *v; /* [n] receipts, owned */
     int n;
 };
 
-/* Appends the receipts of a file; "-" is standard input. Prints a message and
+/* Appends the receipts of a file, signed or not; "-" is standard input. Checks
+ * signatures by the keys of `trust`, which may be NULL. Prints a message and
  * returns its exit code if a line is not a receipt: EXIT_USAGE. */
 enum exit_code receipt_file_read(struct receipt_list *list,
-                                 const struct options *o, const char *path);
+                                 const struct options *o, const char *path,
+                                 const struct jws_trust *trust);
+/* Reads the key of --sign-key; sets *key to NULL if the option is not given.
+ * Only a server can do without --receipt. */
+enum exit_code receipt_read_key(struct jws_key **key, const struct options *o);
+/* Returns the flags of pl_receipt_write for --receipt-form. */
+unsigned receipt_flags(const struct options *o);
+/* Writes a receipt as a line, signed by `key` unless it is NULL. `flags` are
+ * those of pl_receipt_write. Closing the file reports failed writes. */
+pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
+                       unsigned flags, const struct jws_key *key, pl_err *err);
+/* Writes a receipt as a line, which readers of a stream have at once. */
+void receipt_put(struct whole_file *w, const char *json);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

@@ -5,6 +5,7 @@
 #include "input.h"
 #include "session.h"
 
+#include "server/jws.h"
 #include "server/stop_strings.h"
 
 #include "pl_receipt.h"
@@ -18,11 +19,12 @@ struct run {
     struct input prompt;
     pl_sampling sampling; /* o->sampling, with the values that the model's file
                              recommends where no option set them */
-    int32_t *bias_id;     /* owned */
-    float *bias;          /* owned */
+    int32_t *bias_id; /* [sampling.n_bias] token ids with a logit bias, owned */
+    float *bias;      /* [sampling.n_bias] biases of these tokens, owned */
     pl_sampler *sampler;
     int n_answers;              /* number of outputs begun */
     struct whole_file receipts; /* file of --receipt */
+    struct jws_key *sign_key;   /* of --sign-key; owned; NULL if none */
     pl_receipt *receipt;        /* of the present output; owned; NULL if none */
     bool at_eog;                /* an end-of-text token ended the output */
     pl_grammar *grammar;        /* owned; NULL if the output is unconstrained */
@@ -32,28 +34,34 @@ struct run {
     pl_reply *reply; /* parser of the reply; NULL outside of a reply in a
                             chat */
     pl_detokenizer *text;
-    struct stops stops; /* of --reverse-prompt */
-    float *logits;      /* [n_vocab], owned; logits after token n_seen - 1 of
-                           the sequence */
-    int32_t pending;    /* token that was sampled but is not in the sequence
-                           yet; -1 if none */
-    int32_t *held;      /* [n_ctx], owned; the tokens of the sequence, as far as
-                           n_known says */
-    int64_t n_known;    /* number of tokens at the beginning of `held` that are
-                           valid; less than all only if a loaded state did not
-                           contain its tokens */
-    int64_t n_seen;     /* length of the sequence when `logits` were computed; 0
-                           if none were */
-    char last;          /* last byte printed */
+    struct stops stops; /* the stop strings of --reverse-prompt */
+    /* [n_vocab], owned; logits computed from the first n_seen tokens of the
+     * sequence */
+    float *logits;
+    int32_t pending; /* token that was sampled but is not in the sequence
+                        yet; -1 if none */
+    /* [n_ctx], owned; tokens of the sequence, of which the first n_known are
+     * valid */
+    int32_t *held;
+    /* Number of tokens at the beginning of `held` that are valid. Less than the
+     * length of the sequence only if a loaded state had no note of its
+     * tokens. */
+    int64_t n_known;
+    int64_t n_seen; /* length of the sequence when `logits` were computed; 0
+                       if none were */
+    char last;      /* last byte printed to standard output */
     int64_t n_prompt, n_written;
-    int64_t n_past;    /* tokens of the loaded state */
-    int64_t n_refused; /* number of tokens of the last text that did not fit in
-                          the context */
-    bool saves;        /* the state is being saved, so Ctrl-C does not cancel
-                          steps */
+    int64_t n_past; /* number of tokens in the state that was loaded */
+    /* number of tokens of the last text or prompt that did not fit in the
+     * context */
+    int64_t n_refused;
+    /* true while the state is being saved; Ctrl-C then does not cancel steps of
+     * the engine */
+    bool saves;
     double prompt_s, written_s;
     pl_err err;
-    pl_status status; /* for STOP_FAILED */
+    /* status of the library call that failed, for STOP_FAILED */
+    pl_status status;
 };
 
 /* Appends n tokens to the sequence and stores the logits of the last one in
@@ -62,11 +70,12 @@ struct run {
  * STOP_END on success, else STOP_FULL, STOP_INTERRUPTED or STOP_FAILED. */
 enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
                       const char *what);
-/* Returns true if r->logits belong to the last token of the sequence, so that
- * the next token can be sampled. */
+/* Returns true if r->logits were computed from all tokens of the sequence, so
+ * that the next token can be sampled. */
 bool run_can_write(const struct run *r);
-/* Samples and prints up to -n tokens. The last one stays pending: it is
- * computed only if the sequence is continued or saved. */
+/* Samples and prints at most -n tokens. The last sampled token stays in
+ * r->pending: the engine computes it only if the sequence is continued or
+ * saved. */
 enum stop run_generate(struct run *r);
 
 /* Restores the state file of --state-load, if given. r->sampler must exist. */
@@ -75,11 +84,11 @@ enum exit_code run_load_state(struct run *r);
  * the state contains all generated tokens. */
 enum exit_code run_save_state(struct run *r);
 
-/* Begins the output after the tokens that the sequence has: with a sampler of
- * its own, and with a receipt if --receipt is given. In run_receipt.c. */
+/* Begins an output after the tokens of the sequence. Creates a sampler for it,
+ * and a receipt if --receipt is given. In run_receipt.c. */
 enum stop run_begin_answer(struct run *r);
-/* Writes the receipt of the output, which ended for the reason `why`. Returns
- * `why`, or STOP_FAILED. */
+/* Writes the receipt of an output that ended for the reason `why`. Returns
+ * `why`, or STOP_FAILED if writing failed. */
 enum stop run_end_answer(struct run *r, enum stop why);
 
 /* Compiles the grammar of --grammar or --json-schema into r->grammar; in

@@ -9,6 +9,7 @@
 #include "printable.h"
 #include "run.h"
 #include "server/json_text.h"
+#include "server/request_tasks.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,18 +22,21 @@
 struct chat {
     struct run *r;
     const pl_template *form;
-    char *extra;       /* variables of the template; owned */
-    json_t *system;    /* the message of --system; owned; NULL if none */
-    json_t *messages;  /* all, for /save */
-    size_t n_left_out; /* number of messages left out of prompts, after the
-                          system messages */
+    char *extra;    /* variables of the chat template as JSON text, owned */
+    json_t *system; /* the system message of --system, owned; NULL if none */
+    /* all messages of the chat, also those left out of prompts, for /save */
+    json_t *messages;
+    /* number of messages that prompts leave out, counted after the system
+     * messages */
+    size_t n_left_out;
     struct line_editor *editor; /* NULL if lines are read from standard input
                                    directly */
-    bool reasons;               /* reasoning was printed, and its end was not
-                                   marked yet */
-    bool refused;               /* the template did not render the last
-                                   messages */
-    bool quits;                 /* the user entered /quit or /exit */
+    /* true if the text printed last is reasoning, after which nothing has
+     * marked its end */
+    bool reasons;
+    /* true if the template failed to render the latest messages */
+    bool refused;
+    bool quits; /* true after the user has entered /quit or /exit */
 };
 
 static enum exit_code no_memory(void)
@@ -90,8 +94,8 @@ static enum exit_code variables(const struct options *o, bool reasons,
     return *out != NULL ? EXIT_DONE : no_memory();
 }
 
-/* Checks that the template has a switch for reasoning, that is, that a prompt
- * with reasoning on differs from one with reasoning off. */
+/* Checks that the template reacts to --reasoning: that a prompt with reasoning
+ * on differs from one with reasoning off. */
 static enum exit_code check_reasoning(const struct chat *c)
 {
     const struct options *o = c->r->o;
@@ -118,33 +122,6 @@ static enum exit_code check_reasoning(const struct chat *c)
     free(text[1]);
     json_decref(asked);
     return code;
-}
-
-/* Tokenizes a prompt. Adds BOS if the tokenizer requires it and the text does
- * not begin with it. */
-static pl_status tokenize(struct run *r, const char *text, size_t len,
-                          int32_t **ids, int64_t *n)
-{
-    const pl_tokenizer *words = r->s.words;
-    int32_t bos = pl_tokenizer_bos(words);
-    int32_t *more;
-    pl_status s =
-        pl_tokenize(words, text, len, PL_PARSE_SPECIAL, ids, n, &r->err);
-
-    if (s != PL_OK || bos < 0 || !pl_tokenizer_adds_bos(words) ||
-        (*n > 0 && (*ids)[0] == bos))
-        return s;
-    more = realloc(*ids, ((size_t)*n + 1) * sizeof(**ids));
-    if (more == NULL) {
-        snprintf(r->err.message, sizeof(r->err.message),
-                 "no memory for a prompt");
-        free(*ids);
-        return PL_NO_MEMORY;
-    }
-    memmove(more + 1, more, (size_t)(*n)++ * sizeof(*more));
-    more[0] = bos;
-    *ids = more;
-    return PL_OK;
 }
 
 /* Makes these n tokens the contents of the sequence. Keeps the tokens at the
@@ -192,12 +169,13 @@ static void show_part(void *chat, const pl_reply_part *p)
 {
     struct chat *c = chat;
 
-    if (c->r->o->show_special) /* write_piece then prints all text, with
-                                  markers */
+    /* with show_special, write_piece prints all text and markers, so parts are
+     * not printed here */
+    if (c->r->o->show_special)
         return;
     if (p->kind == PL_REPLY_REASONING) {
         if (!c->reasons && term_colors())
-            fputs("\033[2m", stderr); /* faint */
+            fputs("\033[2m", stderr); /* starts faint text */
         c->reasons = true;
         fwrite(p->text, 1, p->len, stderr);
         return;
@@ -237,7 +215,8 @@ static void drop_last(struct chat *c)
         json_array_remove(c->messages, json_array_size(c->messages) - 1);
 }
 
-/* Parses the end of the reply and appends it to the messages. */
+/* Ends the parsing of the model's reply and appends the reply to the
+ * messages. */
 static enum stop keep_reply(struct chat *c)
 {
     struct run *r = c->r;
@@ -249,7 +228,9 @@ static enum stop keep_reply(struct chat *c)
         s = pl_reply_message(r->reply, &json, &r->err);
     if (s == PL_OK) {
         message = json_loads(json, 0, NULL);
-        if (message == NULL) /* it has integers of more than 64 bits */
+        /* parsing fails if the reply has integers of more than 64 bits, so
+         * reads them as floats */
+        if (message == NULL)
             message = json_loads(json, JSON_DECODE_INT_AS_REAL, NULL);
     }
     if (s == PL_OK && json_array_append_new(c->messages, message) != 0) {
@@ -263,7 +244,7 @@ static enum stop keep_reply(struct chat *c)
     return s == PL_OK ? STOP_END : STOP_FAILED;
 }
 
-/* A prompt as text and as tokens. */
+/* A prompt of the conversation as text and as tokens. */
 struct prompt {
     char *text;
     size_t len;
@@ -303,7 +284,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
             json_text_add(&seen, json_incref(json_array_get(c->messages, i)));
     s = render(c->form, seen, c->extra, &p->text, &p->len, &r->err);
     if (s == PL_OK)
-        s = tokenize(r, p->text, p->len, &p->ids, &p->n);
+        s = request_chat_tokens(r->s.words, p->text, p->len, &p->ids, &p->n,
+                                &r->err);
     json_decref(seen);
     if (s == PL_OK && p->n == 0) {
         s = PL_BAD_ARGUMENT;
@@ -316,7 +298,7 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Leaves out the oldest turn that is not left out yet, up to the next user
+/* Leaves the oldest turn out of prompts: its messages up to the next user
  * message. Returns false if only one turn is left. */
 static bool leave_turn_out(struct chat *c)
 {
@@ -403,7 +385,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
     if (!flush_out())
         return true;
     if (!answered && is_by(last_message(c), "user"))
-        drop_last(c); /* forget the message */
+        drop_last(c); /* removes the user's message that got no answer */
     if (stop == STOP_FULL && answered)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
@@ -415,7 +397,9 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
             session_advise(advice, &r->s, r->n_refused + 1, 2 * r->n_refused));
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
-        stop = STOP_END; /* the template may accept another message */
+        /* continues the chat, because the template may accept another
+         * message */
+        stop = STOP_END;
     }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
@@ -431,8 +415,9 @@ static const char *count_text(char buf[32], size_t n)
     return buf;
 }
 
-/* Runs a command of the chat; `file` is its argument, "" if none. Returns true
- * if the model must then generate an answer. */
+/* The type of functions that run a command of the chat. `file` is the command's
+ * argument, "" if none. Returns true if the model must then generate an
+ * answer. */
 typedef bool command_fn(struct chat *c, const char *file);
 
 static bool chat_clear(struct chat *c, const char *file)
@@ -487,8 +472,8 @@ static bool chat_save(struct chat *c, const char *file)
     return false;
 }
 
-/* Makes `j` the messages of the chat if the template can render them. Sets *n
- * to their tokens. */
+/* Makes the JSON list `j` the messages of the chat if the template can render
+ * them. Sets *n to the number of tokens of their prompt. */
 static pl_status set_messages(struct chat *c, json_t *j, int64_t *n)
 {
     struct run *r = c->r;
@@ -498,7 +483,7 @@ static pl_status set_messages(struct chat *c, json_t *j, int64_t *n)
     pl_status s = render(c->form, j, c->extra, &prompt, &len, &r->err);
 
     if (s == PL_OK)
-        s = tokenize(r, prompt, len, &ids, n);
+        s = request_chat_tokens(r->s.words, prompt, len, &ids, n, &r->err);
     if (s == PL_OK) {
         json_decref(c->messages);
         c->messages = json_incref(j);
@@ -651,9 +636,9 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
     }
 }
 
-/* Appends a line to a message, without the newline. If the line ends with a
- * backslash, replaces that by a newline and returns true, because the message
- * continues in the next line. */
+/* Appends a typed line to a message, without the newline. If the line ends with
+ * a backslash, appends a newline in place of the backslash and returns true,
+ * because the message continues in the next line. */
 static bool join(struct input *message, const struct input *line)
 {
     size_t n = line->len;
@@ -664,7 +649,7 @@ static bool join(struct input *message, const struct input *line)
     goes_on = n > 0 && line->s[n - 1] == '\\';
     s = realloc(message->s, message->len + n + 2);
     if (s == NULL)
-        return false; /* if out of memory, the message ends before this line */
+        return false; /* memory ran out; the message ends before this line */
     message->s = s;
     memcpy(s + message->len, line->s, n);
     message->len += n;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An option that gives a grammar. `text` or `file` is set if the option was
- * given, else both are NULL. */
+/* An option that gives a grammar. If the option was given, either `text` or
+ * `file` is set; otherwise both are NULL. */
 struct source {
     const char *option, *text, *file;
     pl_grammar_form form;

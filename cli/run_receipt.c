@@ -1,4 +1,5 @@
 /* The receipts of plait run: a line of the file for each answer. */
+#include "receipt_file.h"
 #include "run.h"
 
 #include <inttypes.h>
@@ -6,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces the sampler by one that has accepted the tokens of the sequence and
- * nothing else. So an answer depends on what precedes it and on its number, and
- * not on how the conversation came about. */
+/* Replaces the sampler by a new one that has accepted only the tokens of the
+ * sequence. So an output depends on the tokens before it and on its number in
+ * the conversation, not on whether these tokens were typed, generated or
+ * loaded. */
 static pl_status renew_sampler(struct run *r, int64_t n)
 {
     pl_sampling s = r->sampling;
@@ -70,12 +72,6 @@ static pl_receipt_end reason(const struct run *r, enum stop why)
 
 enum stop run_end_answer(struct run *r, enum stop why)
 {
-    static const unsigned flags[] = {
-#define FORM_FLAGS(form, text, flags) flags,
-        PL_RECEIPT_FORM_MAP(FORM_FLAGS)
-#undef FORM_FLAGS
-    };
-    char *json = NULL;
     pl_status s;
 
     if (r->receipt == NULL || why == STOP_FAILED)
@@ -85,11 +81,8 @@ enum stop run_end_answer(struct run *r, enum stop why)
                            (const char *const *)r->o->stops.v, r->o->stops.n,
                            &r->err);
     if (s == PL_OK)
-        s = pl_receipt_write(r->receipt, flags[r->o->receipt_form], &json,
-                             &r->err);
-    if (s == PL_OK && pl_file_write(r->receipts.f, json, strlen(json)))
-        pl_file_write(r->receipts.f, "\n", 1); /* the close reports errors */
-    free(json);
+        s = receipt_line(&r->receipts, r->receipt, receipt_flags(r->o),
+                         r->sign_key, &r->err);
     if (s == PL_OK)
         return why;
     r->status = s;

@@ -144,10 +144,9 @@ enum exit_code run_save_state(struct run *r)
                run_prefill(r, &r->pending, 1, NULL) != STOP_END) {
         s = r->status;
     }
-    c = whole_compare(o, "--state-save", o->state_save); /* Check again, because
-                                                            the files may have
-                                                            been replaced since
-                                                            whole_check. */
+    /* Checks again, because files may have been replaced since whole_check
+     * compared them. */
+    c = whole_compare(o, "--state-save", o->state_save);
     if (c != EXIT_DONE)
         return c;
     if (s == PL_OK)

@@ -1,4 +1,5 @@
-/* Makes the default fields of requests from options. See serve_defaults.h. */
+/* Makes the default fields of requests from options; serve_defaults.h describes
+ * them. */
 #include "serve_defaults.h"
 
 #include "input.h"
@@ -16,7 +17,8 @@ static bool set(json_t *to, const char *name, json_t *value)
     return json_object_set_new(to, name, value) == 0;
 }
 
-/* Sets chat_template_kwargs, the variables of the chat template. */
+/* Sets the request field chat_template_kwargs: variables of the chat
+ * template. */
 static enum exit_code set_variables(json_t *to, const struct options *o)
 {
     json_t *j =
@@ -41,7 +43,8 @@ static enum exit_code set_variables(json_t *to, const struct options *o)
     return ok ? EXIT_DONE : no_memory();
 }
 
-/* Sets the field of a grammar or schema that a text or a file gives. */
+/* Sets the request field `name` to the grammar or schema that `text` or the
+ * file `file` gives. */
 static enum exit_code set_format(json_t *to, const struct options *o,
                                  const char *name, const char *text,
                                  const char *file)
@@ -86,8 +89,7 @@ static bool set_stops(json_t *to, const struct options *o)
         json_decref(list);
         return true;
     }
-    /* the name of the field is "stop" or "stop_sequences", depending on the
-     * protocol */
+    /* sets the field's name in both protocols: "stop" and "stop_sequences" */
     return ok && json_object_set(to, "stop", list) == 0 &&
            set(to, "stop_sequences", list);
 }

@@ -1,8 +1,10 @@
-/* Creates a service from a model's options. See serve_model.h. */
+/* Loads a model of plait serve with its own options; serve_model.h describes
+ * the functions. */
 #include "serve_model.h"
 
 #include "chat_templates.h"
 #include "fetch.h"
+#include "receipt_file.h"
 #include "serve_defaults.h"
 #include "server/json_text.h"
 #include "session.h"
@@ -52,7 +54,8 @@ static pl_status fail(pl_err *err, pl_status s, const char *text)
 
 /* ---- what needs no model ------------------------------------------------- */
 
-/* Returns the most bytes that --cache-dir may take. */
+/* Returns the greatest size in bytes that the folder of --cache-dir may
+ * reach. */
 static uint64_t disk_limit(const struct options *o)
 {
     return o->cache_disk == 0 ? (uint64_t)16 << 30 : o->cache_disk;
@@ -114,6 +117,8 @@ enum exit_code serve_entry_prepare(struct serve_entry *e)
 
     if (c == EXIT_DONE)
         c = serve_defaults(&e->defaults, e->o);
+    if (c == EXIT_DONE)
+        c = receipt_read_key(&e->sign_key, e->o);
     if (c == EXIT_DONE && e->o->slot_dir != NULL)
         c = check_directory("--slot-save-path", e->o->slot_dir);
     if (c == EXIT_DONE && e->o->cache_dir != NULL)
@@ -126,6 +131,8 @@ void serve_entry_fini(struct serve_entry *e)
     input_free(&e->form);
     json_decref(e->defaults);
     e->defaults = NULL;
+    jws_key_free(e->sign_key);
+    e->sign_key = NULL;
 }
 
 /* ---- text ---------------------------------------------------------------- */
@@ -154,7 +161,7 @@ static pl_status open_template(struct service *v, const struct serve_entry *e,
     return PL_OK;
 }
 
-/* Checks the grammar that requests have by default. */
+/* Checks the grammar that is applied to requests without a grammar. */
 static pl_status check_grammar(const struct service *v, pl_err *err)
 {
     const json_t *schema = json_object_get(v->defaults, "json_schema");
@@ -178,10 +185,10 @@ static pl_status check_grammar(const struct service *v, pl_err *err)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Returns the default of --cache-ram: an eighth of the host memory, at most 8
- * GiB, divided by the number of models loaded at once. Most memory is left to
- * other programs, because the machine may be shared. The host memory is that of
- * the container, if there is one. */
+/* Returns the default of --cache-ram in bytes: an eighth of the host memory, at
+ * most 8 GiB, divided by the number of models loaded at once. Most memory is
+ * left to other programs, because the machine may be shared. In a container,
+ * the host memory is the container's limit. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
@@ -189,18 +196,19 @@ static uint64_t default_ram(const struct serve_models *all)
     pl_err err;
 
     if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
-        return 0; /* pl_engine_create reports the error later */
+        return 0; /* pl_engine_create will report the error */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
 
-/* Returns the limit in bytes of the prefix cache of a model in host memory. */
+/* Returns the limit in bytes of the part of a model's prefix cache that is in
+ * host memory. */
 static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
     if (o->cache_ram == 1) /* option_set_bytes stores 1 for --cache-ram 0 */
         return 0;
-    if (o->cache_ram == UINT64_MAX) { /* --cache-ram -1: as much as is
-                                         available */
+    /* for --cache-ram -1: all memory that is available */
+    if (o->cache_ram == UINT64_MAX) {
         uint64_t available = 0;
         pl_err err;
 
@@ -232,13 +240,13 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* what connections, requests and answers of a few clients take */
+/* Bytes of host memory for connections, requests and answers of a few
+ * clients. */
 enum { SERVE_BYTES = 4 << 20 };
 
-/* Creates the engine of a model. Reserves host memory for the prefix caches of
- * all models in `all` that are loaded, and of this one; `all` is NULL if there
- * is only one model. Sets *piece to the limit of tokens in one call of the
- * engine. */
+/* Creates the engine of a model. Reserves host memory for its prefix cache and
+ * for those of the loaded models in `all`; `all` is NULL if there is only one
+ * model. Sets *piece to the limit of tokens in one call of the engine. */
 static pl_status load(struct service *v, const struct options *o,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
@@ -265,11 +273,9 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve += promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* Computes the checksum of
-                                                        the weights now, which
-                                                        files of caches and
-                                                        slots need, so that an
-                                                        error fails the load. */
+    /* Computes the checksum of the weights now, so that an error fails the
+     * load. The files of --cache-dir and of saved slots contain it. */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir))
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
@@ -311,8 +317,8 @@ static pl_status start_loop(struct service *v, const struct options *o,
     return loop_create(&v->loop, v->engine, v->words, &lo, err);
 }
 
-/* Sets the pooling of embeddings to that of the option, else to that of the
- * model's file, else to that of the last token. */
+/* Sets the pooling of embeddings to the option's, else to the one that the
+ * model's file names, else to POOLING_LAST. */
 static pl_status set_pooling(struct service *v, const struct options *o,
                              pl_err *err)
 {
@@ -351,6 +357,16 @@ static const enum request_reasoning reasonings[] = {
     [THOUGHTS_LEGACY] = REASONING_BOTH,
 };
 
+/* A service.keep_receipt; `user` is a struct serve_receipts. */
+static void keep_receipt(void *user, const char *json)
+{
+    struct serve_receipts *r = user;
+
+    pthread_mutex_lock(&r->lock);
+    receipt_put(&r->w, json);
+    pthread_mutex_unlock(&r->lock);
+}
+
 static pl_status open_service(struct service *v, const struct serve_entry *e,
                               const struct serve_models *all,
                               const volatile int *cancel, pl_err *err)
@@ -371,6 +387,12 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
             err, PL_UNSUPPORTED,
             "the model has no tokenizer; `plait logits` takes token ids");
     v->defaults = json_incref(e->defaults);
+    v->sign_key = e->sign_key;
+    if (all->receipts != NULL) {
+        v->keep_receipt = keep_receipt;
+        v->keep_user = all->receipts;
+        v->keep_flags = all->receipts->flags;
+    }
     s = set_pooling(v, o, err);
     if (s == PL_OK)
         s = check_grammar(v, err);
@@ -391,7 +413,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     s = open_tiers(v, o, all, err);
-    if (s == PL_OK && o->receipts) { /* hashes the weights before requests */
+    if (s == PL_OK &&
+        (o->receipts ||
+         all->receipts != NULL)) { /* hashes the weights before requests */
         s = pl_receipt_begin(&receipt, v->engine, NULL, 0, err);
         pl_receipt_free(receipt);
     }
@@ -444,7 +468,7 @@ void serve_model_close(void *user, struct service *v)
         if (all->entry[i].service == v)
             all->entry[i].service = NULL;
     slots_fini(&v->slots);
-    loop_free(v->loop); /* ends the remaining requests */
+    loop_free(v->loop); /* ends requests that are still running */
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);

@@ -2,46 +2,59 @@
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
+#include "atomic_file.h"
 #include "input.h"
 
+#include "server/jws.h"
 #include "server/models.h"
 
 #include <jansson.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* State of a model of `plait serve`: the target of model_about.own. */
 struct serve_entry {
-    struct service *service; /* borrowed; NULL if not loaded */
+    /* the loaded model, borrowed; NULL while it is not loaded */
+    struct service *service;
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
-    bool at_start;     /* the model is loaded when the server starts */
-    struct input form; /* chat template of the options; empty if none */
-    json_t *defaults;  /* fields that requests have by default; owned */
+    bool at_start;            /* the model is loaded when the server starts */
+    struct input form;        /* chat template of the options; empty if none */
+    json_t *defaults;         /* fields that requests have by default; owned */
+    struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
 };
 
-/* All models of the server. The prefix caches of those that are loaded share
- * the host memory. */
+/* The file of --receipt of a server. */
+struct serve_receipts {
+    struct whole_file w;
+    pthread_mutex_t lock; /* of `w` */
+    unsigned flags;       /* PL_RECEIPT_* of the lines */
+};
+
+/* All models of the server. The prefix caches of the loaded models share the
+ * host memory. */
 struct serve_models {
-    struct serve_entry *entry; /* borrowed, [n] */
-    atomic_int n;              /* grows (serve_list_scan) */
-    int most;                  /* limit of models loaded at once */
-    struct serve_list *list;   /* borrowed */
+    struct serve_entry *entry;       /* borrowed, [n] */
+    atomic_int n;                    /* grows (serve_list_scan) */
+    int most;                        /* limit of models loaded at once */
+    struct serve_list *list;         /* borrowed */
+    struct serve_receipts *receipts; /* borrowed; NULL if none are kept */
 };
 
 /* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a
  * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
 
-/* Prepares what the options of `e` name, and checks what can be checked without
- * the model: templates, grammars, directories. Prints an error and returns its
- * code if something is invalid. The caller calls serve_entry_fini in all
- * cases. */
+/* Reads the files that options of `e` name, and checks what can be checked
+ * without the model: templates, grammars, directories. Prints an error and
+ * returns its code if something is invalid. The caller calls serve_entry_fini
+ * in all cases. */
 enum exit_code serve_entry_prepare(struct serve_entry *e);
 void serve_entry_fini(struct serve_entry *e);
 
-/* The callbacks `open` and `close` of struct models_options; `user` is a struct
- * serve_models. */
+/* The callbacks `open` and `close` of struct models_options, which load and
+ * unload a model. `user` is a struct serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
                            pl_err *err);

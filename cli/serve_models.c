@@ -38,12 +38,14 @@ static bool names_model(const struct option_row *row)
            row->offset == offsetof(struct options, model_url);
 }
 
-/* Iterates over the options of a command line that was parsed successfully. */
+/* Iterator over the options in the words of a command line that was parsed
+ * successfully. */
 struct walk {
-    char **word; /* [n] */
+    char **word; /* [n] words of the command line */
     int n, next;
     const struct option_row *row;
-    const char *value; /* NULL if the option takes no value */
+    /* value of the current option; NULL if the option takes none */
+    const char *value;
 };
 
 static bool walk_on(struct walk *w)
@@ -166,8 +168,9 @@ static bool set_alias(struct serve_named *m, const char *names)
 static enum exit_code read_line(struct serve_list *l, const struct options *o)
 {
     struct walk w = {.word = o->words.v, .n = o->words.n};
-    const char *alias = NULL; /* value of an --alias before the first model,
-                                 which names that model */
+    /* value of an --alias that stands before the first model; it names that
+     * model */
+    const char *alias = NULL;
     struct serve_named *m = NULL;
     bool ok = true;
 
@@ -192,7 +195,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
             if (ok)
                 m->first = true;
         }
-        /* --hf-file belongs to the preceding repository. */
+        /* --hf-file selects a file of the repository named before it, so it
+         * belongs to that model. */
         to = m != NULL && (names_model(w.row) ||
                            w.row->offset == offsetof(struct options, hf_file))
                  ? &m->own
@@ -239,8 +243,8 @@ static const char *file_of(const struct serve_named *m)
     return m->own.v[1];
 }
 
-/* Returns the index of the model in `l` that was found in the folder with this
- * file; -1 if there is none. `l` may be NULL. */
+/* Returns the index of the model in `l` that was found in the folder and has
+ * the file `path`; -1 if there is none. `l` may be NULL. */
 static int find_file(const struct serve_list *l, const char *path)
 {
     for (int i = 0; l != NULL && i < l->n; i++)
@@ -259,8 +263,9 @@ static bool add_file(struct serve_list *l, char *name, const char *path)
     return word_list_add(&m->own, "--model") && word_list_add(&m->own, path);
 }
 
-/* Counts those of the n files of a folder for which is(path) returns true. Sets
- * *file to the path of the first, malloc'ed; NULL if there is none. */
+/* Counts the files in[n] of a folder for which is(path) returns true. Sets
+ * *file to the path of the first such file, malloc'ed; NULL if there is
+ * none. */
 static int count_models(const char *folder, struct dirent **in, int n,
                         bool (*is)(const char *path), char **file)
 {
@@ -311,8 +316,8 @@ static char *pick_model(const struct serve_list *l, const char *folder,
     return NULL;
 }
 
-/* Adds the model in a subfolder, if the subfolder contains exactly one,
- * possibly with other GGUF files. */
+/* Adds the model in a subfolder if exactly one of the subfolder's GGUF files is
+ * a model. */
 static bool add_folder(struct serve_list *l, const char *name, const char *path)
 {
     struct dirent **in = NULL;
@@ -420,8 +425,8 @@ static enum exit_code read_llama_key(struct word_list *to, const char *file,
 }
 
 /* Appends the option that a preset's key names to the words `to`. A flag that
- * is set to false is appended to `off` instead. If `off` is NULL, it is left
- * out, because flags are off by default. */
+ * the preset sets to false is appended to `off` instead. If `off` is NULL, such
+ * a flag is left out, because flags are off by default. */
 static enum exit_code read_key(struct word_list *to, struct word_list *off,
                                const char *file, const struct preset_key *k)
 {
@@ -501,7 +506,7 @@ static enum exit_code read_presets(struct serve_list *l,
     return c;
 }
 
-/* Fills m->told from m->args: the options that clients may see, with secrets
+/* Fills m->told with the options of m->args that clients may see, with secrets
  * replaced. */
 static bool fill_shown_args(struct serve_named *m)
 {
@@ -520,7 +525,7 @@ static bool fill_shown_args(struct serve_named *m)
     return ok;
 }
 
-/* ---- the list ------------------------------------------------------------ */
+/* ---- making the list of models to serve ---------------------------------- */
 
 /* Returns the path, repository or URL of the model, in the form that clients
  * may see, malloc'ed. NULL if the options name no model, or if out of
@@ -542,8 +547,8 @@ static bool has_word(const struct word_list *w, const char *word)
     return false;
 }
 
-/* Appends the options of section [*] to m->args. Leaves out switches that the
- * section of the model turns off. */
+/* Appends the options of section [*] of the presets file to m->args. Leaves out
+ * flags that the model's section turns off. */
 static bool add_general(struct serve_named *m, const struct word_list *general)
 {
     struct walk w = {.word = general->v, .n = general->n};
@@ -598,8 +603,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     return EXIT_DONE;
 }
 
-/* Creates a list of one model, which gets the options of the command line
- * unchanged. */
+/* Creates a list of the one model that the command line names. It gets the
+ * options of the command line unchanged. */
 static enum exit_code make_one(struct serve_list *l, const struct options *o)
 {
     struct serve_named *m;
@@ -613,8 +618,8 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
     return EXIT_DONE;
 }
 
-/* Allocates the arrays, with space for the models that serve_list_scan may add,
- * because pointers to the elements must stay valid. */
+/* Allocates the arrays of the list with space for the models that
+ * serve_list_scan may add, because pointers to the elements must stay valid. */
 static bool reserve(struct serve_list *l)
 {
     size_t n = (size_t)l->n + (l->folder != NULL ? SERVE_MORE : 0);

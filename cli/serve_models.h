@@ -8,22 +8,26 @@
 
 /* The configuration of one model. */
 struct serve_named {
-    char *name;             /* owned */
-    struct word_list alias; /* further names */
-    struct word_list own;   /* options of this model alone: -m FILE, and those
-                               of its section of the presets */
-    struct word_list off;   /* flags that its section of the presets turns
-                               off */
-    struct word_list args;  /* all options of the model, as words for the option
-                               parser */
-    struct word_list told;  /* `args` without secrets, as clients see them */
-    char *path;             /* path, repository or URL of the model, as clients
-                               see it; owned */
+    char *name; /* name under which requests address the model, owned */
+    struct word_list alias; /* further names of the model */
+    /* words of the options of this model alone: -m FILE, or those of its
+     * section in the presets file */
+    struct word_list own;
+    /* flags that the model's section in the presets file turns off */
+    struct word_list off;
+    /* words of all options of the model, for options_parse */
+    struct word_list args;
+    /* the words of `args` with secrets replaced, which clients may see */
+    struct word_list told;
+    /* path, repository or URL of the model in the form that clients may see,
+     * owned */
+    char *path;
     /* The command line names the model, so it is loaded when the server
      * starts. */
     bool first;
-    bool in_folder; /* of --models-dir */
-    bool hidden;    /* the model's file is gone from the folder (models_hide) */
+    bool in_folder; /* the model was found in the folder --models-dir */
+    /* true if the model's file is gone from the folder (models_hide) */
+    bool hidden;
 };
 
 /* Limit of the models that scans of the folder may add while the server
@@ -31,30 +35,35 @@ struct serve_named {
 enum { SERVE_MORE = 1000 };
 
 struct serve_list {
-    struct model_about *about; /* owned, [n] */
-    struct serve_entry *entry; /* owned, [n]; about[].own points here */
-    struct serve_named *named; /* owned, [n] */
-    struct word_list common;   /* options of the command line for all models */
-    struct word_list general;  /* options of section [*] of the presets */
+    /* [n] descriptions of the models for the server, owned */
+    struct model_about *about;
+    /* [n] states of the models, owned; about[i].own points to entry[i] */
+    struct serve_entry *entry;
+    struct serve_named *named; /* [n] configurations of the models, owned */
+    /* words of the command line's options that apply to all models */
+    struct word_list common;
+    /* words of the options in section [*] of the presets file */
+    struct word_list general;
     int n;
     /* The command line names only one model, so requests may give any name for
      * it. */
     bool any_name;
-    int max;                   /* space of the arrays */
-    const char *folder;        /* of --models-dir; NULL if none */
-    struct word_list rejected; /* files of the folder that could not be added as
-                                  models, so that scans do not try again */
-    /* In a list that a scan of the folder makes, the list that the scan
-     * updates; else NULL. If it is set, notes are not printed again. */
+    int max;            /* number of elements for which the arrays have space */
+    const char *folder; /* path of the folder of --models-dir; NULL if none */
+    /* files of the folder that could not be added as models; further scans skip
+     * them */
+    struct word_list rejected;
+    /* If a scan of the folder builds this list, the server's list, which the
+     * scan updates; else NULL. If set, notes are not printed again. */
     const struct serve_list *known;
 };
 
 /* Builds the list from the command line. On failure prints an error and returns
  * its exit code. The caller must call serve_list_fini in all cases. */
 enum exit_code serve_list_make(struct serve_list *l, const struct options *o);
-/* Reads the folder again. Adds new models to the list and to `m`, and hides
- * those whose files are gone. Sets *n to the number of models, including hidden
- * ones. */
+/* Reads the folder --models-dir again. Adds new models to the list and to `m`,
+ * and hides models whose files are gone. Sets *n to the number of models,
+ * hidden ones included. */
 void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n);
 void serve_list_fini(struct serve_list *l);
 

@@ -1,4 +1,4 @@
-/* Opens and runs a model on devices, for commands that compute. */
+/* Opens a model on devices and runs it, for the commands that compute. */
 #include "session.h"
 #include "printable.h"
 
@@ -31,7 +31,8 @@ enum exit_code report_no_model(const struct options *o, const char *more)
                      more);
 }
 
-static int out_errno; /* errno of the first failed write; 0 if none */
+/* errno of the first failed write to standard output; 0 if none failed */
+static int out_errno;
 
 /* Writes directly, because stdio drops buffered data if a signal interrupts a
  * write. Ctrl-C must end an answer but not lose output. */
@@ -72,11 +73,12 @@ enum exit_code finish_out(const struct options *o)
 /* ---- open and close ----------------------------------------------------- */
 
 /* Returns true if the same warning was printed before. `plait bench` opens many
- * similar engines. */
+ * similar engines, which log the same warnings. */
 static bool was_said(const char *text)
 {
-    static char *said[32]; /* warnings that find no space here are printed each
-                              time */
+    /* warnings that were printed; if all elements are used, further warnings
+     * are printed each time */
+    static char *said[32];
     size_t i = 0;
 
     for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
@@ -239,7 +241,7 @@ enum exit_code session_close(struct session *s, enum exit_code c)
 
     if (ran && s->trace.f != NULL)
         say_traced(s);
-    pl_engine_free(s->engine); /* completes the trace */
+    pl_engine_free(s->engine); /* pl_engine_free writes the end of the trace */
     pl_model_free(s->model);
     s->engine = NULL;
     s->model = NULL;

@@ -9,30 +9,32 @@
 #include "term.h"
 
 struct session {
-    pl_options pl; /* o->pl, with log, progress and trace set */
+    /* the library's options from the command line, with log, progress and trace
+     * set */
+    pl_options pl;
     pl_model *model;
     pl_engine *engine;
-    const pl_tokenizer *words; /* borrowed from the model */
+    const pl_tokenizer *words; /* tokenizer, borrowed from the model */
     int64_t n_vocab;
     int64_t n_ctx;
-    int64_t piece; /* limit of the tokens in one call of the engine */
+    int64_t piece; /* greatest number of tokens in one call of the engine */
     struct term_progress progress;
     const struct options *o;
-    struct whole_file trace; /* for --trace */
+    struct whole_file trace; /* the file of --trace */
 };
 
 /* Sets *pl to the library's options in `o`, with one sequence and no log. Sets
- * *piece to the limit of the tokens in one call of the engine. */
+ * *piece to the greatest number of tokens in one call of the engine. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
 /* Returns the bytes of host memory that a command takes beside the plan, with n
  * samplers: for the program, texts, and logits on their way to a token. Plans
  * leave them free (pl_options.host_reserve), because a process that has a limit
  * is killed when it exceeds it. */
 uint64_t session_own_bytes(const pl_model *m, int n);
-/* Opens the model of `o` with its overrides. */
+/* Opens the model that `o` names, with the key overrides of `o`. */
 pl_status session_model(pl_model **m, const struct options *o, pl_err *err);
-/* Opens only the model, which suffices to plan and to tokenize. The caller must
- * call session_close in all cases. */
+/* Opens the model without an engine, which suffices to plan and to tokenize.
+ * The caller must call session_close in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);
 /* Creates the engine with the options s->pl, which the caller may have changed
  * since session_open. */
@@ -41,9 +43,9 @@ enum exit_code session_load(struct session *s, const struct options *o);
  * trained on. */
 void session_check_context(const pl_model *m, int64_t n_ctx,
                            const struct options *o);
-/* Writes what to do about a context that is too short: `least` tokens are
- * needed, `want` would be good. It names -c, and what the model was trained on
- * if that is less. Returns buf. */
+/* Writes advice on a context that is too short to buf: `least` tokens are
+ * needed, and `want` would be good. The advice names -c, and the length that
+ * the model was trained on if that is less. Returns buf. */
 enum { SESSION_ADVICE = 120 };
 const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
                            int64_t least, int64_t want);
@@ -52,18 +54,18 @@ const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
 enum exit_code session_close(struct session *s, enum exit_code c);
 
 /* Sets *s to the sampling options in `o`. Fields that no option has set get the
- * values that the model's file recommends. Prints a warning if a recommended
- * value cannot be used. */
+ * values that the model's file recommends. Prints a warning if such a value
+ * cannot be used. */
 void session_sampling(pl_sampling *s, const struct options *o,
                       const pl_model *m);
 
-/* Fails if the model has no vocabulary. */
+/* Prints an error and returns its code if the model has no vocabulary. */
 enum exit_code session_require_tokenizer(const struct session *s,
                                          const struct options *o);
 
-/* Appends n tokens to sequence 0, at most s->piece in one call of the engine.
- * Shows progress under the name `what` unless NULL. Stores the logits [n_vocab]
- * of the last token in `logits` unless NULL. `cancel` is passed to
+/* Appends n tokens to sequence 0 in calls of at most s->piece tokens. Shows
+ * progress under the name `what` unless NULL. Stores the logits [n_vocab] of
+ * the last token in `logits` unless NULL. `cancel` is passed to
  * pl_engine_decode. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,

@@ -1,4 +1,4 @@
-/* See svg.h. */
+/* Writes SVG pictures as text; svg.h describes the functions. */
 #include "svg.h"
 
 #include <math.h>

@@ -12,7 +12,8 @@ static json_t *text(const char *s)
     return s != NULL ? json_string(s) : json_null();
 }
 
-/* Returns a JSON list of the names of the commands in a set of bits. */
+/* Returns a JSON list of the names of the commands in `commands`, a set of bits
+ * 1 << enum command. */
 static json_t *names_of(unsigned commands)
 {
     json_t *list = json_array();

@@ -1,4 +1,4 @@
-/* Progress on a terminal, and signals that end the process. */
+/* Draws progress on a terminal, and handles signals that end the process. */
 #include "term.h"
 #include "options.h"
 
@@ -63,8 +63,8 @@ void term_progress(void *progress, const char *what, uint64_t done,
         term_progress_end(p);
         return;
     }
-    /* After 0.3 s, shows the bar only if the whole work will take over a
-     * second. */
+    /* Waits 0.3 s, and then draws the bar only if the estimated time of the
+     * whole work is over a second. */
     if (now - p->start_s < 0.3 || now - p->start_s < part || !term_draws() ||
         (p->drawn && now - p->drawn_s < 0.1))
         return;
@@ -91,12 +91,13 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 
 volatile int term_interrupts;
 static volatile sig_atomic_t interrupts_allowed;
-static volatile sig_atomic_t last; /* the last signal; 0 if none */
-static volatile sig_atomic_t ends; /* a signal other than Ctrl-C was received */
+/* number of the last signal that was received; 0 if none */
+static volatile sig_atomic_t last;
+static volatile sig_atomic_t ends; /* nonzero after SIGTERM or SIGHUP */
 
-/* Counts a signal, or ends the process if the limit was reached before. SIGTERM
- * and SIGHUP are usually sent only once, so one of them raises the count to the
- * limit. */
+/* Counts a signal, or ends the process if the count has reached
+ * interrupts_allowed. SIGTERM and SIGHUP are usually sent only once, so one of
+ * them raises the count to that limit. */
 static void on_interrupt(int sig)
 {
     if (term_interrupts >= interrupts_allowed)
@@ -108,18 +109,18 @@ static void on_interrupt(int sig)
         alarm(1);
 }
 
-/* Repeats the alarm each second until the process ends. A read that begins just
- * after a signal is not interrupted and could wait for ever; the alarm
- * interrupts it. */
+/* Handles SIGALRM, which interrupts a blocking read, and sets the alarm again
+ * each second until the process ends. Without it, a read that begins just after
+ * a signal would wait for ever. */
 static void on_alarm(int sig)
 {
     (void)sig;
     alarm(1);
 }
 
-/* Opens standard descriptors that are closed. Otherwise the next opened file
- * would get the number of one, and messages would be written into it. The
- * replacements fail as closed descriptors do: input cannot be read, output
+/* Opens those of the descriptors 0 to 2 that are closed. Otherwise the next
+ * file opened would get such a number, and messages would be written into it.
+ * The replacements fail as closed descriptors do: input cannot be read, output
  * cannot be written. */
 static void fill_descriptors(void)
 {
@@ -133,12 +134,14 @@ void term_init(void)
     struct sigaction a = {.sa_handler = on_interrupt}, before;
 
     fill_descriptors();
-    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* else hwloc prints errors */
-    /* No SA_RESTART: a signal must also interrupt waiting for a line. */
+    setenv("HWLOC_HIDE_ERRORS", "2", 0); /* keeps hwloc from printing errors */
+    /* SA_RESTART is not set, so that a signal also interrupts waiting for a
+     * typed line. */
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &a, NULL); /* nohup ignores SIGHUP */
+        /* nohup starts programs with SIGHUP ignored */
+        sigaction(SIGHUP, &a, NULL);
     a.sa_handler = on_alarm;
     sigaction(SIGALRM, &a, NULL);
     /* SIGPIPE and SIGXFSZ are ignored, so that writing to a closed pipe or

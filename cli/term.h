@@ -11,11 +11,13 @@
 /* Returns true if standard error is a terminal that can redraw a line. An unset
  * TERM or "dumb" means that it cannot. */
 bool term_draws(void);
-/* Returns true if term_draws() does and NO_COLOR is unset or empty. */
+/* Returns true if standard error can show colours: term_draws() is true, and
+ * the variable NO_COLOR is unset or empty. */
 bool term_colors(void);
 
 struct term_progress {
-    const char *what; /* borrowed; NULL if nothing is in progress */
+    /* name of the work, borrowed; NULL if none is in progress */
+    const char *what;
     double start_s, drawn_s;
     bool drawn;
 };
@@ -37,14 +39,14 @@ void term_status(struct term_progress *p, const char *fmt, ...)
  * SIGTERM and SIGHUP raise the count to `limit`. The exit code is 128 plus the
  * signal's number, 130 for Ctrl-C. */
 int term_interrupts_count(int limit); /* returns the previous limit */
-/* Sets the count to 0, unless a SIGTERM or SIGHUP was received; then sets it to
- * the limit. */
+/* Sets the count of signals to 0. If a SIGTERM or SIGHUP was received, sets it
+ * to the limit instead. */
 void term_interrupts_reset(void);
-/* Sets the count to 0 even after a SIGTERM or SIGHUP, so that the last work
- * before the end, such as running requests, is not cancelled. */
+/* Sets the count of signals to 0 even after a SIGTERM or SIGHUP, so that the
+ * last work before the end, such as running requests, is not cancelled. */
 void term_interrupts_clear(void);
-/* The count of signals since the last reset. A nonzero value cancels
- * pl_engine_decode. */
+/* Number of signals counted since the last reset. pl_engine_decode polls it as
+ * `cancel`. */
 extern volatile int term_interrupts;
 /* Returns `code`. For EXIT_INTERRUPTED returns the exit code of the last signal
  * instead, if there was one. */

@@ -1,4 +1,5 @@
-/* Lists of words that own their words. */
+/* Lists of words that own copies of their words; word_list.h describes the
+ * functions. */
 #include "word_list.h"
 
 #include <stdlib.h>

@@ -5,13 +5,14 @@
 #include <stdbool.h>
 
 struct word_list {
-    char **v; /* owned, [n], and each element */
+    char **v; /* [n] words; the array and the words are owned */
     int n;
 };
 
-/* Append copies. Return false if out of memory. */
+/* Append copies of a word, and of all words of another list. Return false if
+ * out of memory. */
 bool word_list_add(struct word_list *w, const char *word);
 bool word_list_join(struct word_list *w, const struct word_list *more);
-void word_list_free(struct word_list *w); /* {0} is allowed */
+void word_list_free(struct word_list *w); /* an empty list, {0}, is allowed */
 
 #endif

@@ -1,10 +1,11 @@
-/* Several texts at once: each continues in a sequence of its own, and every
- * step computes one token of each.
+/* Continues several texts at once, each in a sequence of its own. Every step
+ * computes one token of each text.
  *
  *   batch_sequences MODEL DEVICES TEXT...
  *
- * A text's result has the same bits as alone. Together they take little longer
- * than one, because a step reads the weights once for all of them. */
+ * A text's result has the same bits as if it were computed alone. Together they
+ * take little longer than one, because a step reads the weights once for all of
+ * them. */
 #include <pl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,9 @@ int main(int argc, char **argv)
         .size = sizeof batch, .token = token, .seq = seq, .wanted = wanted};
     pl_model *model = NULL;
     pl_engine *engine = NULL;
-    pl_sampler *sampler = NULL; /* greedy and without penalties: one for all */
+    /* One sampler serves all texts: it is greedy and has no penalties, so its
+     * choice depends only on the logits. */
+    pl_sampler *sampler = NULL;
     pl_detokenizer *words[MAX_TEXTS] = {0};
     const pl_tokenizer *vocab;
     pl_sampling greedy;
@@ -72,7 +75,9 @@ int main(int argc, char **argv)
     }
     for (int step = 0; step < N_TOKENS && batch.n > 0; step++) {
         const float *row = batch.logits;
-        int64_t n = 0; /* of the next batch: a token of each text */
+        /* number of tokens in the next batch: one for each text that
+         * continues */
+        int64_t n = 0;
 
         if (pl_engine_decode(engine, &batch, NULL, &err) != PL_OK)
             return die(err.message);
@@ -84,7 +89,8 @@ int main(int argc, char **argv)
             id = pl_sample(sampler, row);
             row += pl_model_n_vocab(model);
             if (id < 0 || pl_token_is_eog(vocab, id))
-                continue; /* this text has ended; the others continue */
+                /* this text has ended, so its sequence gets no further token */
+                continue;
             strncat(text[i], pl_detokenize(words[i], id),
                     sizeof text[i] - strlen(text[i]) - 1);
             token[n] = id;

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOKENS = 64 }; /* of an answer */
+enum { MOST_TOKENS = 64 }; /* greatest number of tokens of an answer */
 static char messages[1 << 20] = "[]", line[1 << 12], answer[1 << 14];
-static uint8_t wanted[1 << 20]; /* logits of the last token */
+/* Flags of a batch's tokens: 1 for the last one, whose logits are wanted. */
+static uint8_t wanted[1 << 20];
 
 static int die(const char *message)
 {
@@ -22,7 +23,8 @@ static int die(const char *message)
 /* Adds a message to the JSON list. Returns false if it does not fit. */
 static bool add(const char *role, const char *text)
 {
-    size_t at = strlen(messages) - 1; /* over the bracket */
+    /* offset of the list's closing bracket, which is overwritten */
+    size_t at = strlen(messages) - 1;
 
     if (6 * strlen(text) + 64 > sizeof messages - at)
         return false;

@@ -18,19 +18,21 @@
 #include <unistd.h>
 
 enum { MOST_TOKENS = 48, MOST_BYTES = 1 << 16 };
-static volatile int stopped; /* also polled by pl_engine_decode */
+/* Number of the signal that ends the program, 0 before. pl_engine_decode polls
+ * it as its `cancel`. */
+static volatile int stopped;
 static int server;
 static pl_model *model;
 static pl_engine *engine;
 static pl_sampler *sampler;
 static pl_detokenizer *words;
 static const pl_tokenizer *vocab;
-static float *logits; /* [n_vocab] */
+static float *logits; /* [n_vocab] logits of the last token decoded */
 
 static void stop(int sig)
 {
     stopped = sig;
-    shutdown(server, SHUT_RDWR); /* makes accept return */
+    shutdown(server, SHUT_RDWR); /* makes the waiting accept() return */
 }
 
 static int die(const char *message)
@@ -68,11 +70,13 @@ static char *read_request(int fd, char s[MOST_BYTES])
     }
 }
 
-/* Continues a text in sequence 0 and sends it to the client, until that
- * disconnects. */
+/* Generates the continuation of `text` in sequence 0 and sends it to the client
+ * while it is generated. Ends early if the client disconnects. */
 static pl_status answer(const char *text, int fd, pl_err *err)
 {
-    static uint8_t wanted[MOST_BYTES]; /* logits of the last token */
+    /* Flags of the batch's tokens: 1 for the last one, whose logits are
+     * wanted. */
+    static uint8_t wanted[MOST_BYTES];
     pl_batch b = {.size = sizeof b, .wanted = wanted, .logits = logits};
     int32_t *ids = NULL;
     pl_status s = pl_seq_trim(engine, 0, 0, NULL, err);

@@ -38,7 +38,9 @@ int main(int argc, char **argv)
     const pl_op_def op = {.size = sizeof op,
                           .name = "softsign",
                           .dims = "*->*",
-                          .partial = PL_OP_NONE, /* not linear: no addends */
+                          /* softsign is not linear, so it cannot be applied to
+                           * addends of a sum */
+                          .partial = PL_OP_NONE,
                           .run = run_softsign,
                           .edition = 1};
     const pl_dim rows[2] = {{1, PL_N_TOK}, {N_IN, PL_CONST}};
@@ -54,7 +56,8 @@ int main(int argc, char **argv)
     pl_tensor x, w, y;
     pl_err err;
 
-    for (int i = 0; i < N_OUT; i++) /* row i picks value i, every second -i */
+    /* output i is input i of the token; negated if i is odd */
+    for (int i = 0; i < N_OUT; i++)
         matrix[i * N_IN + i] = i % 2 ? -1 : 1;
     for (int i = 0; i < N_TOKENS * N_IN; i++)
         in[i] = (float)(i % N_IN);
@@ -66,8 +69,8 @@ int main(int argc, char **argv)
     y = pl_matmul(g, x, w);
     y = pl_custom(g, &op, 1, &y);
     pl_output(g, y);
-    if (pl_graph_check(g, &err) != PL_OK || /* reports builders' failures,
-                                             * too */
+    /* also reports errors of the calls above */
+    if (pl_graph_check(g, &err) != PL_OK ||
         pl_exec_create(&exec, g, &opt, &err) != PL_OK ||
         pl_tensor_set(exec, w, matrix, 0, sizeof matrix, &err) != PL_OK ||
         pl_tensor_set(exec, x, in, 0, sizeof in, &err) != PL_OK ||

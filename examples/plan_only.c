@@ -45,6 +45,7 @@ int main(int argc, char **argv)
     pl_plan_summary(plan, line, sizeof line);
     printf("\n%s\nthe same again: %s\n", line, pl_plan_options(plan));
     pl_plan_free(plan);
-    pl_model_free(model); /* after all that borrowed it */
+    /* the plan borrowed the model, so it is freed first */
+    pl_model_free(model);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The entry point of libFuzzer: one program a target, chosen by
- * -DFUZZ_TARGET. */
+/* The entry point that libFuzzer calls. It is compiled once for each target;
+ * -DFUZZ_TARGET names the target's function. */
 #include <stddef.h>
 #include <stdint.h>
 

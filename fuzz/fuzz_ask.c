@@ -1,6 +1,6 @@
-/* Any bytes as a request: the first selects the protocol, the rest is the body.
- * It is parsed, or rejected with a message that fits into JSON; a parsed
- * request can be answered. */
+/* Fuzzes requests to the server. The first byte selects the protocol, the rest
+ * is the body. The body is parsed, or rejected with a message that fits into
+ * JSON; a response to a parsed request can be written. */
 #include "server/response.h"
 #include "server/token_routes.h"
 

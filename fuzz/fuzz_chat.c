@@ -1,5 +1,5 @@
-/* Any bytes as a chat template, which is rendered if valid: it ends within its
- * limits, whatever it does. */
+/* Fuzzes chat templates: the bytes are a template, which is rendered if it is
+ * valid. Rendering must end within its limits. */
 #include "chat/template.h"
 
 #include <stdint.h>

@@ -1,6 +1,7 @@
-/* Any bytes as a text, over a small vocabulary of each kind. The tokens' bytes
- * joined are the text if the kind loses nothing, and a stream gives the same as
- * decoding at once. The first byte chooses the kind and the flags. */
+/* Fuzzes tokenizers: the bytes are a text, after a first byte that chooses the
+ * kind of vocabulary and the flags. If the kind loses nothing, the tokens'
+ * bytes joined must equal the text. A detokenizer must give the same text token
+ * by token as decoding all tokens at once. */
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -27,7 +28,8 @@ static void put(struct bytes *b, const void *p, size_t n)
     b->n += n;
 }
 
-static void put_int(struct bytes *b, uint64_t v, size_t n) /* little endian */
+/* Appends the integer v as n bytes, little endian. */
+static void put_int(struct bytes *b, uint64_t v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         put(b, &(unsigned char){(unsigned char)(v >> 8 * i)}, 1);
@@ -55,14 +57,19 @@ static void put_array(struct bytes *b, const char *key, uint32_t elem,
     put_int(b, n, 8);
 }
 
-#define LOW "\xe2\x96\x81" /* stands for a blank */
-#define G   "\xc4\xa0"     /* so does this, in gpt2 */
+/* the character that stands for a blank in a vocabulary's tokens */
+#define LOW "\xe2\x96\x81"
+/* the character that stands for a blank in gpt2's tokens */
+#define G "\xc4\xa0"
 
 struct kind {
     const char *model;
-    const char *words[10]; /* up to NULL; the last two are special */
+    /* tokens after those for the 256 bytes; the last two are special tokens */
+    const char *words[10];
     const char *merges[8];
-    bool loses; /* case, blanks or bytes that are not UTF-8 */
+    /* true if encoding loses the case of letters, blanks, or bytes that are not
+     * UTF-8 */
+    bool loses;
 };
 
 static const struct kind kinds[] = {
@@ -94,7 +101,9 @@ static const struct kind kinds[] = {
 
 enum { N_KIND = sizeof kinds / sizeof kinds[0], N_WORD = 10, N_MERGE = 8 };
 
-/* Returns the text of the token for a byte: "<0xXX>", or gpt2's character. */
+/* Writes the text of the token for a byte: "<0xXX>", or in gpt2's vocabulary a
+ * character. Returns the length. *extra counts the characters from U+0100 on
+ * that stand for unprintable bytes. */
 static size_t byte_text(const struct kind *k, unsigned byte, unsigned *extra,
                         char out[8])
 {
@@ -161,8 +170,9 @@ static struct tokenizer *make(const struct kind *k)
 
 /* ---- the checks ---------------------------------------------------------- */
 
-/* The joined pieces are the text. Added blanks and U+2581, which the vocabulary
- * cannot tell from a blank, count as blanks. */
+/* Checks that the tokens' bytes joined are the text. Blanks that the tokenizer
+ * adds do not count, and U+2581 counts as a blank, because the vocabulary
+ * cannot tell them apart. */
 static void check_bytes(const struct tokenizer *t, const struct token_list *ids,
                         const char *text, size_t n)
 {
@@ -210,7 +220,9 @@ static void check_stream(const struct tokenizer *t,
 
 int fuzz_encode(const uint8_t *data, size_t n)
 {
-    static struct tokenizer *t[N_KIND]; /* made once, kept */
+    /* tokenizers, made by the first input of their kind and kept for later
+     * ones */
+    static struct tokenizer *t[N_KIND];
     struct token_list ids = {0};
     const char *text = (const char *)data + 1;
     unsigned which, flags;

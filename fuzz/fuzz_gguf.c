@@ -1,5 +1,5 @@
-/* Any bytes as a GGUF file: opening gives a status, and an opened file can be
- * read to the last byte.
+/* Fuzzes the reader of GGUF files: opening gives a status, and an opened file
+ * can be read to the last byte.
  *
  * Aborts if the reader contradicts itself; the sanitizer finds reads beyond the
  * input. */
@@ -15,7 +15,8 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* Reads both ends. */
+/* Reads the first and the last of the n bytes at p, so that the sanitizer
+ * reports memory that is not the input's. */
 static void touch(const void *p, size_t n)
 {
     const volatile unsigned char *bytes = p;

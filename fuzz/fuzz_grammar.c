@@ -1,6 +1,6 @@
-/* Any bytes as GBNF: parsing gives a grammar or a message. Small grammars are
- * walked, over a vocabulary of bytes and a few words: tokens in a mask are
- * accepted, and all others are rejected. */
+/* Fuzzes the parser of GBNF: parsing gives a grammar or a message. Small
+ * grammars are then run over a vocabulary of bytes and a few words: tokens in a
+ * mask must be accepted, and all others rejected. */
 #include "grammar/grammar.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* Any bytes as the text of a graph: parsing gives a status, and a parsed graph
- * prints to a text that parses and prints the same.
+/* Fuzzes the parser of a graph's text: parsing gives a status, and a parsed
+ * graph prints a text that parses to a graph which prints the same.
  *
  * Aborts if it does not. The seeds in corpus/graph have every op, every kind of
- * leaf, marks and layouts, quoted names, and some damage. */
+ * leaf, outputs and kept tensors, layouts, quoted names, and some damage. */
 #include "pl_graph.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void require(bool ok)
 }
 
 struct text {
-    char *s; /* owned, terminated unless NULL */
+    char *s; /* the printed text, owned; NUL-terminated unless NULL */
     size_t len, cap;
 };
 

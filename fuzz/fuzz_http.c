@@ -1,6 +1,7 @@
-/* Any bytes from a client of the HTTP layer: in two pieces, cut where the first
- * byte says, and then no more. The server always closes, keeps nothing of it,
- * and its response is HTTP. Handlers see only whole requests. */
+/* Fuzzes the HTTP layer: a client sends the bytes in two pieces, cut where the
+ * first byte says, and then closes its side. The server must close the
+ * connection, free all memory of it, and send valid HTTP. Handlers must see
+ * only complete requests. */
 #include "server/http.h"
 
 #include <errno.h>
@@ -66,7 +67,8 @@ static int connect_to(const struct http *h)
     return fd;
 }
 
-/* Reads until the server closes; *head gets the first bytes of the response. */
+/* Reads until the server closes the connection. Copies the first bytes of the
+ * response to head[9]. Returns the number of bytes. */
 static size_t read_all(int fd, char head[9])
 {
     char buf[4096];

@@ -1,7 +1,7 @@
-/* Any bytes as the system's files of memory and cgroups: text that is not a
- * number gives no limit, and no path exceeds a buffer. An input is a list of
- * files: a line "=== PATH", then its text. A requested file is found by the
- * last part of its path. */
+/* Fuzzes the reader of the system's files on memory and cgroups: text that is
+ * not a number gives no limit, and a path never overflows its buffer. The input
+ * is a list of files, each a line "=== PATH" and its text. The reader gets the
+ * file with the same last component of the path. */
 #include "machine/available.h"
 
 #include <stdlib.h>
@@ -50,7 +50,9 @@ static FILE *open_one(void *user, const char *path)
 
 int fuzz_limits(const uint8_t *data, size_t n)
 {
-    struct files f = {malloc(n + 4), n}; /* markers are compared whole */
+    /* four extra bytes, so that comparing a marker "=== " stays inside the
+     * buffer */
+    struct files f = {malloc(n + 4), n};
     struct available_node node[] = {{.os = 0}, {.os = 31}};
     struct available a;
     uint64_t all, now;

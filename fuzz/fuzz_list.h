@@ -1,8 +1,9 @@
-/* All fuzz targets, which read foreign bytes, one line each: FUZZ(gguf, 3000)
- * for `int fuzz_gguf(const uint8_t *data, size_t n)` in fuzz/fuzz_gguf.c, with
- * its seeds in fuzz/corpus/gguf/. It returns 0 and leaves nothing behind. The
- * number is how many inputs libFuzzer tries in CI: some seconds' worth. No
- * include guard, because the file is included once for each column. */
+/* Lists all fuzz targets, each a reader of foreign bytes, in one line each.
+ * FUZZ(gguf, 3000) stands for `int fuzz_gguf(const uint8_t *data, size_t n)` in
+ * fuzz/fuzz_gguf.c, with seeds in fuzz/corpus/gguf/. The function returns 0 and
+ * frees all that it allocates. The number is how many inputs libFuzzer tries in
+ * CI, some seconds' worth. There is no include guard, because the file is
+ * included once for each use of the list. */
 FUZZ(ask, 40000)
 FUZZ(chat, 12000)
 FUZZ(encode, 20000)

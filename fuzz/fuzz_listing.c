@@ -1,6 +1,7 @@
-/* Any bytes as a hub's listing. It is parsed, with names that stay below the
- * cache folder, or rejected with a message. A parsed listing can be written and
- * parsed again, and a name selects files of it, the first of a set first. */
+/* Fuzzes the parser of a hub's listing of files. The listing is parsed, with
+ * names that stay below the cache folder, or rejected with a message. A parsed
+ * listing can be written and parsed again. A name selects files of it; of a
+ * split model the first file comes first. */
 #include "hub/hub_listing.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Any bytes as a model: a valid one has a graph, the same one each time, and an
- * invalid one gives an error. Values that decide are finite numbers. */
+/* Fuzzes the reader of models: a valid file gives a graph, the same one each
+ * time, and an invalid one an error. Numbers from the file that decide the
+ * graph must be finite. */
 #include "graph/graph.h"
 #include "model/model.h"
 

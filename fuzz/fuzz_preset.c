@@ -1,5 +1,6 @@
-/* Any bytes as a file of presets: it is rejected with its line, or each section
- * is found by its name and has whole texts. */
+/* Fuzzes the parser of presets files. A file is rejected with a message that
+ * names the line, or each of its sections is found by its name and its texts
+ * are complete. */
 #include "server/preset.h"
 
 #include <string.h>

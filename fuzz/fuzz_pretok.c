@@ -1,5 +1,5 @@
-/* Any bytes as a text: every pre-tokenizer cuts it into pieces that, joined,
- * are the text. The first byte chooses the rule. */
+/* Fuzzes pre-tokenizers, which cut a text into pieces: the pieces joined must
+ * be the text. The first byte chooses the rule, the rest is the text. */
 #include "tokenizer/pretok.h"
 
 #include <stdint.h>
@@ -42,7 +42,9 @@ static pl_status take(void *user, const char *s, size_t len, int by,
 
 int fuzz_pretok(const uint8_t *data, size_t n)
 {
-    static struct pretok *rule[N_NAME]; /* compiled once, kept */
+    /* rules, compiled by the first input that chooses them and kept for later
+     * ones */
+    static struct pretok *rule[N_NAME];
     struct joined j = {0};
     unsigned which;
 

@@ -1,9 +1,9 @@
-/* Any bytes as the text of programs: parsing gives a status, and parsed
- * programs print to a text that parses and prints the same. The rules of
- * programs are checked without a fault, on devices that share memory and on
- * private ones.
+/* Fuzzes the parser of programs' text: parsing gives a status, and parsed
+ * programs print a text that parses to programs which print the same.
+ * program_check must not fault on parsed programs, for devices that share
+ * memory and for devices with private memory.
  *
- * Aborts if it does not. The seeds in corpus/program have every kind of
+ * Aborts if a rule is broken. The seeds in corpus/program have every kind of
  * instruction, every kernel and every default, and some damage. */
 #include "program/program_check.h"
 #include "program/program_text.h"
@@ -20,7 +20,7 @@ static void require(bool ok)
 }
 
 struct text {
-    char *s; /* owned */
+    char *s; /* the printed text, owned */
     size_t len, cap;
 };
 

@@ -1,8 +1,11 @@
 /* Any bytes as a receipt, or as two on a line each: they are rejected by name,
  * or the receipt gives options and equals itself, and two receipts agree or
  * differ in either order. */
+#include "server/jws.h"
+
 #include "pl_receipt.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int fuzz_receipt(const uint8_t *data, size_t n);
@@ -19,7 +22,8 @@ static void count(void *user, const char *text, size_t len)
     ++*(size_t *)user;
 }
 
-/* Compares two receipts; returns true if they agree, which has no line. */
+/* Compares two receipts with pl_receipt_diff. Returns true if they agree; the
+ * difference must then have no line. */
 static bool agree(const pl_receipt *a, const pl_receipt *b)
 {
     size_t n_line = 0;
@@ -30,7 +34,7 @@ static bool agree(const pl_receipt *a, const pl_receipt *b)
     return same;
 }
 
-/* Returns the receipt, or NULL if it was rejected. */
+/* Parses a receipt. Returns NULL if it was rejected. */
 static pl_receipt *parsed(const char *text, size_t n)
 {
     pl_options o = {.size = sizeof o};
@@ -54,6 +58,21 @@ static pl_receipt *parsed(const char *text, size_t n)
     return r;
 }
 
+/* Opens the text as a signed one, of a key that nobody knows. */
+static void open_signed(const char *text, size_t n)
+{
+    json_t *j = json_loadb(text, n, 0, NULL);
+    struct jws_text out;
+
+    jws_open(&out, j, NULL);
+    require(out.state == JWS_NONE || out.state == JWS_MALFORMED ||
+            out.state == JWS_UNKNOWN);
+    if (out.text)
+        pl_receipt_free(parsed(out.text, out.len));
+    free(out.text);
+    json_decref(j);
+}
+
 int fuzz_receipt(const uint8_t *data, size_t n)
 {
     const char *text = (const char *)data;
@@ -66,5 +85,6 @@ int fuzz_receipt(const uint8_t *data, size_t n)
         require(agree(a, b) == agree(b, a));
     pl_receipt_free(a);
     pl_receipt_free(b);
+    open_signed(text, n);
     return 0;
 }

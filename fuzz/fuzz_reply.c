@@ -1,5 +1,6 @@
-/* A chat template, a zero byte, a reply: with any markers learned from the
- * template, the reply is parsed in pieces as it is at once. */
+/* Fuzzes the parser of replies: the input is a chat template, a zero byte and a
+ * reply. Whatever markers the parser learns from the template, a reply that is
+ * added in pieces must give the same message as one that is added at once. */
 #include <pl.h>
 
 #include <stdint.h>
@@ -13,8 +14,8 @@ static const char tools[] =
     "{\"a\": {\"type\": \"string\"}}}}}, {\"function\": {\"name\": "
     "\"python\"}}]";
 
-/* Returns the message parsed in pieces of `piece` bytes. NULL: out of
- * memory. */
+/* Returns the message that parsing the reply in pieces of `piece` bytes gives,
+ * as JSON text; NULL if memory ran out. */
 static char *parse(const pl_template *t, const char *text, size_t n,
                    size_t piece)
 {

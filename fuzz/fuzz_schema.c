@@ -1,6 +1,7 @@
-/* Any bytes as a JSON Schema: parsing gives a grammar or a message. The grammar
- * made from a schema is well formed, or rejected for a limit of grammars: it is
- * too large, or the schema begins with itself. */
+/* Fuzzes the compiler of JSON Schemas: parsing gives a grammar or a message.
+ * The GBNF text that is made from a schema is well formed. It may only be
+ * rejected because it exceeds a limit of grammars or because the schema refers
+ * to itself at its beginning. */
 #include "grammar/grammar.h"
 
 #include <string.h>
@@ -22,7 +23,8 @@ int fuzz_schema(const uint8_t *data, size_t n)
 
     require((s == PL_OK) == (g != NULL));
     require(s == PL_OK || strlen(err.message) > 0);
-    /* The grammar's text made from a schema is well formed. */
+    /* An error in the GBNF text that was made from the schema may only be one
+     * of these limits. */
     require(s == PL_OK || strncmp(err.message, made, strlen(made)) != 0 ||
             strstr(err.message, "too large") != NULL ||
             strstr(err.message, "too many") != NULL ||

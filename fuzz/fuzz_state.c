@@ -1,8 +1,9 @@
-/* Any bytes as a state: reading gives a status. A state that was read whole has
- * the length in its head, and is written back with the same head.
+/* Fuzzes the reader of saved states: reading gives a status. A state that was
+ * read completely has the length that its header says, and is written back with
+ * the same header.
  *
- * Checksums would hide all damage from the checks after them, so the bytes are
- * read a second time with the head's checksum corrected. */
+ * A wrong checksum would end reading before most checks, so the bytes are read
+ * a second time with the header's checksum corrected. */
 #include "state/state.h"
 
 #include "base/err.h"
@@ -33,7 +34,8 @@ static int64_t get(void *user, void *data, size_t n)
     return (int64_t)n;
 }
 
-/* Checks that the bytes written are those that were read. */
+/* A pl_state_write_fn: checks that the n bytes written equal the next n bytes
+ * of the input. */
 static bool same(void *user, const void *data, size_t n)
 {
     struct stream *s = user;
@@ -72,7 +74,8 @@ static pl_status read_chunks(struct state_reader *r, const struct state_head *h,
     return state_get_end(r, err);
 }
 
-/* Returns true for printable characters, then zeros: as a writer writes it. */
+/* Returns true if the name consists of printable characters and then zeros, as
+ * plait writes names. */
 static bool plain_name(const uint8_t *name)
 {
     size_t n = 0;

@@ -1,8 +1,9 @@
-/* Any bytes as a file of the disk tier and as a slot's file: reading succeeds
- * or fails, and a page that was read writes back to the same bytes.
+/* Fuzzes the reader of files of the disk tier and of saved slots: reading
+ * succeeds or fails, and a page that was read is written back as the same
+ * bytes.
  *
- * Sums would hide all damage from the checks after them, so the bytes are read
- * a second time with corrected sums. */
+ * A wrong checksum would end reading before most checks, so the bytes are read
+ * a second time with corrected checksums. */
 #include "server/slot_file.h"
 #include "server/tier_entry.h"
 
@@ -17,7 +18,8 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* Reads a head with the key of its tokens. */
+/* Reads the header of an entry with the key that its tokens give; an accepted
+ * header must be written back as the same bytes. */
 static void read_head(const uint8_t *b, size_t n)
 {
     unsigned char again[TIER_HEAD];

@@ -1,5 +1,6 @@
-/* Any bytes as a GGUF file with a vocabulary: it is rejected, or it encodes any
- * text into ids of its own and decodes them to valid UTF-8. */
+/* Fuzzes the reader of vocabularies: the bytes are a GGUF file. It is rejected,
+ * or its tokenizer encodes any text into ids that exist and decodes them to
+ * valid UTF-8. */
 #include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
@@ -13,9 +14,9 @@ static void require(bool ok)
         __builtin_trap();
 }
 
-/* Returns the bytes of the UTF-8 character at s, 0 if none begins there
- * (Unicode 15, table 3-7: neither overlong nor a surrogate, at most
- * U+10FFFF). */
+/* Returns the length in bytes of the UTF-8 character at s[n]; 0 if none begins
+ * there. By Unicode 15, table 3-7: neither overlong nor a surrogate, at most
+ * U+10FFFF. */
 static size_t character(const unsigned char *s, size_t n)
 {
     unsigned lo = 0x80, hi = 0xbf;
@@ -76,7 +77,8 @@ int fuzz_tokenizer(const uint8_t *data, size_t n)
     if (gguf_open_memory(&g, data, n, "fuzz", NULL) != PL_OK)
         return 0;
     if (tokenizer_create(&t, g, &err) == PL_OK) {
-        gguf_close(g); /* the tokenizer outlives the file */
+        /* the file is closed, because the tokenizer must not depend on it */
+        gguf_close(g);
         g = NULL;
         there_and_back(t, text, sizeof(text) - 1, 0);
         there_and_back(t, text, sizeof(text) - 1,

@@ -1,7 +1,8 @@
 /* Downloads a GGUF file from any URL. Each URL has a folder in the cache. For a
  * split model the folder contains all files of the model, whose URLs differ
- * only in a number. A cached file is revalidated by its ETag, and used as it is
- * if the server is unreachable. */
+ * only in a number. Before a cached file is used, a request with its ETag asks
+ * the server for a newer version. If the server is unreachable, the cached file
+ * is used. */
 #include "hub_files.h"
 #include "hub_listing.h"
 #include "hub_sha256.h"
@@ -14,11 +15,13 @@
 
 struct address {
     const char *url;
-    size_t name, n_name; /* offset and length of the file name in `url` */
-    char *folder;        /* owned, the folder in the cache */
-    int n;               /* number of the model's files; 1 if it is not split */
-    size_t number;       /* of a split model: offset of the number in the file
-                            name */
+    /* Offset and length of the file name in `url`, in bytes. */
+    size_t name, n_name;
+    char *folder; /* path of the model's folder in the cache; owned */
+    int n;        /* number of files of the model; 1 if it is not split */
+    /* For a split model: offset of the file's number in its file name, in
+     * bytes. */
+    size_t number;
 };
 
 static pl_status read_address(struct address *a, const char *url, pl_err *err)
@@ -75,8 +78,8 @@ static pl_status make_folder(struct address *a, const struct hub_options *o,
     return s;
 }
 
-/* Sets *url and *path to the URL and the path in the cache of file i, from 0.
- * Both are malloc'ed. Returns false if out of memory. */
+/* Sets *url and *path to the URL and the cache path of file i of the model,
+ * counted from 0. Both are malloc'ed. Returns false if out of memory. */
 static bool names(const struct address *a, int i, char **url, char **path)
 {
     *path = NULL;

@@ -1,6 +1,6 @@
-/* Downloads a model of a repository into the cache folder. Queries the latest
- * revision and the list of its files, and downloads those that the cache does
- * not contain. */
+/* Downloads a model of a repository into the cache folder: queries the latest
+ * revision of the repository and the list of its files, and downloads the
+ * model's files that the cache does not contain. */
 #include "hub_api.h"
 #include "hub_cache.h"
 #include "hub_files.h"
@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- error and log messages ---------------------------------------------- */
 
 /* Returns the length of the scheme of a URL, such as "https://"; 0 if it has
  * none. */
@@ -110,7 +110,7 @@ const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
     return buf;
 }
 
-/* ---- pauses and retries -------------------------------------------------- */
+/* ---- pausing and retrying ------------------------------------------------ */
 
 bool hub_is_cancelled(const struct hub_options *o)
 {
@@ -150,9 +150,10 @@ bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
     return hub_sleep(o, ms);
 }
 
-/* ---- model names and options --------------------------------------------- */
+/* ---- checking model names and options ------------------------------------ */
 
-/* Returns true if s[0 ... n - 1] is a USER or REPO that the hub allows. */
+/* Returns true if s[0 ... n - 1] is a valid user name or repository name of a
+ * hub. */
 static bool is_name(const char *s, size_t n)
 {
     if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
@@ -171,8 +172,9 @@ static bool is_quant(const char *s)
     return n <= 64 && is_name(s, n);
 }
 
-/* Splits USER/REPO[:QUANT]. Sets *repo to USER/REPO, malloc'ed, and *quant to
- * the part of `name` after the colon, NULL if there is none. */
+/* Splits the model name USER/REPO[:QUANT]. Sets *repo to USER/REPO, malloc'ed.
+ * Sets *quant to the part of `name` after the colon, or to NULL if there is
+ * none. */
 static pl_status take_name(char **repo, const char **quant, const char *name,
                            pl_err *err)
 {
@@ -219,10 +221,10 @@ static pl_status check_options(const struct hub_options *o, const char *file,
     return PL_OK;
 }
 
-/* ---- downloading --------------------------------------------------------- */
+/* ---- downloading the files of a model ------------------------------------ */
 
-/* Checks that the disk has space for the bytes of all files in `p` that are
- * still to be downloaded. Returns FULL if not. */
+/* Checks that the disk has space for the bytes that are still to be downloaded
+ * of all files in `p`. Returns FULL if it has not. */
 static pl_status check_room(const struct hub_cache *c, const char *revision,
                             const struct hub_pick *p, pl_err *err)
 {
@@ -239,7 +241,7 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
             missing += left;
     }
     if (statvfs(c->folder, &v) != 0)
-        /* the free space is unknown; if there is too little, writing fails */
+        /* The free space is unknown; if it is too small, writing will fail. */
         return PL_OK;
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
@@ -277,8 +279,9 @@ static pl_status download(const struct hub_options *o,
     return s;
 }
 
-/* Downloads the files of a model that the cache does not contain. Takes the
- * lock first, so files that another process downloads meanwhile are found. */
+/* Downloads those files of a model that the cache does not contain. Locks the
+ * cache folder before it looks for files, so that files which another process
+ * is downloading are found once they are complete. */
 static pl_status download_files(const struct hub_options *o,
                                 struct hub_cache *c, const char *revision,
                                 const struct hub_listing *l,
@@ -306,8 +309,8 @@ static pl_status from_hub(char **path, const struct hub_options *o,
                           struct hub_cache *c, const char *quant,
                           const char *file, bool *unreachable, pl_err *err)
 {
-    /* If the model is cached, it can be used instead, so the hub is tried only
-     * once. */
+    /* If the model is cached, the cached files are used if the hub is
+     * unreachable. So in this case the hub is tried only once. */
     bool has = hub_cache_find(path, c, quant, file) == PL_OK;
     struct hub_options once = *o;
     struct hub_listing l = {0};

@@ -1,11 +1,11 @@
-/* Downloads models: a hub's repository, or a URL, becomes a file in the cache
- * folder, whose path is returned.
+/* Downloads models from a repository of a hub, or from a URL, to files in the
+ * cache folder, and returns the path of the model's file.
  *
  * A file that is already present is not downloaded again. If a download fails,
  * the bytes received so far are kept, and the next download resumes there. If
  * several processes need the same file, one downloads it and the others wait.
- * Names from outside never lead out of the cache folder, and the token is sent
- * only to the endpoint's host. The cache folder contains:
+ * File names from a hub or URL never lead out of the cache folder. The access
+ * token is sent only to the host of the hub. The cache folder contains:
  *
  *   hub/HOST/USER/REPO/REVISION/PATH    a complete file, checksum verified
  *   hub/HOST/USER/REPO/REVISION/PATH.part, PATH.part.etag    a partial file
@@ -20,28 +20,29 @@
 #include "pl.h"
 
 /* Options of a download. Fields that are 0 or NULL select the defaults. Strings
- * are borrowed for the call. */
+ * are borrowed for the duration of the call. */
 struct hub_options {
-    const char *endpoint; /* URL of the hub; NULL for
-                             "https://huggingface.co" */
-    const char *token;    /* access token; NULL if none */
-    const char *cache;    /* path of the cache folder; required */
-    bool offline;         /* use only the cache, never the network */
-    /* Number of times that a request is tried before it fails; 0 for 6. A try
-     * that receives bytes does not count. */
+    /* URL of the hub's API; NULL for "https://huggingface.co". */
+    const char *endpoint;
+    const char *token; /* access token for the hub; NULL if none */
+    const char *cache; /* path of the cache folder; must not be NULL */
+    bool offline;      /* use only cached files, never the network */
+    /* Number of times that a request is tried before the download fails; 0 for
+     * 6. A try that receives bytes is not counted. */
     int n_try;
-    /* Milliseconds of pause before the second try; 0 for 1000. The pause
-     * doubles with each further try, up to 30 seconds. */
+    /* Milliseconds between the first and the second try of a request; 0 for
+     * 1000. The pause doubles after each further try, up to 30 seconds. */
     int pause_ms;
-    int timeout_s;            /* seconds without data after which a try fails; 0
-                                 for 60 */
-    const volatile int *stop; /* cancels the download when nonzero; may be
-                                 NULL */
-    /* Called with the name of a file, its bytes received so far, and its size
-     * in bytes, 0 if unknown. May be NULL. */
+    /* a try fails after this many seconds without data; 0 for 60. */
+    int timeout_s;
+    /* The download is cancelled when *stop is nonzero; may be NULL. */
+    const volatile int *stop;
+    /* Called during a download with the name of a file, the number of its bytes
+     * received so far, and its size in bytes, which is 0 if unknown. May be
+     * NULL. */
     pl_progress_fn *progress;
     void *progress_user;
-    pl_log_fn *log; /* called with log messages; may be NULL */
+    pl_log_fn *log; /* receives the log messages of the download; may be NULL */
     void *log_user;
 };
 
@@ -62,20 +63,21 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
 
 /* Downloads the GGUF file at a URL, "https://HOST/.../NAME.gguf". For a split
  * model this is the URL of the first file; the others are expected in the same
- * folder of the server. A cached file is revalidated by its ETag. No token is
- * sent. *path and the errors are as for hub_fetch. */
+ * folder of the server. Before a cached file is used, a request with its ETag
+ * asks the server for a newer version. No access token is sent. *path and the
+ * errors are those of hub_fetch. */
 pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
-/* Writes a URL to buf for display and returns buf. It omits the user name and
- * password before the host, and the part after a "?", which may be a
+/* Writes a URL to buf for display, and returns buf. Leaves out the user name
+ * and password before the host, and the part after a "?", which may contain a
  * signature. */
 enum { HUB_SHOWN = 320 };
 const char *hub_shown(char buf[HUB_SHOWN], const char *url);
 
-/* Sets *folder to the default cache folder, malloc'ed: $PLAIT_CACHE, else
- * $XDG_CACHE_HOME/plait, else $HOME/.cache/plait. NOT_FOUND: none of these
- * variables is set. Other errors: NO_MEMORY. */
+/* Sets *folder to the path of the default cache folder, malloc'ed:
+ * $PLAIT_CACHE, else $XDG_CACHE_HOME/plait, else $HOME/.cache/plait. NOT_FOUND:
+ * none of these variables is set. Other errors: NO_MEMORY. */
 pl_status hub_cache_folder(char **folder, pl_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* See hub_api.h. */
+/* Requests to the API of a hub, such as Hugging Face's; see hub_api.h. */
 #include "hub_api.h"
 
 #include <ctype.h>
@@ -9,12 +9,13 @@
 
 enum { MOST_TEXT = 32 << 20, MOST_PAGES = 200, MOST_URL = 4096 };
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- requests to the hub's API ------------------------------------------- */
 
 struct text {
-    char *s; /* owned, [n] */
+    char *s; /* the body of a response, [n]; owned */
     size_t n, cap;
-    bool long_one; /* the response is longer than MOST_TEXT bytes */
+    /* The body of the response is longer than the limit of MOST_TEXT bytes. */
+    bool long_one;
 };
 
 static bool on_begin(void *user, const struct hub_head *h)
@@ -45,8 +46,8 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Returns the URL of the hub for messages, without secrets and trailing
- * slashes. */
+/* Returns the URL of the hub as it is shown in messages, without user name,
+ * password and trailing slashes. */
 static const char *shown_endpoint(const struct hub_options *o,
                                   char buf[HUB_SHOWN])
 {
@@ -102,7 +103,7 @@ static pl_status no_repository(const struct hub_options *o, const char *repo,
                     repo, at);
 }
 
-/* Requests a URL of the hub, with retries, and reads the body of its response
+/* Requests a URL of the hub, with retries, and appends the body of the response
  * to *t. Any status but 200 is an error. Sets *unreachable if no try got a
  * usable response. */
 static pl_status ask(const struct hub_options *o, const char *repo,
@@ -157,7 +158,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
                     no_route ? HUB_NO_ROUTE_REMEDY : "");
 }
 
-/* ---- revisions and listings ---------------------------------------------- */
+/* ---- reading revisions and file lists ------------------------------------ */
 
 static bool is_revision(const char *s)
 {
@@ -185,8 +186,9 @@ static pl_status read_revision(char revision[HUB_REVISION],
                          "%s: the hub's response has no revision", repo);
 }
 
-/* Replaces `url` by the URL of the next page of the listing. It must be on the
- * same server, because the token is sent to it. */
+/* Replaces `url` by the URL of the next part of the file list, from the
+ * response head `h`. That URL must be on the same server, because the access
+ * token is sent to it. */
 static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
                            const char *repo, pl_err *err)
 {

@@ -1,5 +1,5 @@
-/* See hub_cache.h. The files of a revision never change once they are complete,
- * so readers need no lock. */
+/* The folder of a repository in the cache; see hub_cache.h. A file of a
+ * revision does not change once it is complete, so readers need no lock. */
 #include "hub_cache.h"
 
 #include "hub_api.h"
@@ -15,7 +15,7 @@
 
 enum { MOST_LISTING = 32 << 20, MOST_REVISIONS = 256 };
 
-/* ---- folder and files ---------------------------------------------------- */
+/* ---- the cache folder and its files -------------------------------------- */
 
 pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
                          const char *repo, pl_err *err)
@@ -109,12 +109,12 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
     return left;
 }
 
-/* ---- revisions ----------------------------------------------------------- */
+/* ---- the cached revisions ------------------------------------------------ */
 
 struct known {
     char revision[HUB_REVISION];
-    /* modification time of the revision's listing; the newest revision has the
-     * latest */
+    /* Modification time of the revision's file list; the newest revision has
+     * the latest time. */
     struct timespec kept;
 };
 
@@ -128,8 +128,8 @@ static int by_time(const void *a, const void *b)
     return x->tv_nsec > y->tv_nsec ? -1 : x->tv_nsec < y->tv_nsec;
 }
 
-/* Finds the cached revisions that have a listing, the newest first. Returns
- * their number. */
+/* Finds the cached revisions of a repository that have a file list, and sorts
+ * them, the newest first. Returns their number. */
 static int find_revisions(const struct hub_cache *c,
                           struct known known[MOST_REVISIONS])
 {
@@ -155,8 +155,8 @@ static int find_revisions(const struct hub_cache *c,
     return n;
 }
 
-/* Reads the cached listing of a revision. NOT_FOUND: it does not exist or is
- * damaged. Other errors: NO_MEMORY. */
+/* Reads the cached file list of a revision. NOT_FOUND: the list does not exist
+ * or is damaged. Other errors: NO_MEMORY. */
 static pl_status read_cached_listing(struct hub_listing *l,
                                      const struct hub_cache *c,
                                      const char *revision)
@@ -204,9 +204,10 @@ pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
     return s;
 }
 
-/* Makes a cached file a file of another revision too, by a hard link if `keep`,
- * else by moving it there. Creates the folders. `ending` is appended to both
- * paths. Returns false on failure. */
+/* Makes the cached file `from` of one revision available as file `to` of
+ * another revision: by a hard link if `keep`, else by moving it. Creates the
+ * folders. `ending`, such as ".part", is appended to both paths. Returns false
+ * on failure. */
 static bool take(const struct hub_cache *c, const char *from_revision,
                  const char *from, const char *revision, const char *to,
                  const char *ending, bool keep)
@@ -259,8 +260,8 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
 
 /* ---- finding a cached model ---------------------------------------------- */
 
-/* Finds a model in a revision, all of whose files must be cached; see
- * hub_cache_find. *path is NULL at first. */
+/* Finds a model in one revision, if all files of the model are cached; see
+ * hub_cache_find. *path is NULL before the call. */
 static pl_status find_in(char **path, const struct hub_cache *c,
                          const char *revision, const char *quant,
                          const char *file)

@@ -1,9 +1,9 @@
-/* Downloads one file to PATH. The bytes are written to PATH.part. This file is
- * kept after a failure, and the next download resumes it with a Range request
- * (PL_FILE_RESUME). PATH.part.etag contains the ETag of the version it belongs
- * to. A server without support for ranges sends the whole file again. The
- * checksum is computed while bytes are received, after the bytes already in
- * PATH.part were read. */
+/* Downloads one file to PATH. The bytes are written to PATH.part, the partial
+ * file. It is kept after a failure, and the next download resumes it with a
+ * Range request (PL_FILE_RESUME). PATH.part.etag contains the ETag of the file
+ * version from which the partial file was received. A server without support
+ * for ranges sends the whole file again. The checksum is computed while bytes
+ * are received, after the bytes already in PATH.part were read. */
 #include "hub_api.h"
 #include "hub_files.h"
 #include "hub_sha256.h"
@@ -19,19 +19,26 @@
 struct coming {
     const struct hub_options *o;
     const struct hub_download *d;
-    char *part, *part_etag, *etag_path; /* owned */
-    pl_file *file;                      /* owned */
-    int fd;                             /* descriptor of `file` */
+    /* Paths of the partial file, of the file with its ETag, and of the file
+     * with the ETag of PATH; owned. */
+    char *part, *part_etag, *etag_path;
+    pl_file *file; /* the partial file, open for writing; owned */
+    int fd;        /* file descriptor of `file` */
     struct hub_sha256 sum;
-    uint64_t have; /* bytes in the partial file, all included in `sum` */
+    /* Number of bytes in the partial file; the checksum `sum` includes all of
+     * them. */
+    uint64_t have;
     bool has_size;
     uint64_t size;
-    /* ETag of the version that the partial file belongs to; "" if unknown */
+    /* ETag of the file version from which the partial file was received; "" if
+     * unknown */
     char etag[HUB_ETAG];
-    /* some bytes of the partial file are from an earlier download */
+    /* Some bytes of the partial file were received by an earlier download. */
     bool resumed;
-    bool same;   /* the server confirmed that PATH is up to date */
-    pl_status s; /* the error of on_begin or on_data, described in *err */
+    bool same; /* the server confirmed that the file PATH is up to date */
+    /* The error that made on_begin or on_data end the transfer, described in
+     * *err. */
+    pl_status s;
     pl_err *err;
 };
 
@@ -62,7 +69,8 @@ static pl_status restart_download(struct coming *g)
     return PL_OK;
 }
 
-/* Adds the bytes of the partial file up to offset n to the checksum. */
+/* Adds the first n bytes of the partial file, which an earlier download
+ * received, to the checksum. */
 static pl_status read_part(struct coming *g, uint64_t n)
 {
     enum { BLOCK = 1 << 20 };
@@ -124,8 +132,8 @@ static pl_status open_part(struct coming *g)
     if (st.st_size == 0)
         return PL_OK;
     read_etag(g->etag, g->part_etag);
-    /* Without an ETag or an expected checksum, nothing tells which version the
-     * partial file belongs to. */
+    /* Without an ETag or an expected checksum, it is unknown from which version
+     * of the file the partial file was received, so it cannot be resumed. */
     if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
         (g->has_size && (uint64_t)st.st_size > g->size))
         return restart_download(g);
@@ -142,7 +150,7 @@ static void close_part(struct coming *g)
     free(g->etag_path);
 }
 
-/* ---- receiving ----------------------------------------------------------- */
+/* ---- receiving data from the server -------------------------------------- */
 
 static pl_status take_size(struct coming *g, const struct hub_head *h)
 {
@@ -167,7 +175,9 @@ static pl_status take_head(struct coming *g, const struct hub_head *h)
         hub_log(g->o, PL_LOG_INFO,
                 "%s: the server cannot resume, starting over", g->d->name);
         if (!g->d->has_size)
-            g->has_size = false; /* the server may now have another version */
+            g->has_size = false; /* the size came from an earlier response; the
+                                    server may have another version of the file
+                                    now */
         s = restart_download(g);
     }
     if (s == PL_OK && h->status == 206 && h->from != g->have)
@@ -191,7 +201,8 @@ static bool on_begin(void *user, const struct hub_head *h)
 
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
-    else if (h->status < 300) /* such as 204, without the file's bytes */
+    else if (h->status < 300) /* other success statuses, such as 204, come
+                                 without the file's bytes */
         g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
@@ -227,7 +238,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* ---- requests and retries ------------------------------------------------ */
+/* ---- sending requests and retrying --------------------------------------- */
 
 static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
                         char why[HUB_WHY])
@@ -247,8 +258,8 @@ static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
     return hub_get(&t, h, why);
 }
 
-/* Evaluates a complete response. Sets *more if another request is needed, and
- * `why` to the reason. */
+/* Evaluates the head `h` of a response that was received completely. If another
+ * request is needed, sets *more, and `why` to the reason. */
 static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                        char why[HUB_WHY])
 {
@@ -308,13 +319,14 @@ static pl_status get_all(struct coming *g, const char *known)
     return PL_OK;
 }
 
-/* ---- verification and commit --------------------------------------------- */
+/* ---- verifying the file and moving it to PATH ---------------------------- */
 
 static pl_status commit_file(struct coming *g)
 {
     pl_status s;
 
-    unlink(g->etag_path); /* the stored ETag is that of an older version */
+    /* The ETag that is stored for PATH is that of an older version. */
+    unlink(g->etag_path);
     s = pl_file_commit(g->file, g->err);
     if (s != PL_OK)
         return s;
@@ -324,9 +336,10 @@ static pl_status commit_file(struct coming *g)
                : PL_OK;
 }
 
-/* Verifies the checksum. If the checksum is wrong, the partial file is emptied.
- * If some of the file's bytes were from an earlier download, sets *again and
- * returns PL_OK: the download is repeated once. Otherwise returns BAD_FILE. */
+/* Verifies the checksum of the whole file. If it is wrong, empties the partial
+ * file. If some of its bytes were received by an earlier download, then sets
+ * *again and returns PL_OK, so that the file is downloaded once more. Otherwise
+ * returns BAD_FILE. */
 static pl_status check_sum(struct coming *g, bool *again)
 {
     char sum[HUB_SHA256];

@@ -1,4 +1,4 @@
-/* See hub_files.h. */
+/* Helpers for folders, locks and small files of the cache; see hub_files.h. */
 #include "hub_files.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* See hub_listing.h. Listings are not trusted: names are checked before they
- * are stored, sizes and checksums before they are used. */
+/* Reads and writes the list of a repository's files; see hub_listing.h. Lists
+ * from a hub are not trusted: file names are checked before they are stored,
+ * sizes and checksums before they are used. */
 #include "hub_listing.h"
 
 #include "hub_inner.h"
@@ -10,13 +11,16 @@
 #include <string.h>
 
 enum {
-    MOST_FILES = 4096, /* the largest known repositories have hundreds */
+    /* Limit of the number of files in a list; the largest known repositories
+     * have hundreds. */
+    MOST_FILES = 4096,
     MOST_PATH = 1024,
-    MOST_NAME = 240, /* file systems allow 255 bytes; the rest is for
-                        ".part.etag" */
+    /* Limit of the length of a path component, in bytes. File systems allow
+     * 255; the rest is for the suffix ".part.etag". */
+    MOST_NAME = 240,
 };
 
-/* ---- file names ---------------------------------------------------------- */
+/* ---- checking file names ------------------------------------------------- */
 
 static bool name_is_safe(const char *s, size_t n)
 {
@@ -51,7 +55,7 @@ static bool is_gguf(const char *path)
     return n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
 }
 
-/* ---- reading and writing ------------------------------------------------- */
+/* ---- reading and writing file lists -------------------------------------- */
 
 static bool read_sum(char sum[HUB_SHA256], const char *text)
 {

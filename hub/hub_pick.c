@@ -1,7 +1,7 @@
-/* Chooses the files of a model from a listing by llama.cpp's rules, so that the
- * same arguments select the same file. There is one difference: a name in which
- * QUANT is a whole word takes precedence over one in which it only ends a word,
- * as Q4_XS in IQ4_XS. */
+/* Chooses the files of a model from a repository's file list by llama.cpp's
+ * rules, so that the same arguments select the same file. There is one
+ * difference: a file name in which QUANT is a whole word takes precedence over
+ * one in which QUANT only ends a word, as Q4_XS ends IQ4_XS. */
 #include "hub_inner.h"
 #include "hub_listing.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- file names ---------------------------------------------------------- */
+/* ---- properties of file names -------------------------------------------- */
 
 static bool digits(const char *s, int n, int *value)
 {
@@ -25,7 +25,9 @@ static bool digits(const char *s, int n, int *value)
 
 bool hub_split_name(const char *path, size_t *at, int *index, int *count)
 {
-    enum { TAIL = 20 }; /* length of "-00002-of-00005.gguf" */
+    /* Length of the end of a split model's file name, "-00002-of-00005.gguf",
+     * in bytes. */
+    enum { TAIL = 20 };
     size_t n = strlen(path);
     const char *s = path + n - TAIL;
 
@@ -55,8 +57,9 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Returns true if `path` is the first or only file of a model. Companion files,
- * such as projectors, draft models and importance matrices, are not models. */
+/* Returns true if `path` is the only file of a model, or the first of a split
+ * one. Companion files, such as projectors, draft models and importance
+ * matrices, are not models. */
 static bool is_model(const char *path)
 {
     static const char *const beside[] = {"mtp-", "eagle3-", "dflash-",
@@ -74,8 +77,9 @@ static bool is_model(const char *path)
     return !hub_split_name(path, &at, &index, &count) || index == 1;
 }
 
-/* Returns the last word of a file name before ".gguf" and before the number in
- * a split model; *n is its length. Usually this is the QUANT. */
+/* Returns the last word of a file name before ".gguf" or, in a split model,
+ * before the file's number. Sets *n to the length of the word. Usually this
+ * word is the quantization, such as Q4_K_M. */
 static const char *quant_of(const char *path, size_t *n)
 {
     const char *base = base_of(path);
@@ -91,8 +95,9 @@ static const char *quant_of(const char *path, size_t *n)
     return base + begin;
 }
 
-/* Returns true if the path contains `quant`, in any case, followed by '-' or
- * '.'. If `alone`, a separator or nothing must precede it. */
+/* Returns true if the path contains the text `quant`, in upper or lower case,
+ * followed by '-' or '.'. If `alone`, a separator must precede it, unless it
+ * begins the path. */
 static bool has_quant(const char *path, const char *quant, bool alone)
 {
     size_t n = strlen(quant);
@@ -104,7 +109,7 @@ static bool has_quant(const char *path, const char *quant, bool alone)
     return false;
 }
 
-/* ---- lists for messages -------------------------------------------------- */
+/* ---- lists of files for error messages ----------------------------------- */
 
 static void add(char *list, size_t size, const char *s, size_t n)
 {
@@ -130,8 +135,8 @@ static bool is_listed(const char *list, const char *s, size_t n)
     return false;
 }
 
-/* Writes a list for messages to `text`: all paths if `paths`, else the QUANTs
- * of all models. */
+/* Writes a list for error messages to `text`: the paths of all files if
+ * `paths`, else the quantizations of all models. */
 static void list(char *text, size_t size, const struct hub_listing *l,
                  bool paths)
 {
@@ -149,7 +154,7 @@ static void list(char *text, size_t size, const struct hub_listing *l,
     }
 }
 
-/* ---- choice of files ----------------------------------------------------- */
+/* ---- choosing the files of a model --------------------------------------- */
 
 static const struct hub_file *of_quant(const struct hub_listing *l,
                                        const char *quant)

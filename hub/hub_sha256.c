@@ -1,5 +1,5 @@
-/* See hub_sha256.h. GnuTLS is used because it has code for the processor's SHA
- * instructions. HTTP needs it for TLS anyway. */
+/* SHA-256 by GnuTLS, which has code for the SHA instructions of processors.
+ * HTTP needs GnuTLS for TLS anyway. See hub_sha256.h. */
 #include "hub_sha256.h"
 
 #include <gnutls/crypto.h>

@@ -1,4 +1,4 @@
-/* See hub_transfer.h. */
+/* Runs one HTTP GET request with libcurl; see hub_transfer.h. */
 #include "hub_transfer.h"
 
 #include <curl/curl.h>
@@ -9,27 +9,32 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A server that can be reached accepts a connection within this time. */
+/* Seconds within which a server must accept the connection; else it counts as
+ * unreachable. */
 static const long MOST_CONNECT_S = 15;
 
 struct flight {
     const struct hub_transfer *t;
     CURL *curl;
     struct hub_head *head;
-    bool begun;        /* the callback `begin` was called */
-    bool ended;        /* the callback `begin` or `data` returned false */
-    bool silent;       /* no bytes arrived for timeout_s */
-    curl_off_t n_came; /* bytes of this response received up to time came_s */
+    bool begun; /* the callback hub_transfer.begin was called */
+    /* The callback hub_transfer.begin or .data returned false, which ends the
+     * transfer. */
+    bool ended;
+    bool silent; /* no bytes have arrived for hub_transfer.timeout_s seconds */
+    /* Number of bytes of the response that had been received at time came_s. */
+    curl_off_t n_came;
     double came_s;
-    size_t n_refused; /* bytes of an error response's body, which are
-                         discarded */
+    /* Number of bytes received of the body of an error response; the bytes are
+     * discarded. */
+    size_t n_refused;
 };
 
-/* ---- response heads ------------------------------------------------------ */
+/* ---- parsing the head of a response -------------------------------------- */
 
 /* If the header line [n] has this name, copies its value without surrounding
- * blanks and returns true. Returns false if not, or if the value does not
- * fit. */
+ * blanks to `value` and returns true. Returns false if the line has another
+ * name or the value does not fit. */
 static bool value_of(const char *line, size_t n, const char *name, char *value,
                      size_t size)
 {
@@ -52,8 +57,8 @@ static bool value_of(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* Parses a Content-Range value such as "bytes 100-199/200". Other forms are
- * ignored. */
+/* Parses the value of a Content-Range header, such as "bytes 100-199/200".
+ * Ignores a value of another form. */
 static void read_range(struct hub_head *h, const char *value)
 {
     unsigned long long from, to, total;
@@ -66,8 +71,8 @@ static void read_range(struct hub_head *h, const char *value)
     }
 }
 
-/* Parses a Link value such as <https://...?cursor=...>; rel="next". Other
- * relations are ignored. */
+/* Parses the value of a Link header, such as <https://...?cursor=...>;
+ * rel="next". Ignores links with another rel. */
 static void read_link(struct hub_head *h, const char *value)
 {
     const char *begin = strchr(value, '<');
@@ -80,9 +85,9 @@ static void read_link(struct hub_head *h, const char *value)
     h->next[end - begin - 1] = '\0';
 }
 
-/* Returns true if an ETag is strong, "...", not weak, W/"...". Only equal
- * strong ETags guarantee that the bytes of two responses belong to the same
- * version. */
+/* Returns true if an ETag is strong, "...", not weak, W/"...". Only if two
+ * responses have the same strong ETag, their bytes are certain to be from the
+ * same version of the file. */
 static bool is_strong(const char *etag)
 {
     size_t n = strlen(etag);
@@ -102,7 +107,9 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     size_t n = size * count;
     char value[4096];
 
-    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* a new response begins */
+    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* a new response begins,
+                                                        for example after a
+                                                        redirect */
         *h = (struct hub_head){0};
     else if (value_of(line, n, "etag", value, HUB_ETAG) && is_strong(value))
         strcpy(h->etag, value);
@@ -158,9 +165,9 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Called by libcurl at least once a second; returns nonzero to abort. It
- * detects that no data arrives for timeout_s. libcurl's own low-speed limit is
- * not used because it is a mean over several seconds. */
+/* Called by libcurl at least once a second; returns nonzero to abort the
+ * transfer. Checks if no data has arrived for timeout_s seconds. libcurl's own
+ * low-speed limit is not used, because it takes the mean of several seconds. */
 static int on_progress(void *user, curl_off_t total, curl_off_t came,
                        curl_off_t to_send, curl_off_t sent)
 {
@@ -179,7 +186,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t came,
                          __atomic_load_n(f->t->stop, __ATOMIC_RELAXED) != 0);
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- sending a request --------------------------------------------------- */
 
 static bool add_line(struct curl_slist **list, const char *name,
                      const char *value)
@@ -199,9 +206,9 @@ static bool add_line(struct curl_slist **list, const char *name,
     return more != NULL;
 }
 
-/* Adds the header lines of the request. libcurl sends an Authorization line
- * only to the first host, not after a redirect to another host, port or scheme
- * (CURLOPT_UNRESTRICTED_AUTH is off). */
+/* Adds the header lines of a request to *list. libcurl sends an Authorization
+ * line only to the first host, not after a redirect to another host, port or
+ * scheme (CURLOPT_UNRESTRICTED_AUTH is off). */
 static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 {
     char range[48], *token = NULL;
@@ -220,15 +227,18 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     return ok;
 }
 
-/* Returns the file of trusted certificates; NULL to use libcurl's default. A
- * libcurl that was built on another system may have a default that does not
- * exist here. */
+/* Returns the path of the system's file of trusted certificates; NULL to use
+ * libcurl's default. A libcurl that was built on another system may have a
+ * default path that does not exist here. */
 static const char *certificates(void)
 {
     static const char *const known[] = {
-        "/etc/ssl/certs/ca-certificates.crt", /* on Debian, Arch, Alpine */
-        "/etc/pki/tls/certs/ca-bundle.crt",   /* on Fedora, RHEL */
-        "/etc/ssl/ca-bundle.pem",             /* on openSUSE */
+        /* Path of the trusted certificates on Debian, Arch, Alpine. */
+        "/etc/ssl/certs/ca-certificates.crt",
+        /* Path of the trusted certificates on Fedora, RHEL. */
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        /* Path of the trusted certificates on openSUSE. */
+        "/etc/ssl/ca-bundle.pem",
         "/etc/ssl/cert.pem",
     };
     const char *stated = getenv("SSL_CERT_FILE");

@@ -128,7 +128,7 @@ typedef enum pl_status {
  * owns no memory. */
 typedef struct pl_err {
     pl_status status;
-    char message[1024]; /* always terminated */
+    char message[1024]; /* always NUL-terminated */
 } pl_err;
 
 /* Return the name ("NO_MEMORY") and the meaning ("out of host memory") of a
@@ -138,7 +138,8 @@ PL_API const char *pl_status_text(pl_status s);
 
 /* ---- element formats --------------------------------------------------- */
 
-/* X(name, id of the tensor type in GGUF files). */
+/* X(name, id of the tensor type in GGUF files). The enum pl_format is generated
+ * from this list. */
 #define PL_FORMAT_MAP(X)                                                       \
     X(F32, 0)                                                                  \
     X(F16, 1)                                                                  \
@@ -216,6 +217,9 @@ PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
  * false if this write or an earlier one failed, or if the file was already
  * committed. pl_file_commit reports the error. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
+/* Writes what is buffered, so that a reader of the stream has it. Returns as
+ * pl_file_write. */
+PL_API bool pl_file_flush(pl_file *f);
 /* Returns the file descriptor, to read or write at any offset, or -1 if `f` is
  * NULL. pl_file_write buffers, so that bytes it appended may not be in the file
  * yet. */
@@ -258,7 +262,9 @@ typedef enum pl_split_mode {
 } pl_split_mode;
 
 typedef enum pl_offload {
-    PL_OFFLOAD_AUTO, /* the choice estimated to be faster */
+    /* the plan chooses PL_OFFLOAD_ON or PL_OFFLOAD_OFF, whichever it estimates
+     * to be faster */
+    PL_OFFLOAD_AUTO,
     /* weights and caches kept on the host are streamed to devices in each step
      * of at least two tokens */
     PL_OFFLOAD_ON,
@@ -501,7 +507,8 @@ PL_API pl_status pl_model_open_override(pl_model **out, const char *path,
                                         const char *const *overrides, int n,
                                         pl_err *err);
 PL_API void pl_model_free(pl_model *m);
-/* Like pl_inspect, with the values of overrides, which are marked. */
+/* Describes an open model like pl_inspect, with the values that overrides gave
+ * to its keys. Marks the keys that an override has changed. */
 PL_API pl_status pl_model_inspect(const pl_model *m, bool json,
                                   pl_write_fn *write, void *user, pl_err *err);
 PL_API const char *pl_model_arch(const pl_model *m);
@@ -552,7 +559,7 @@ PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                                   const pl_options *opt, pl_err *err);
 PL_API void pl_engine_free(pl_engine *e);
 PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
-/* size: sizeof *out. */
+/* Writes the counters of an engine to *out. `size` is sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
 /* Writes the counters of the first n of the plan's devices to out[n]; `out` may
@@ -1032,11 +1039,16 @@ typedef struct pl_sampling {
     size_t size;
     /* number of last tokens that the three penalties consider; default 64 */
     int penalty_last_n;
-    float repeat_penalty;                      /* default 1 = off */
-    float frequency_penalty, presence_penalty; /* default 0 = off */
+    /* logits of repeated tokens are divided by it, or multiplied if negative;
+     * default 1 = off */
+    float repeat_penalty;
+    /* subtracted from a token's logit: frequency_penalty for each time that it
+     * occurs, presence_penalty once; default 0 = off */
+    float frequency_penalty, presence_penalty;
     int n_bias;
     const int32_t *bias_id;
-    const float *bias; /* added to logits */
+    /* [n_bias] numbers to add to the logits of the tokens bias_id[n_bias] */
+    const float *bias;
     int top_k;         /* default 40; 0 = off */
     float typical_p;   /* default 1 = off */
     float top_p;       /* default 0.95; 1 = off */
@@ -1066,7 +1078,7 @@ typedef struct pl_sampling {
      * a colon, a double quote and an asterisk. */
     float dry_multiplier, dry_base;
     int dry_allowed_length, dry_last_n;
-    int n_dry_breaker; /* at most 256 */
+    int n_dry_breaker; /* length of dry_breaker[], at most 256 */
     const char *const *dry_breaker;
     /* Needed for the breakers, and for the tokens that the file says must never
      * be generated (tokenizer.ggml.suppress_tokens). Borrowed. */

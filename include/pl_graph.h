@@ -127,12 +127,13 @@ typedef struct pl_interval {
 
 typedef struct pl_layout {
     pl_layout_kind kind;
-    int dim; /* SPLIT only; 0 is the outermost */
+    /* SPLIT only: index of the dimension that is split; 0 is the outermost */
+    int dim;
     /* SPLIT only: number of indices after which the intervals repeat, the sum
      * of the lengths in run[] */
     int64_t period;
     int n_run;              /* SPLIT only: number of intervals in run[] */
-    const pl_interval *run; /* [n_run] */
+    const pl_interval *run; /* SPLIT only: [n_run] the intervals, in order */
 } pl_layout;
 
 typedef struct pl_graph pl_graph; /* opaque */
@@ -338,8 +339,8 @@ typedef struct pl_op_part {
  * holds, contiguous in memory. In a split dimension, dim[] counts only the
  * indices that the device holds, which may be none. */
 typedef struct pl_op_value {
-    /* [dim[0], ...] of float or int32_t; read-only for operands; NULL if the
-     * operand is absent */
+    /* the values, [dim[0], ...] of float or int32_t; read-only for operands;
+     * NULL if the operand is absent */
     void *data;
     pl_format format; /* F32 or I32; F32 for the result */
     int n_dim;
@@ -347,7 +348,8 @@ typedef struct pl_op_value {
     int split;      /* the split dimension, or -1 */
     /* number of ranges of the split dimension that this device holds */
     int n_part;
-    const pl_op_part *part; /* [n_part] */
+    /* [n_part] ranges of the split dimension, in order */
+    const pl_op_part *part;
 } pl_op_value;
 
 typedef struct pl_op_call {
@@ -491,7 +493,7 @@ PL_API pl_status pl_exec_wait(pl_exec *x, pl_err *err);
  * value at index (i_0, i_1, ...) of the view is the tensor's value number start
  * + sum of i_d * stride[d]. Strides may be 0 or negative. */
 typedef struct pl_view {
-    int n_dim; /* 1 to 4 */
+    int n_dim; /* number of dimensions of the view, 1 to 4 */
     int64_t dim[4], stride[4];
     int64_t start;
 } pl_view;
@@ -547,7 +549,7 @@ static inline void pl_rows_init(pl_step_tokens *r)
 PL_API pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows,
                               pl_err *err);
 
-/* size: sizeof *out. */
+/* Writes the totals of the executor's trace to *out. `size` is sizeof *out. */
 PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size);
 PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 

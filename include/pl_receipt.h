@@ -56,6 +56,15 @@ PL_API void pl_receipt_free(pl_receipt *r);
  * PL_BAD_ARGUMENT: `s` accepted other tokens or has sampled before, or `r`
  * records or has recorded a sampler. */
 PL_API pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err);
+/* Records, in place of a sampler, a token of a text that was there before: its
+ * logits [n_vocab] are those after the tokens before it. Such a receipt is of
+ * how well the model predicts the text, as `plait perplexity` measures it. Sets
+ * *nll to -ln p of the token, p = softmax(logits)[id], unless it is NULL. The
+ * receipt has the sum.
+ * PL_BAD_ARGUMENT: the receipt records or has recorded a sampler, `id` is not
+ * in the vocabulary, or p is 0 or not a number. */
+PL_API pl_status pl_receipt_score(pl_receipt *r, const float *logits,
+                                  int32_t id, double *nll, pl_err *err);
 /* Sets the reason of the end, and the limits that were in force: the most
  * tokens (-1: none) and stop strings. The texts are copied. */
 PL_API pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
@@ -63,29 +72,32 @@ PL_API pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
                                     int n_stop, pl_err *err);
 
 enum {
-    /* The receipt contains the prompt's tokens and the grammar's text. Without,
-     * it has only their hashes, and who checks it must have them. */
+    /* The receipt contains the prompt's tokens and the grammar's text. Without
+     * this flag it has only their hashes, and a check needs them as input
+     * (pl_receipt_given). */
     PL_RECEIPT_FULL = 1,
-    /* The receipt has a hash of the generated tokens in place of them. */
+    /* The receipt has a hash of the generated tokens in place of them. The
+     * tokens of pl_receipt_score stay. */
     PL_RECEIPT_NO_TOKENS = 2,
 };
 
-/* X(form, its name, its flags): the forms that the command and the server
- * offer. */
+/* X(form, its name, its flags): the combinations of pl_receipt_write's flags
+ * that the command and the server offer by name. */
 #define PL_RECEIPT_FORM_MAP(X)                                                 \
     X(FULL, "full", PL_RECEIPT_FULL)                                           \
     X(BRIEF, "brief", 0)                                                       \
     X(HASHES, "hashes", PL_RECEIPT_NO_TOKENS)
 
-/* Writes the receipt as one line of JSON. `flags` are those above. *json is
- * malloc'ed; the caller frees it. */
+/* Writes the receipt as one line of JSON. `flags` are PL_RECEIPT_FULL and
+ * PL_RECEIPT_NO_TOKENS. *json is malloc'ed; the caller frees it. */
 PL_API pl_status pl_receipt_write(const pl_receipt *r, unsigned flags,
                                   char **json, pl_err *err);
 
 /* ---- checking ------------------------------------------------------------ */
 
-/* Parses a receipt. PL_BAD_FILE: it is not one; the message names the field.
- * PL_UNSUPPORTED: a later version of the format. */
+/* Parses a receipt from JSON text. PL_BAD_FILE: the text is not a receipt; the
+ * message names the field. PL_UNSUPPORTED: the receipt has a later version of
+ * the format. */
 PL_API pl_status pl_receipt_parse(pl_receipt **out, const char *json,
                                   size_t len, pl_err *err);
 /* Sets the fields of *opt that decide bits as the receipt requires: ranks and
@@ -99,34 +111,41 @@ PL_API pl_status pl_receipt_parse(pl_receipt **out, const char *json,
  * (doc/numerics.md) than this library has. */
 PL_API pl_status pl_receipt_options(pl_receipt *r, pl_options *opt,
                                     pl_err *err);
+/* Returns the sum of -ln p of the tokens that pl_receipt_score recorded; NaN if
+ * the output was sampled. */
+PL_API double pl_receipt_nll(const pl_receipt *r);
 /* Returns the number of tokens of the prompt and of the output. */
 PL_API int64_t pl_receipt_n_prompt(const pl_receipt *r);
 PL_API int64_t pl_receipt_n_output(const pl_receipt *r);
 
-/* The parts that a receipt lacks, and how to check it. */
+/* Input of a check: texts that the receipt has only as hashes, and the extent
+ * of the check. */
 typedef struct pl_receipt_given {
     size_t size;
-    /* [n_prompt] the tokens of the prompt; NULL for those of the receipt. If
-     * both are there, they must be equal. */
+    /* [n_prompt] the tokens of the prompt; NULL to use those in the receipt. If
+     * both are given, they must be equal. */
     const int32_t *prompt;
     int64_t n_prompt;
-    /* The grammar's text; NULL for that of the receipt. */
+    /* The grammar's text; NULL to use the one in the receipt. */
     const char *grammar;
     size_t grammar_len;
-    /* Check only so many tokens, drawn at random from `seed`; 0 for all. The
-     * hash of logits is then not checked. */
+    /* Number of output tokens to sample again, drawn at random from `seed`; 0
+     * for all. If it is not 0, the hash of logits is not checked. */
     int64_t n_sample;
     uint64_t seed;
     pl_progress_fn *progress;
     void *progress_user;
-    const volatile int *cancel; /* see pl_engine_decode */
+    /* If *cancel becomes nonzero, the check ends with PL_CANCELLED. */
+    const volatile int *cancel;
 } pl_receipt_given;
 
 typedef enum pl_receipt_verdict {
     PL_RECEIPT_HOLDS,
     PL_RECEIPT_DIFFERS,
-    PL_RECEIPT_CANNOT, /* what was written cannot be compared with this engine,
-                          or something that the check needs is not there */
+    /* the receipt cannot be checked: it was written under numerics or weights
+     * that this engine does not have, or a text that the check needs is
+     * missing */
+    PL_RECEIPT_CANNOT,
 } pl_receipt_verdict;
 
 typedef struct pl_receipt_result {
@@ -134,11 +153,12 @@ typedef struct pl_receipt_result {
     /* The verdict in a sentence: what was checked, or the difference, or the
      * obstacle and the remedy. */
     char text[768];
-    int64_t n_checked; /* tokens that were sampled again */
-    /* The index in the output of the first token that differs, or whose logits
-     * do; -1 if none, or if another field differs. */
+    int64_t n_checked; /* number of output tokens that were sampled again */
+    /* Index in the output of the first token that differs or whose logits
+     * differ; -1 if there is none, or if another field differs. */
     int64_t at;
-    int32_t written, sampled; /* the two tokens; -1 if unknown */
+    /* id in the receipt and id sampled again for token `at`; -1 if unknown */
+    int32_t written, sampled;
     float written_logit, sampled_logit;
 } pl_receipt_result;
 

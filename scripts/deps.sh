@@ -77,6 +77,7 @@ missing_of() {
         return
     fi
     need libcmocka-dev pkg-config --exists cmocka
+    need openssl has openssl
     if [ "$1" = portable ] || [ "$1" = gate ]; then
         need patchelf has patchelf
     fi

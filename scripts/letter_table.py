@@ -49,8 +49,8 @@ def main():
 
 #include <stdint.h>
 
-/* Each step-th character of first .. last has its lower case delta further
- * on. In order. */
+/* A row for characters in upper case: every step-th character of first .. last
+ * has the lower case character + delta. Ascending. */
 static const struct lower_run {{
     uint32_t first, last;
     int32_t step, delta;
@@ -62,14 +62,16 @@ static const struct lower_run {{
         (pairs if len(to) == 1 else longer).append((c, to))
     print('''};
 
-/* A character and the one that is left of it without marks. In order. */
+/* A character, and the one character that remains if its marks, such as
+ * accents, are removed. Ascending by the first. */
 static const uint32_t base_pairs[][2] = {''')
     for c, to in pairs:
         print(f'{{0x{c:x}, 0x{to[0]:x}}},')
     assert max(len(to) for _, to in longer) == 3
     print('''};
 
-/* The same of those that leave several, at most three: 0 for none. In order. */
+/* A character, and the up to three characters that remain if its marks are
+ * removed; 0 for none. Ascending by the first. */
 static const uint32_t base_rows[][4] = {''')
     for c, to in longer:
         print('{' + ', '.join(f'0x{d:x}' for d in [c] + to + [0] * (3 - len(to)))

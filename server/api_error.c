@@ -1,4 +1,4 @@
-/* Fills and formats API errors. See api_error.h. */
+/* Fills struct api_error and formats it as JSON. See api_error.h. */
 #include "api_error.h"
 
 #include "json_text.h"
@@ -6,8 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The error type for each HTTP status, indexed by enum api_error_shape. The
- * last row is for all other statuses. */
+/* The error type for each HTTP status: in the JSON of OpenAI's API, then in
+ * that of /v1/messages (enum api_error_shape). The last row is for all other
+ * statuses. */
 static const struct {
     int status;
     const char *type[2];
@@ -128,8 +129,9 @@ enum api_error_shape api_error_shape_of_path(const char *path)
 {
     static const char blocks[] = "/v1/messages";
     size_t n = sizeof(blocks) - 1;
-    const char *end = strstr(path, blocks); /* `path` may begin with the
-                                               server's prefix */
+    /* The path of a URL; it may begin with the server's prefix
+     * (--api-prefix). */
+    const char *end = strstr(path, blocks);
 
     if (end != NULL && (end[n] == '\0' || end[n] == '/'))
         return API_ERROR_BLOCKS;

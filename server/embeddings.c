@@ -1,5 +1,6 @@
-/* See embeddings.h. Once its tasks are submitted, a request belongs to the
- * loop's thread, as in generation.c. */
+/* Handles requests for embeddings; see embeddings.h. Once the tasks of a
+ * request are submitted, its struct embeddings is used by the loop's thread
+ * only, like a generation in generation.c. */
 #include "embeddings.h"
 
 #include "ollama.h"
@@ -14,43 +15,55 @@
 
 enum {
     MOST_TEXTS = 2048,
-    MOST_NUMBERS = 1 << 24, /* limit of the values in all vectors of a request,
-                               if pooling is EMBEDDINGS_NONE */
+    /* If pooling is EMBEDDINGS_NONE: the most floats in all vectors of a
+     * request together. */
+    MOST_NUMBERS = 1 << 24,
 };
 
-/* A text of a request, which is one task, and its result. */
+/* A text of a request and its vector. Each text is one task of the loop. */
 struct embedded {
     struct embeddings *of;
-    double *sum;  /* sum of rows for EMBEDDINGS_MEAN; owned, [d_model] */
-    float *row;   /* the vector, or with EMBEDDINGS_NONE all rows; owned,
-                     [rows_of()][d_model] */
-    char *json;   /* JSON of `row`, a part of the response; once it is set,
-                     `row` is freed; owned */
-    int64_t n;    /* number of tokens */
-    int64_t seen; /* number of rows that the loop has passed so far */
+    /* For pooling EMBEDDINGS_MEAN: the sum of the text's rows so far,
+     * [d_model]; owned. */
+    double *sum;
+    /* The vector of the text or, with pooling EMBEDDINGS_NONE, the rows of all
+     * its tokens; [rows_of()][d_model]; owned. Freed once `json` is set. */
+    float *row;
+    /* The JSON of the text's vector, a part of the response body; owned. */
+    char *json;
+    int64_t n; /* number of tokens of the text */
+    /* Number of the text's rows that the loop has passed to on_row so far. */
+    int64_t seen;
 };
 
 struct embeddings {
-    struct service *service; /* borrowed */
+    /* Borrowed; held (service_hold) until embeddings_free. */
+    struct service *service;
     struct http_request *r;
     struct request request; /* the parsed request; only its prompts are used */
     enum embeddings_protocol as;
-    double arrival_s; /* by loop_now */
-    double load_s;    /* seconds for which the request waited for its model */
+    /* Time of the request's arrival, in seconds by loop_now. */
+    double arrival_s;
+    /* Seconds for which the request waited until its model was loaded. */
+    double load_s;
     bool base64;
-    bool cut; /* texts that are too long for the context are truncated, not
-                 rejected ("truncate") */
+    /* Texts that are too long for the context are truncated instead of rejected
+     * (field "truncate" of the request). */
+    bool cut;
     int norm;
-    int64_t width, n_number; /* width: values of a row; n_number: values of all
-                                vectors of the request */
-    int64_t kept;            /* the response has the first `kept` values of each
-                                vector */
+    /* width: number of floats of a row. n_number: number of floats in all
+     * vectors of the request. */
+    int64_t width, n_number;
+    /* Number of floats at the beginning of each vector that the response
+     * contains ("dimensions"). */
+    int64_t kept;
     atomic_bool gone;
     bool failed;
-    struct api_error why;       /* set if `failed` */
-    int64_t n_prompt, n_cached; /* tokens, for the log */
+    struct api_error why; /* the error of the response; set if `failed` */
+    /* Tokens of all texts, and how many of them were cached; for the log. */
+    int64_t n_prompt, n_cached;
     int n_left, n;
-    struct embedded text[]; /* [n] */
+    struct embedded text[]; /* the n texts of the request */
 };
 
 static void embeddings_free(struct embeddings *g)
@@ -67,7 +80,7 @@ static void embeddings_free(struct embeddings *g)
     service_drop(v);
 }
 
-/* ---- vectors ------------------------------------------------------------- */
+/* ---- normalizing and encoding vectors ------------------------------------ */
 
 void embeddings_norm(float *x, size_t n, int p)
 {
@@ -116,7 +129,7 @@ void embeddings_base64(const unsigned char *s, size_t n, char *out)
     *out = '\0';
 }
 
-/* ---- response ------------------------------------------------------------ */
+/* ---- making the body of the response ------------------------------------- */
 
 static json_t *floats(const float *x, int64_t n)
 {
@@ -130,8 +143,8 @@ static json_t *floats(const float *x, int64_t n)
     return list;
 }
 
-/* Returns n floats as a JSON string, the base64 encoding of their little-endian
- * bytes; NULL if out of memory. */
+/* Returns n floats as a JSON string: the base64 encoding of their little-endian
+ * bytes. NULL if out of memory. */
 static json_t *packed(const float *x, int64_t n)
 {
     size_t n_byte = 4 * (size_t)n;
@@ -160,8 +173,8 @@ static int64_t rows_of(const struct embedded *t)
     return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
 }
 
-/* Returns the JSON of a text's result: for /embedding a list of vectors, else
- * one vector. NULL if out of memory. */
+/* Returns the JSON of the vectors of a text: for /embedding a list of vectors,
+ * for other routes one vector. NULL if out of memory. */
 static json_t *vectors(const struct embedded *t)
 {
     const struct embeddings *g = t->of;
@@ -179,8 +192,8 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
-/* Returns false with g->why filled if a value is not finite, because JSON
- * cannot express that. */
+/* Returns false with g->why filled if a value of the text's vector is NaN or
+ * infinite, because JSON has no such numbers. */
 static bool check_numbers(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -196,8 +209,8 @@ static bool check_numbers(struct embedded *t)
 }
 
 /* Makes the JSON of a text's vector when its task ends, and frees the vector.
- * This delays the loop only a little. Making all of them together at the end of
- * the request could take seconds. */
+ * This delays the loop's thread only a little. Making the JSON of all texts
+ * together at the end of the request could delay it for seconds. */
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -215,9 +228,9 @@ static bool write_part(struct embedded *t)
     return t->json != NULL || api_error_set_memory(&g->why);
 }
 
-/* Returns the fields of the response that follow the vectors, as an object
- * "{...}", malloc'ed. The caller omits its first byte. NULL if out of
- * memory. */
+/* Returns the fields of the response that follow the list of vectors, as a
+ * malloc'ed JSON object "{...}". The caller appends them to the response
+ * without the opening brace. NULL if out of memory. */
 static char *rest_of(const struct embeddings *g)
 {
     const char *name = g->service->name;
@@ -276,7 +289,7 @@ static void response(struct embeddings *g)
     service_respond(g->r, all.s);
 }
 
-/* ---- task callbacks ------------------------------------------------------ */
+/* ---- callbacks of the loop's tasks --------------------------------------- */
 
 static void on_row(void *user, int64_t at, const float *row)
 {
@@ -305,7 +318,8 @@ static void on_row(void *user, int64_t at, const float *row)
     memcpy(to, row, (size_t)width * sizeof *to);
 }
 
-/* Never called, because tasks that return rows generate no tokens. */
+/* The token callback of the task; never called, because tasks that return rows
+ * generate no tokens. */
 static bool on_token(void *user, int32_t id, const float *logits)
 {
     (void)user;
@@ -363,20 +377,21 @@ static void on_end(void *user, const struct task_report *report)
     embeddings_free(g);
 }
 
-/* ---- request ------------------------------------------------------------- */
+/* ---- reading the request and submitting its tasks ------------------------ */
 
-/* Reads the fields of the request other than the texts. */
+/* Reads all fields of an embeddings request except the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};
     int format = 0;
-    /* the older route of Ollama returns vectors as they are */
+    /* Ollama's older route /api/embeddings returns vectors without normalizing
+     * them */
     int64_t norm = g->as == EMBEDDINGS_AS_OLLAMA_ONE ? -1 : 2;
     bool cut = g->as >= EMBEDDINGS_AS_OLLAMA;
 
-    /* Clients may request only the first values of a vector. These are a vector
-     * too, if the model was trained for it (Matryoshka Representation
-     * Learning). */
+    /* Clients may request only the first values of each vector ("dimensions").
+     * The shortened vector is usable if the model was trained for it
+     * (Matryoshka Representation Learning). */
     g->kept = g->width;
     if (!field_choice(f, "encoding_format", formats, 2, &format) ||
         !field_int(f, "embd_normalize", -1, 100, &norm) ||
@@ -389,8 +404,8 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     return true;
 }
 
-/* Returns true if a request of Ollama's API has no text, which gives no
- * vector. */
+/* Returns true if a request of Ollama's API contains no text, so that its
+ * response has no vector. */
 static bool is_empty(const struct request_reader *in)
 {
     const json_t *v = field(&in->f, in->prompt);
@@ -399,8 +414,9 @@ static bool is_empty(const struct request_reader *in)
            (json_is_string(v) && json_string_length(v) == 0);
 }
 
-/* Parses a request. Sets *out to it, malloc'ed. Returns false with *why filled
- * if it is rejected; even then *out may be set and is owned by the caller. */
+/* Parses a request for embeddings. Sets *out to it, malloc'ed. Returns false
+ * with *why filled if the request is rejected; even then *out may be set, and
+ * the caller frees it. */
 static bool read_request(struct service *v, struct http_request *r,
                          enum embeddings_protocol as, struct embeddings **out,
                          struct api_error *why)
@@ -504,8 +520,8 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
            api_error_set_memory(why);
 }
 
-/* Submits the tasks to the loop. If it returns true, the loop's thread owns
- * `g`. */
+/* Submits a task for each text to the loop. If this function returns true, the
+ * loop's thread owns `g`. */
 static bool submit_tasks(struct embeddings *g, struct api_error *why)
 {
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);

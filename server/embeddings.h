@@ -1,12 +1,12 @@
 /* /v1/embeddings, llama-server's /embedding and Ollama's /api/embed: compute
  * embedding vectors for texts.
  *
- * Each text is a task of the loop. Its result is rows instead of tokens: the
- * output of the model's last norm for each token of the text. The rows are
- * pooled to one vector as they are computed, in token order. So a text has the
- * same vector alone and in a batch. Embeddings need the option --embeddings:
- * the engine then keeps the rows of every step, which makes a different numeric
- * plan. */
+ * Each text is a task of the loop. The result of the task is not tokens but
+ * rows: one for each token of the text, the output of the model's last norm
+ * [d_model]. The rows are pooled to one vector as they are computed, in token
+ * order, so a text has the same vector alone and in a batch. Embeddings need
+ * the option --embeddings: the engine then keeps the rows of every step, which
+ * makes a different numeric plan. */
 #ifndef SERVER_EMBEDDINGS_H
 #define SERVER_EMBEDDINGS_H
 
@@ -16,23 +16,28 @@
 struct http_request;
 struct service;
 
-/* The way in which the rows of a text are combined into its vector. */
+/* The way in which the rows of a text's tokens become the vector of the
+ * text. */
 enum embeddings_pooling {
-    EMBEDDINGS_OFF,  /* embeddings are not supported */
-    EMBEDDINGS_LAST, /* the row of the last token */
+    EMBEDDINGS_OFF,  /* the service does not support embeddings */
+    EMBEDDINGS_LAST, /* the vector is the row of the last token */
     EMBEDDINGS_MEAN,
-    EMBEDDINGS_CLS,  /* the row of the first token */
-    EMBEDDINGS_NONE, /* all rows are returned; not for /v1/embeddings */
+    EMBEDDINGS_CLS, /* the vector is the row of the first token */
+    /* No pooling: the rows of all tokens are returned; not for
+     * /v1/embeddings. */
+    EMBEDDINGS_NONE,
 };
 
 enum embeddings_protocol {
     EMBEDDINGS_AS_OPENAI,
-    EMBEDDINGS_AS_LLAMA,      /* llama-server's /embedding */
-    EMBEDDINGS_AS_OLLAMA,     /* /api/embed */
-    EMBEDDINGS_AS_OLLAMA_ONE, /* the older /api/embeddings, for one text */
+    EMBEDDINGS_AS_LLAMA,  /* llama-server's route /embedding */
+    EMBEDDINGS_AS_OLLAMA, /* Ollama's route /api/embed */
+    /* Ollama's older route /api/embeddings, for one text. */
+    EMBEDDINGS_AS_OLLAMA_ONE,
 };
 
-/* Handles a request; `r` is answered later, from another thread. */
+/* Handles a request for embeddings. `r` gets its response later, from the
+ * loop's thread. */
 void embeddings_start(struct service *v, struct http_request *r,
                       enum embeddings_protocol as);
 

@@ -5,6 +5,7 @@
  * together. From then on the generation belongs to the loop's thread, which
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
+#include "jws.h"
 #include "logprob.h"
 #include "ollama.h"
 #include "request_tasks.h"
@@ -19,8 +20,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Most bytes of output that a client may leave unread before its tasks are
- * paused. */
+/* A client may leave at most this many bytes of output unread before its tasks
+ * are paused. */
 enum { MAX_BACKLOG = 1 << 20 };
 
 struct choice {
@@ -28,58 +29,77 @@ struct choice {
     int index;
     pl_detokenizer *text;
     struct stops stops;
-    pl_reply *reply;  /* parser of the output; NULL if not a conversation */
-    bool prompt_sent; /* response_prompt was called */
-    bool broken;      /* part of the output is lost, because memory was short or
-                         the client disconnected */
-    bool called;      /* the output contains a tool call, complete or not */
-    bool full;        /* the output ends here, because the model continued after
-                         the only call that the request allows */
-    bool begins;      /* begin_reply is passing request.begun to the parser, so
-                         the parts that it emits are not sent */
-    bool cut;         /* the output ends here, because of request.n_indent or
-                         request.max_s */
-    bool indents;     /* the current line has only blanks so far */
-    int64_t n_blank;  /* bytes of the current line so far */
-    size_t n_begun;   /* bytes of request.begun that skip_begun removed so
-                         far */
+    /* Splits the output into content, reasoning and tool calls; NULL if the
+     * request is not a conversation. */
+    pl_reply *reply;
+    bool prompt_sent; /* response_prompt was called for this choice */
+    /* A part of the output was not sent, because memory was short or the client
+     * disconnected. */
+    bool broken;
+    bool called; /* the output contains a tool call, complete or not */
+    /* The output ends here: the request allows a single tool call, and the
+     * model continued after it. */
+    bool full;
+    /* begin_reply is passing request.begun to the parser. The parts that the
+     * parser emits meanwhile are not sent, because the client has this text. */
+    bool begins;
+    /* The output ends here, because the limit request.n_indent or request.max_s
+     * was reached. */
+    bool cut;
+    bool indents; /* the current line of the output has only blanks so far */
+    /* Number of bytes of the current line of the output so far. */
+    int64_t n_blank;
+    /* Number of bytes of request.begun that skip_begun has removed from the
+     * output so far. */
+    size_t n_begun;
     int64_t n_prompt, n_cached;
-    int64_t n_thought; /* tokens of reasoning so far */
-    int32_t *forced;   /* [n_forced], tokens of the text that ends reasoning
-                          (on_forced); owned */
+    int64_t n_thought; /* number of generated tokens of reasoning so far */
+    /* Tokens of the text that ends reasoning, which on_forced makes the task
+     * generate when the reasoning is too long; [n_forced]; owned. */
+    int32_t *forced;
     int64_t n_forced, at_forced;
-    /* times by loop_now of the first progress report, the first token and the
-     * last token; 0 if not reached */
+    /* Times by loop_now of the first progress report, of the first token and of
+     * the last token, in seconds; 0 if not reached. */
     double began_s, first_token_s, last_token_s;
 };
 
 struct generation {
-    struct service *service; /* held (service_hold) */
+    /* Kept loaded by service_hold until generation_free. */
+    struct service *service;
     struct http_request *r;
     struct request request;
     struct response *response;
-    pl_grammar *grammar; /* from grammars_take, returned when the generation
-                            ends; NULL if none */
-    bool reasons;        /* `grammar` also describes the reasoning before the
-                            answer */
-    char *prompt;        /* rendered conversation; owned; NULL if none */
-    int32_t **ids;       /* ids[p]: the tokens of prompt p; [request.n_prompt],
-                            owned with its elements; NULL if not tokenized
-                            yet */
-    struct text *texts;  /* [request.n_prompt], owned; texts of the prompts,
-                            empty if the response does not contain them */
-    double arrival_s;    /* time of arrival, by loop_now */
-    double load_s;       /* seconds for which the request waited for its
-                            model */
-    double last_sent_s;  /* time when data was last sent, by loop_now */
-    atomic_bool gone;    /* the client has disconnected */
-    bool begun;          /* http_begin was called */
-    bool answered;       /* `r` was answered by http_respond: with an error, or
-                            with a body that is not streamed */
-    int64_t n_prompt, n_cached, n_written; /* tokens, for the log */
-    int n_left; /* number of tasks that have not ended */
+    /* The compiled grammar, from grammars_take; given back by grammars_give at
+     * the end of the generation; NULL if none. */
+    pl_grammar *grammar;
+    /* `grammar` describes also the reasoning that precedes the answer. */
+    bool reasons;
+    /* Text of the rendered conversation; owned; NULL if the request has
+     * prompts. */
+    char *prompt;
+    /* ids[p]: the tokens of prompt p, NULL if not tokenized yet;
+     * [request.n_prompt]; owned with its elements. */
+    int32_t **ids;
+    /* texts[p]: the text of prompt p, empty if the response does not contain
+     * it; [request.n_prompt]; owned. */
+    struct text *texts;
+    /* Time of the request's arrival, in seconds by loop_now. */
+    double arrival_s;
+    /* Seconds for which the request waited until its model was loaded. */
+    double load_s;
+    /* Time when data was last sent to the client, in seconds by loop_now. */
+    double last_sent_s;
+    atomic_bool gone; /* the client has disconnected; set by another thread */
+    bool begun;       /* http_begin was called, so the stream has begun */
+    /* `r` has its response by http_respond: an error, or a body that is not
+     * streamed. */
+    bool answered;
+    /* Numbers of tokens for the log: of the prompts, of the cached part of the
+     * prompts, and generated ones. */
+    int64_t n_prompt, n_cached, n_written;
+    int n_left; /* number of choices whose tasks have not ended */
     int n_choice;
-    struct choice choice[]; /* [n_choice] */
+    struct choice choice[]; /* the choices of the response, one for each task */
 };
 
 static void generation_free(struct generation *g)
@@ -104,14 +124,14 @@ static void generation_free(struct generation *g)
     free(g);
 }
 
-/* ---- output to the client ------------------------------------------------ */
+/* ---- sending output to the client ---------------------------------------- */
 
 static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
-    if (g->answered) /* the task of another choice failed, so `r` has an error
-                        response */
+    if (g->answered) /* The task of another choice failed, so `r` already has an
+                        error response. */
         return false;
     g->last_sent_s = loop_now();
     if (g->request.stream) {
@@ -136,10 +156,10 @@ static void set_gone(void *user)
     ((struct generation *)user)->gone = true;
 }
 
-/* ---- output of a choice -------------------------------------------------- */
+/* ---- processing the output of a choice ----------------------------------- */
 
-/* Removes from *part the next bytes of request.begun, because the client
- * already has this text. */
+/* Removes from the beginning of *part, a part of the output, the bytes that
+ * continue request.begun, because the client already has this text. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -147,7 +167,9 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* the parser changed the text: send the rest */
+            /* The parser changed the text, so it differs from request.begun.
+             * Send the rest. */
+            c->n_begun = n;
             return;
         }
         part->text++;
@@ -177,8 +199,9 @@ static void send_part(void *user, const pl_reply_part *part)
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
-/* Returns how many bytes of the text to send. Sets c->cut if the output must
- * end after them, because of request.n_indent or request.max_s. */
+/* Returns how many of the next `len` bytes of output to send. Sets c->cut if
+ * the output must end after them, because of the limit request.n_indent or
+ * request.max_s. */
 static size_t limit_lines(struct choice *c, const char *text, size_t len)
 {
     const struct request *a = &c->of->request;
@@ -201,7 +224,8 @@ static size_t limit_lines(struct choice *c, const char *text, size_t len)
     return n;
 }
 
-/* Sends output that stop_add has released. A stop_write_fn. */
+/* Handles output that cannot belong to a stop string any more: sends it, or
+ * passes it to the reply parser. A stop_write_fn. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
@@ -220,13 +244,13 @@ static bool is_written(const struct choice *c)
            (c->reply && pl_reply_ended(c->reply));
 }
 
-/* ---- tokens and their probabilities -------------------------------------- */
+/* ---- sending tokens and their probabilities ------------------------------ */
 
 enum { N_TOKEN = 1 + REQUEST_MAX_TOP };
 
-/* Sets the bytes and lengths of n tokens to those of the vocabulary. Returns
- * the memory that holds the bytes, which the caller frees; NULL if out of
- * memory. */
+/* Sets the text and length of each of n tokens to its bytes in the vocabulary.
+ * Returns the memory that holds the bytes, which the caller frees; NULL if out
+ * of memory. */
 static char *name_tokens(const pl_tokenizer *words, struct response_token *t,
                          int n)
 {
@@ -244,9 +268,10 @@ static char *name_tokens(const pl_tokenizer *words, struct response_token *t,
     return names;
 }
 
-/* Fills t[0] for token `id` and t[1 ...] for its alternatives. Without logits,
- * the token has no probability. Returns the memory that holds the tokens'
- * bytes, which the caller frees; NULL if out of memory. */
+/* Fills t[0] for token `id` and t[1 ...] for its alternatives, all with their
+ * probabilities. If `logits` is NULL, the token has no probability. Returns the
+ * memory that holds the tokens' bytes, which the caller frees; NULL if out of
+ * memory. */
 static char *describe(const struct choice *c, int32_t id, const float *logits,
                       struct response_token t[static N_TOKEN])
 {
@@ -282,7 +307,7 @@ static bool send_token(struct choice *c, int32_t id, const float *logits)
 }
 
 /* Returns true if token `at` of the prompt is the BOS token that the tokenizer
- * added before the text. */
+ * added before the prompt's text. */
 static bool is_added(const struct choice *c, int64_t at, int32_t id)
 {
     const struct generation *g = c->of;
@@ -294,8 +319,8 @@ static bool is_added(const struct choice *c, int64_t at, int32_t id)
            id == pl_tokenizer_bos(g->service->words);
 }
 
-/* Sends token `at` of the prompt. `logits` are those after the token before it,
- * which give its probability; NULL for the first token. */
+/* Sends token `at` of the prompt and its probability. `logits` were computed at
+ * the token before it and give the probability; NULL for the first token. */
 static void send_prompt_token(struct choice *c, int64_t at, const float *logits)
 {
     const struct generation *g = c->of;
@@ -342,7 +367,7 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
                       now - c->began_s);
 }
 
-/* ---- task callbacks ------------------------------------------------------ */
+/* ---- callbacks of the loop's tasks --------------------------------------- */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -364,8 +389,9 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return !c->broken && !is_written(c);
 }
 
-/* Returns the next token to force, or -1 if the model may choose. Tokens are
- * forced to end reasoning at its limit (request.think_tokens). */
+/* Returns the token that the task must generate next, or -1 if the model may
+ * choose. Tokens are forced to end reasoning that has reached its limit
+ * (request.think_tokens). */
 static int32_t on_forced(void *user)
 {
     struct choice *c = user;
@@ -381,8 +407,9 @@ static int32_t on_forced(void *user)
         c->forced = NULL;
         c->at_forced = c->n_forced = 0;
     }
-    if (!over || c->n_forced > 0 || /* the forced tokens did not end the
-                                       reasoning */
+    if (!over || c->n_forced > 0 || /* The forced tokens did not end the
+                                       reasoning, so they are not forced
+                                       again. */
         pl_tokenize(c->of->service->words, end, strlen(end), PL_PARSE_SPECIAL,
                     &c->forced, &c->n_forced, NULL) != PL_OK ||
         c->n_forced == 0)
@@ -390,9 +417,10 @@ static int32_t on_forced(void *user)
     return c->forced[c->at_forced++];
 }
 
-/* Returns true if the grammar applies from the next token on. A grammar
- * describes the content or tool calls. So reasoning before them is
- * unconstrained, unless the grammar also describes it (g->reasons). */
+/* Returns true if the grammar constrains the task from the next token on. A
+ * grammar describes the content or the tool calls, so the reasoning before
+ * these is not constrained, unless the grammar describes it, too
+ * (g->reasons). */
 static bool on_grammar_applies(void *user)
 {
     const struct choice *c = user;
@@ -424,9 +452,9 @@ static enum response_end_reason finish_reason(const struct choice *c,
     return why == FINISH_LENGTH || c->cut ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
-/* Sends the text of a choice that is still held back as an incomplete
- * character, or as the possible beginning of a stop string or marker. Returns
- * false if part of the output is lost (c->broken). */
+/* Sends the text of a choice that is still held back, because it is an
+ * incomplete character or may be the beginning of a stop string or marker.
+ * Returns false if a part of the output is lost (c->broken). */
 static bool finish_text(struct choice *c, const struct task_report *report)
 {
     const char *rest = pl_detokenize_flush(c->text);
@@ -455,20 +483,47 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
-/* Completes the receipt of a choice. Sets *json to its text, which the caller
- * frees; NULL if there is none. */
+/* Sets *json to the text of a receipt, signed if the server has a key. The
+ * caller frees it. */
+static bool receipt_text(const struct service *v, const pl_receipt *r,
+                         unsigned flags, char **json)
+{
+    char *plain;
+
+    if (pl_receipt_write(r, flags, json, NULL) != PL_OK)
+        return false;
+    if (!v->sign_key)
+        return true;
+    plain = *json;
+    *json = jws_sign(v->sign_key, plain);
+    free(plain);
+    return *json != NULL;
+}
+
+/* Completes the receipt of a choice, and keeps it if the server does. Sets
+ * *json to its text for the response, which the caller frees; NULL if there is
+ * none. */
 static bool write_receipt(const struct choice *c,
                           const struct task_report *report, char **json)
 {
     const struct request *a = &c->of->request;
+    const struct service *v = c->of->service;
+    char *kept;
 
     *json = NULL;
-    return !report->receipt ||
-           (pl_receipt_set_end(report->receipt, receipt_end(c, report),
-                               a->max_tokens, a->stop, a->n_stop,
-                               NULL) == PL_OK &&
-            pl_receipt_write(report->receipt, a->receipt_flags, json, NULL) ==
-                PL_OK);
+    if (!report->receipt)
+        return true;
+    if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
+                           a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
+        return false;
+    if (v->keep_receipt) {
+        if (!receipt_text(v, report->receipt, v->keep_flags, &kept))
+            return false;
+        v->keep_receipt(v->keep_user, kept);
+        free(kept);
+    }
+    return !a->receipt ||
+           receipt_text(v, report->receipt, a->receipt_flags, json);
 }
 
 static bool send_end(struct choice *c, const struct task_report *report)
@@ -525,8 +580,9 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_memory(why);
 }
 
-/* Adds the tokens of a task to the request's line in the log. A prompt counts
- * once, however many choices it has. */
+/* Adds the numbers of tokens of an ended task to the request's line in the log.
+ * The tokens of a prompt count once, even if several choices share the
+ * prompt. */
 static void note_tokens(struct choice *c, const struct task_report *report)
 {
     struct generation *g = c->of;
@@ -554,23 +610,24 @@ static void on_end(void *user, const struct task_report *report)
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {
         fail_all(g, &why);
-        atomic_store(&g->gone, true); /* poll_client then cancels the other
-                                         tasks */
+        /* The flag makes on_poll_client cancel the tasks of the other
+         * choices. */
+        atomic_store(&g->gone, true);
     }
     if (--g->n_left > 0)
         return;
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)
-        service_reject(g->r, &why); /* nothing was sent, because the client has
-                                       disconnected */
+        service_reject(g->r, &why); /* No response was begun, because the client
+                                       has disconnected. */
     generation_free(g);
 }
 
-/* ---- creation and submission --------------------------------------------- */
+/* ---- creating a generation and submitting its tasks ---------------------- */
 
-/* Puts the tokens of request.context before those of a rendered conversation,
- * without the BOS token with which the conversation may begin. */
+/* Inserts the tokens of request.context before the *n tokens of a rendered
+ * conversation. Drops the BOS token with which the conversation may begin. */
 static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
                         struct api_error *why)
 {
@@ -589,7 +646,7 @@ static bool add_context(const struct generation *g, int32_t **ids, int64_t *n,
     return true;
 }
 
-/* Sets *ids to the n tokens of prompt p, malloc'ed. */
+/* Tokenizes prompt p of the request. Sets *ids to its *n tokens, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
 {
@@ -606,10 +663,10 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return g->request.n_context == 0 || add_context(g, ids, n, why);
 }
 
-/* Passes request.begun to the reply parser without sending it, because the
- * client already has it. The parser may hold back the end of this text as the
- * possible beginning of a marker. It emits the held-back text later, and
- * skip_begun removes it. */
+/* Passes request.begun, the beginning of the answer, to the reply parser
+ * without sending it, because the client already has this text. The parser may
+ * hold back the end of the text as the possible beginning of a marker. It emits
+ * the held-back text later, and skip_begun removes it. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
     const char *begun = c->of->request.begun;
@@ -638,9 +695,9 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         s = pl_reply_create(
             &c->reply, g->service->form, g->prompt, strlen(g->prompt) - n_begun,
             g->request.tools ? g->request.tools : "[]", send_part, c, &err);
-    if (s == PL_OK && c->reply) /* The parser emits calls in pieces even without
-                                   a stream, so that whole responses equal
-                                   streamed ones. */
+    if (s == PL_OK && c->reply) /* The parser reports tool calls in fragments
+                                   even if the response is not streamed, so that
+                                   a whole response equals a streamed one. */
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
@@ -651,10 +708,14 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* The parameters of a generation's tasks, needed until they are submitted. */
+/* The parameters of a generation's tasks, kept until the tasks are submitted to
+ * the loop. */
 struct making {
-    struct task_params *params; /* owned, [n_choice] */
-    pl_sampling *how;           /* sampling of each task; owned, [n_choice] */
+    /* params[i]: the parameters of the task of choice i; [n_choice]; owned. */
+    struct task_params *params;
+    /* how[i]: the sampling parameters of the task of choice i; [n_choice];
+     * owned. */
+    pl_sampling *how;
 };
 
 static void making_fini(struct making *m)
@@ -663,10 +724,10 @@ static void making_fini(struct making *m)
     free(m->how);
 }
 
-/* Sets g->texts[p] if the response needs the text of prompt p. For
- * /v1/completions, which need it for "echo" and "__verbose", it is the
- * request's own text. For the others it is the text of all tokens, with special
- * ones that were added. */
+/* Sets g->texts[p] to the text of prompt p, if the response contains it. For
+ * /v1/completions ("echo", "__verbose") this is the text that the client sent.
+ * For other protocols it is the text of all tokens, with the special tokens
+ * that were added. */
 static bool keep_text(struct generation *g, int p, int64_t n,
                       struct api_error *why)
 {
@@ -706,7 +767,8 @@ static bool make_task_params(struct generation *g, struct making *m,
         m->params[i].prompt = g->ids[p];
         m->params[i].n_prompt = n;
         m->params[i].grammar = g->grammar;
-        m->params[i].receipt = g->request.receipt;
+        m->params[i].receipt =
+            g->request.receipt || g->service->keep_receipt != NULL;
         m->params[i].client = http_client(g->r);
         m->params[i].time_s = g->service->time_s;
         m->params[i].listener =
@@ -722,8 +784,8 @@ static bool make_task_params(struct generation *g, struct making *m,
     return true;
 }
 
-/* Submits the tasks to the loop. If it returns true, the loop's thread owns
- * `g`. */
+/* Submits the tasks of all choices to the loop. If this function returns true,
+ * the loop's thread owns `g`. */
 static bool submit_tasks(struct generation *g, const struct task_params *params,
                          struct api_error *why)
 {
@@ -747,8 +809,8 @@ static bool submit_tasks(struct generation *g, const struct task_params *params,
     return false;
 }
 
-/* Creates the choices and submits their tasks. If it returns true, the loop's
- * thread owns `g`. */
+/* Creates the choices and submits their tasks to the loop. If this function
+ * returns true, the loop's thread owns `g`. */
 static bool go(struct generation *g, struct api_error *why)
 {
     size_t n = (size_t)g->n_choice, n_prompt = (size_t)g->request.n_prompt;
@@ -804,9 +866,9 @@ static bool make_response(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets the grammar that admits only tool calls. If `content`, a JSON Schema, is
- * not NULL, the grammar also admits a document of that schema instead of
- * calls. */
+/* Sets a grammar that admits only tool calls. If `content` is not NULL, the
+ * grammar also admits an answer without calls: a JSON document of the JSON
+ * Schema `content`. */
 static pl_status set_tool_grammar(struct generation *g, const char *content,
                                   pl_err *err)
 {
@@ -824,8 +886,8 @@ static pl_status set_tool_grammar(struct generation *g, const char *content,
     return s;
 }
 
-/* Adds the header Plait-Warning, which names those parts of the schemas that
- * the grammar does not enforce. */
+/* Adds the response header Plait-Warning. It names the parts of the JSON
+ * Schemas that the grammar does not enforce. */
 static void send_notes(struct generation *g)
 {
     const char *notes = pl_grammar_notes(g->grammar);
@@ -844,8 +906,8 @@ static void send_notes(struct generation *g)
         http_set_header(g->r, "Plait-Warning", line);
 }
 
-/* Sets the grammar of the request's schema, grammar or regular expression, if
- * it has one. */
+/* Sets g->grammar to the compiled grammar of the request's JSON Schema, grammar
+ * or regular expression, if it has one of these. */
 static bool set_content_grammar(struct generation *g, struct api_error *why)
 {
     const struct request *a = &g->request;
@@ -882,8 +944,8 @@ static bool set_grammar(struct generation *g, struct api_error *why)
         return api_error_set(why, 400, "unsupported_value", "tool_choice",
                              "tool_choice: %s", err.message);
     }
-    /* If no grammar of calls and document can be made, the grammar admits only
-     * the document. */
+    /* If no grammar of both tool calls and document can be made, the grammar
+     * admits only the document. */
     return (g->request.schema && g->request.tools &&
             set_tool_grammar(g, g->request.schema, &err) == PL_OK) ||
            set_content_grammar(g, why);
@@ -897,9 +959,10 @@ static bool has_role(const json_t *messages, size_t i, const char *role)
     return own && !strcmp(own, role);
 }
 
-/* Removes the oldest turn of a conversation: the first message that is not from
- * the system, and those after it up to the next user message. Returns false if
- * there is only one turn, or if out of memory. */
+/* Removes the oldest turn from *messages, the JSON text of a conversation. A
+ * turn is the first message that is not from the system, and those after it up
+ * to the next user message. Returns false if there is only one turn, or if out
+ * of memory. */
 static bool drop_turn(char **messages)
 {
     json_t *all = json_text_load(*messages, strlen(*messages), 0, NULL);
@@ -922,10 +985,11 @@ static bool drop_turn(char **messages)
     return true;
 }
 
-/* Renders the conversation. If the request allows it (drop_turns), leaves out
- * the oldest turns until the rest fits in the context. A quarter of the
- * context, or max_tokens if that is less, is kept free for the answer. A single
- * turn that is too long is rejected later, in make_task_params. */
+/* Renders the conversation to the prompt. If the request allows it
+ * (drop_turns), leaves out the oldest turns until the rest fits in the context.
+ * A quarter of the context, or max_tokens tokens if that is less, is kept free
+ * for the answer. A single turn that is too long is rejected later, in
+ * make_task_params. */
 static bool render(struct generation *g, struct api_error *why)
 {
     const struct service *v = g->service;
@@ -961,7 +1025,8 @@ static bool render(struct generation *g, struct api_error *why)
     return true;
 }
 
-/* Responds to a request that only had to load its model, and frees it. */
+/* Responds to a request of Ollama's API that asks only to load its model, and
+ * frees the request. */
 static void respond_loaded(struct service *v, struct http_request *r,
                            struct request *a)
 {
@@ -971,8 +1036,8 @@ static void respond_loaded(struct service *v, struct http_request *r,
     request_fini(a);
 }
 
-/* Logs options of the request that have no effect, and a "num_ctx" that is
- * larger than the context. */
+/* Logs the names of the request's options that have no effect here. Also logs
+ * an Ollama "num_ctx" that is larger than the context. */
 static void log_ignored(struct service *v, const struct request *a)
 {
     char text[400];

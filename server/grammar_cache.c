@@ -1,4 +1,4 @@
-/* See grammar_cache.h. */
+/* Implements the cache of compiled grammars; see grammar_cache.h. */
 #include "grammar_cache.h"
 
 #include <stdio.h>
@@ -31,10 +31,10 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
     return NULL;
 }
 
-/* Returns an entry for a new grammar: a free one; or, if there are
- * GRAMMARS_KEPT or more, the least recently used one that is not in use; or an
- * added one. The old contents of the entry are moved to *old. NULL if out of
- * memory. */
+/* Returns the cache entry for a new grammar: a free entry; or, if there are
+ * GRAMMARS_KEPT entries or more, the least recently used one whose grammar is
+ * not in use; or an added entry. Moves the old contents of the entry to *old.
+ * NULL if out of memory. */
 static struct grammars_entry *evict_for(struct grammars *g,
                                         struct grammars_entry *old)
 {
@@ -65,8 +65,8 @@ static void entry_free(struct grammars_entry *e)
     free(e->text);
 }
 
-/* Returns the cached grammar for this source text and counts a use of it; NULL
- * if not cached. Caller holds the lock. */
+/* Returns the cached grammar for this source text and counts a user of the
+ * grammar; NULL if it is not cached. Caller holds g->lock. */
 static pl_grammar *use(struct grammars *g, pl_grammar_form form,
                        const char *text)
 {
@@ -79,10 +79,10 @@ static pl_grammar *use(struct grammars *g, pl_grammar_form form,
     return e->grammar;
 }
 
-/* Adds the new grammar *made to the cache, counts a use of it, and returns it.
- * If another thread has added the same grammar meanwhile, returns that one
- * instead. *made then holds what the caller must free. NULL if out of
- * memory. */
+/* Adds the new grammar *made to the cache, counts a user of the grammar, and
+ * returns it. If another thread has added the same grammar meanwhile, returns
+ * that one. Afterwards *made holds what the caller must free: an evicted
+ * grammar, or the new one if it was not added. NULL if out of memory. */
 static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
 {
     struct grammars_entry old = {0}, *e;
@@ -100,9 +100,9 @@ static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
     return found;
 }
 
-/* Compiles a grammar without holding the lock, because that may take long. So
- * only the requesting thread waits, and the loop's thread, which releases
- * grammars, does not. */
+/* Compiles the grammar without holding g->lock, because compiling may take
+ * long. So only the requesting thread waits. The loop's thread, which takes the
+ * lock to give grammars back, does not wait. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err)

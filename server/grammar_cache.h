@@ -1,4 +1,4 @@
-/* A cache of compiled grammars and of the token masks computed for them.
+/* A cache of compiled grammars, with the token masks computed for each of them.
  * Clients that want one output format send the same grammar again and again. */
 #ifndef SERVER_GRAMMAR_CACHE_H
 #define SERVER_GRAMMAR_CACHE_H
@@ -10,29 +10,34 @@
 enum { GRAMMARS_KEPT = 16 };
 
 struct grammars {
-    const pl_tokenizer *words; /* borrowed */
+    /* Tokenizer that the grammars are compiled for; borrowed. */
+    const pl_tokenizer *words;
     pthread_mutex_t lock;
     struct grammars_entry {
-        pl_grammar *grammar; /* NULL if the entry is free */
+        /* The compiled grammar; NULL if the cache entry is free. */
+        pl_grammar *grammar;
         pl_grammar_form form;
         char *text;
         int n_user;
         uint64_t used;
-    } * entry; /* owned, [n]; n exceeds GRAMMARS_KEPT if more grammars are in
-                  use at once */
+        /* The cached grammars, [n]; owned. n exceeds GRAMMARS_KEPT while more
+     * grammars than that are in use at once. */
+    } * entry;
     int n;
     uint64_t clock;
 };
 
 void grammars_init(struct grammars *g, const pl_tokenizer *words);
-void grammars_fini(struct grammars *g); /* requires that no grammar is in use */
-/* Sets *out to the grammar for a source text: a cached one, or a new one that
- * is added to the cache. `name` names the source in error messages. Errors are
- * those of pl_grammar_create. The caller returns *out with grammars_give. */
+/* Frees the cache. No grammar may be in use. */
+void grammars_fini(struct grammars *g);
+/* Sets *out to the compiled grammar for the source `text`, from the cache if it
+ * is there; otherwise compiles it and adds it to the cache. `name` names the
+ * source in error messages. Errors are those of pl_grammar_create. The caller
+ * gives *out back with grammars_give. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err);
-/* Ends the use that grammars_take began. NULL is allowed. */
+/* Counts down the users of a grammar from grammars_take. NULL is allowed. */
 void grammars_give(struct grammars *g, pl_grammar *grammar);
 
 #endif

@@ -1,5 +1,5 @@
-/* Starts and stops the HTTP server, and implements the callbacks of
- * libmicrohttpd. */
+/* Starts and stops the HTTP server, and has the callbacks that libmicrohttpd
+ * calls. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -18,8 +18,9 @@
 enum {
     N_WORKER = 4,
     MAX_PEM = 1 << 20,
-    SLOWEST = 1024, /* if a body takes longer than timeout_s, the least bytes
-                       per second at which it must arrive */
+    /* Least bytes per second at which a request body must arrive that takes
+     * longer than http_options.timeout_s. */
+    SLOWEST = 1024,
 };
 
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
@@ -43,7 +44,7 @@ double http_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- libmicrohttpd's callbacks ------------------------------------------- */
+/* ---- functions that libmicrohttpd calls ---------------------------------- */
 
 static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
                                const char *url, const char *method,
@@ -67,9 +68,9 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
 }
 
 /* Rejects a request while its body is being received. libmicrohttpd accepts no
- * response at that time, so this function writes one to the socket. TLS
- * connections are closed without a response. Returns MHD_NO, which closes the
- * connection. */
+ * response at that time, so this function writes the response to the socket
+ * itself. TLS connections are closed without a response. Returns MHD_NO, which
+ * makes libmicrohttpd close the connection. */
 static enum MHD_Result reject_body(struct http_request *r, int status,
                                    const char *reason, const char *message)
 {
@@ -104,8 +105,8 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     double due = o->timeout_s + (double)r->n_body / SLOWEST;
     pl_status s;
 
-    /* An announced length was checked before (check_body_size), but a chunked
-     * body announces none. */
+    /* A body with a Content-Length was checked before (check_body_size). A
+     * chunked body announces no length, so its bytes are counted here. */
     if (*len > o->max_body - r->n_body)
         return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the request body is too large; send a smaller one");
@@ -138,7 +139,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Copies untrusted text to a buffer for the log, truncated. Replaces blanks and
+/* Copies untrusted text to `out` for the log, truncated. Replaces blanks, and
  * bytes that could control a terminal. */
 static void show(char *out, size_t size, const char *s)
 {
@@ -149,8 +150,8 @@ static void show(char *out, size_t size, const char *s)
     out[n] = '\0';
 }
 
-/* The line has neither the query nor headers nor the body, where keys and
- * prompts are. */
+/* Logs a request without its query, headers and body, which may contain API
+ * keys and prompts. */
 void http_log_request(struct http_request *r)
 {
     const struct http_options *o = &r->h->o;
@@ -188,8 +189,9 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     http_unwatch(r);
     r->connection = NULL;
     r->suspended = false;
-    r->dropped = all; /* a HEAD request ends after its headers, so discard the
-                         data of the response that is left */
+    /* A HEAD request ends after the headers of its response. Discard the body
+     * that is still buffered. */
+    r->dropped = all;
     r->took_s = http_now() - r->began;
     if (!all && !r->early)
         r->cut_off = atomic_load(&r->h->stopping)
@@ -212,8 +214,9 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
                       ->connect_fd);
 }
 
-/* Leaves *s percent-encoded, which libmicrohttpd would have this function
- * decode. Paths and arguments must be split before they are decoded. */
+/* Leaves *s percent-encoded. libmicrohttpd expects its unescape callback to
+ * decode the text, but paths and query arguments must be split before they are
+ * decoded. */
 static size_t on_unescape(void *user, struct MHD_Connection *c, char *s)
 {
     (void)user, (void)c;
@@ -290,7 +293,8 @@ static void fill_defaults(struct http_options *o)
         o->drain_s = 1;
 }
 
-/* Reads a PEM file. *out is malloc'ed and NUL-terminated; NULL on failure. */
+/* Reads the PEM file `path`. Sets *out to its text, malloc'ed and
+ * NUL-terminated; to NULL on failure. */
 static pl_status read_pem(char **out, const char *path, pl_err *err)
 {
     FILE *f = fopen(path, "rbe");
@@ -319,8 +323,8 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
 
 /* Starts libmicrohttpd. Selects its poll mode: its epoll mode, at least up to
  * version 0.9.75, misses the end of a connection that arrives together with the
- * last bytes. Poll is fast enough, because suspended connections are not
- * polled, so there are few. */
+ * last bytes. Poll mode is fast enough, because suspended connections are not
+ * polled, so the number of polled sockets is small. */
 static pl_status start_daemon(struct http *h, pl_err *err)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -341,8 +345,9 @@ static pl_status start_daemon(struct http *h, pl_err *err)
         tls[1].ptr_value = key;
     }
     if (s == PL_OK) {
-        /* The connection limit of libmicrohttpd applies to each worker, and
-         * must never be reached (see http_listen.c). */
+        /* Libmicrohttpd counts connections in each of its workers. A worker
+         * must never reach its limit because of a race (see http_listen.c), so
+         * each worker's limit is above that of the whole server. */
         h->daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER,
             on_complaint, h, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_WORKER,
@@ -370,8 +375,9 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
-/* Raises this process's limit of open files to `n`, or as far as is allowed.
- * Shells usually set it to 1024, and it also counts model files and devices. */
+/* Raises the limit of open files of this process (RLIMIT_NOFILE) to `n`, or as
+ * far as is allowed. Shells usually set it to 1024. It counts not only sockets
+ * but also model files and devices. */
 static void raise_limit(rlim_t n)
 {
     struct rlimit limit;
@@ -399,8 +405,8 @@ pl_status http_accept(struct http *h, pl_err *err)
     return PL_OK;
 }
 
-/* Opens all descriptors and starts libmicrohttpd and all threads. On failure,
- * http_free cleans up. */
+/* Opens all file descriptors of the server, and starts libmicrohttpd and all
+ * threads. On failure, the caller cleans up with http_free. */
 static pl_status open_all(struct http *h, pl_err *err)
 {
     struct rlimit limit = {0};
@@ -491,7 +497,8 @@ void http_drain(struct http *h)
 }
 
 /* Returns the next request that http_stop has not cut off yet, and marks it as
- * cut off. The caller gets a reference. NULL if there is none. */
+ * cut off. The caller gets a reference to the request. NULL if all requests are
+ * cut off. */
 static struct http_request *next_to_cut(struct http *h)
 {
     struct http_request *r;
@@ -507,9 +514,9 @@ static struct http_request *next_to_cut(struct http *h)
     return r;
 }
 
-/* libmicrohttpd requires that all connections are resumed before it stops. So
- * http_request_leave resumes them. No connection is suspended once `stopping`
- * is set. */
+/* Stops the server. libmicrohttpd requires that no connection is suspended when
+ * it stops, so http_request_leave resumes the connection of each request. Once
+ * `stopping` is set, no connection is suspended again. */
 void http_stop(struct http *h)
 {
     struct http_request *r;

@@ -1,11 +1,13 @@
-/* Sockets: accepting connections, noticing clients that disconnect while their
- * connection is suspended, and discarding the body of rejected requests.
+/* The listening thread: accepts connections, notices clients that disconnect
+ * while their connection is suspended, and discards the bodies of rejected
+ * requests.
  *
  * Connections are accepted here instead of by libmicrohttpd, for three reasons.
- * First, its MHD_quiesce_daemon, which stops listening, has a race if the
- * connection limit is reached at the same time. Second, its connection limit
- * applies to each thread, not to the server. Third, up to 0.9.75, a thread that
- * exceeds the limit never releases a lock. */
+ * First, libmicrohttpd's MHD_quiesce_daemon, which stops listening, has a race
+ * if the connection limit is reached at the same time. Second, libmicrohttpd's
+ * connection limit applies to each of its threads, not to the server. Third, up
+ * to version 0.9.75, a thread of libmicrohttpd that exceeds the limit never
+ * releases a lock. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -24,15 +26,16 @@
 
 enum {
     LINGER_S = 5,
-    LOOK_MS = 1000, /* milliseconds between checks for slow clients */
-    BUSY_MS = 100,  /* milliseconds between checks of lingering connections, and
-                       until accepting is tried again after it failed */
+    LOOK_MS = 1000, /* milliseconds between two checks for slow clients */
+    /* Milliseconds between two checks of lingering connections. Also the pause
+     * after a failure to accept a connection. */
+    BUSY_MS = 100,
 };
 #define SPARE_S                                                                \
-    0.2 /* seconds for which a connection must have been idle before it is
-           closed for a new one */
+    0.2 /* seconds without a request after which a connection may be closed to
+           make space for a new one */
 
-/* ---- listening sockets --------------------------------------------------- */
+/* ---- opening and closing listening sockets ------------------------------- */
 
 bool http_is_path(const char *address, size_t n)
 {
@@ -67,8 +70,8 @@ static int close_with(int fd, int e)
     return -1;
 }
 
-/* Returns a socket with this address; -1 with errno set on failure. If `both`,
- * "::" also accepts IPv4. */
+/* Returns a socket that is bound to the address *a; -1 with errno set on
+ * failure. If `both`, a socket bound to "::" also accepts IPv4 connections. */
 static int bind_to(const struct addrinfo *a, bool both)
 {
     int fd =
@@ -85,8 +88,8 @@ static int bind_to(const struct addrinfo *a, bool both)
     return close_with(fd, errno);
 }
 
-/* Returns true if the file is a Unix socket that no server listens on any
- * more. */
+/* Returns true if the file at path `a` is a Unix socket on which no server
+ * listens any more. */
 static bool is_left_over(const struct sockaddr_un *a)
 {
     struct stat st;
@@ -102,8 +105,8 @@ static bool is_left_over(const struct sockaddr_un *a)
     return refused;
 }
 
-/* Returns a socket that is bound to `path`; -1 with errno set on failure.
- * Replaces a socket file that no server listens on any more, but no other
+/* Returns a Unix socket that is bound to `path`; -1 with errno set on failure.
+ * Replaces a socket file on which no server listens any more, but no other
  * file. */
 static int bind_to_path(const char *path)
 {
@@ -127,8 +130,8 @@ static int bind_to_path(const char *path)
 
 static int port_of(int fd)
 {
-    struct sockaddr_in6 a = {0}; /* the port has the same offset as in
-                                    sockaddr_in */
+    /* sockaddr_in6 has its port at the same offset as sockaddr_in. */
+    struct sockaddr_in6 a = {0};
     socklen_t n = sizeof a;
 
     getsockname(fd, (struct sockaddr *)(void *)&a, &n);
@@ -148,8 +151,8 @@ static bool is_loopback(int fd)
     return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
-/* Binds a socket to the first address of a host name at which that is possible,
- * at h->port. */
+/* Binds a socket to an address of the host name `host`, at port h->port. Takes
+ * the first of the name's addresses at which that is possible. */
 static pl_status bind_to_host(struct http *h, const char *host, bool both,
                               pl_err *err)
 {
@@ -224,7 +227,7 @@ pl_status http_listen(struct http *h, pl_err *err)
     return s;
 }
 
-/* Removes the file of a Unix socket that this server listens on. */
+/* Removes the file of the Unix socket `fd`, on which this server listens. */
 static void remove_socket(int fd)
 {
     struct sockaddr_un a = {0};
@@ -245,11 +248,12 @@ void http_unlisten(struct http *h)
     }
 }
 
-/* ---- new connections ----------------------------------------------------- */
+/* ---- accepting new connections ------------------------------------------- */
 
-/* Counts a new connection. Returns false if its descriptor is too large for
- * h->idle. A descriptor may be counted already: when memory is short,
- * libmicrohttpd closes a connection without a call of on_connection. */
+/* Records a new connection in http.idle and counts it. Returns false if its
+ * descriptor is too large for http.idle. The descriptor may be recorded
+ * already, because libmicrohttpd closes a connection without calling
+ * on_connection if memory is short. */
 static bool count(struct http *h, int fd)
 {
     bool known = fd < h->n_idle;
@@ -290,10 +294,11 @@ void http_set_busy(struct http *h, int fd, bool busy)
 }
 
 /* Closes connections whose clients send a request head or a TLS handshake too
- * slowly; libmicrohttpd closes only those that send nothing. While the server
- * drains, shuts down reading from connections that are idle for drain_s, so
- * that requests already received are still answered. Returns true if any
- * connection is open; then it must be called again in a second. */
+ * slowly. libmicrohttpd itself closes only connections on which nothing is
+ * sent. While the server drains, shuts down reading from connections that are
+ * idle for drain_s, so that requests already received are still answered.
+ * Returns true if any connection is open; the caller then calls this function
+ * again in a second. */
 static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
@@ -330,11 +335,12 @@ static bool is_closing(struct http *h)
     return closing;
 }
 
-/* Makes space for a pending connection: closes the one that has had no request
- * for the longest time, at least SPARE_S seconds. So clients that keep idle
- * connections open lock nobody out. A descriptor becomes free only when
- * libmicrohttpd notices, so at most one connection is being closed at a time.
- * Returns false if none was closed. */
+/* Makes space for a pending connection: closes the open connection that has had
+ * no request for the longest time, if that is at least SPARE_S seconds. So
+ * clients that keep idle connections open do not lock other clients out. A
+ * descriptor becomes free only when libmicrohttpd notices the end of its
+ * connection, so this function closes one connection at a time. Returns false
+ * if it closed none. */
 static bool close_idlest(struct http *h)
 {
     double least = http_now() - SPARE_S;
@@ -355,9 +361,10 @@ static bool close_idlest(struct http *h)
     return idlest >= 0;
 }
 
-/* Accepts all pending connections within the limit. Returns false if there is
- * no space for them, or the system is out of descriptors or memory, and
- * close_idlest found nothing to close. */
+/* Accepts all pending connections of a listening socket, up to the connection
+ * limit. Returns false if a connection is left because of the limit, or because
+ * descriptors or memory are short, and close_idlest could not close another one
+ * either. */
 static bool accept_clients(struct http *h, int listen_fd)
 {
     if (!has_room(h))
@@ -378,13 +385,12 @@ static bool accept_clients(struct http *h, int listen_fd)
         if (!count(h, fd))
             close(fd);
         else if (MHD_add_connection(h->daemon, fd, a, n) != MHD_YES)
-            http_forget_fd(h, fd); /* MHD_add_connection closes fd if it
-                                      fails */
+            http_forget_fd(h, fd); /* MHD_add_connection has closed fd */
     }
     return true;
 }
 
-/* ---- clients that disconnect --------------------------------------------- */
+/* ---- noticing clients that disconnect ------------------------------------ */
 
 void http_watch(struct http_request *r)
 {
@@ -409,9 +415,10 @@ void http_unwatch(struct http_request *r)
     r->watched = false;
 }
 
-/* Handles clients that the epoll set reports as disconnected. Takes references
- * with the lock held. A reported request is still in the set, and removing it
- * needs the lock, so the request still exists. */
+/* Marks the requests whose clients the epoll set reports as disconnected. Takes
+ * a reference to each of these requests with h->lock held. A reported request
+ * is still in the epoll set, and removing it needs the lock, so the request
+ * still exists. */
 static void check_disconnects(struct http *h)
 {
     struct epoll_event e[64];
@@ -428,7 +435,7 @@ static void check_disconnects(struct http *h)
     }
 }
 
-/* ---- lingering connections ----------------------------------------------- */
+/* ---- connections that linger after a rejected body ----------------------- */
 
 void http_keep_open(struct http *h, int fd)
 {
@@ -445,8 +452,8 @@ void http_keep_open(struct http *h, int fd)
         http_wake(h);
 }
 
-/* Discards data that has been received on a lingering connection. Returns false
- * if the connection should be closed now. */
+/* Receives and discards data on a lingering connection. Returns false if the
+ * connection must be closed now. */
 static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
@@ -491,14 +498,14 @@ static int poll_lingering(struct http *h, struct pollfd *p)
     return n;
 }
 
-/* ---- the listening thread ------------------------------------------------ */
+/* ---- main function of the listening thread ------------------------------- */
 
 void http_wake(struct http *h)
 {
     eventfd_write(h->wake_fd, 1);
 }
 
-/* Closes all lingering connections because the server stops. */
+/* Closes all lingering connections, because the server stops. */
 static void stop_lingering(struct http *h)
 {
     pthread_mutex_lock(&h->lock);

@@ -1,6 +1,6 @@
-/* The request object: a copy of the request's head and body, because the
- * connection may be closed before the request ends. Also counts references, and
- * calls the owner back when the client disconnects. */
+/* The request object: a copy of a request's head and body, because the
+ * connection may be closed before the request ends. Also counts the references
+ * to a request, and calls its owner back when the client disconnects. */
 #include "http_inner.h"
 
 #include <arpa/inet.h>
@@ -11,12 +11,12 @@
 
 /* ---- copying a request's head -------------------------------------------- */
 
-/* Collects headers and query arguments from libmicrohttpd: the first pass
- * counts them, the second copies them. Trailing blanks of header values are
- * removed. */
+/* Collects headers or query arguments from libmicrohttpd in two passes: the
+ * first counts them, the second copies them. Blanks at the ends of header
+ * values are removed. */
 struct gather {
-    struct http_pair *pair; /* destination of the copies; NULL while only
-                               counting */
+    /* Destination of the copied names and values; NULL in the first pass. */
+    struct http_pair *pair;
     int n;
     char *text;
     size_t n_text;
@@ -88,8 +88,9 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Decodes %XX sequences in place. Sequences that are malformed or mean NUL are
- * left as they are. Returns false if there was one. */
+/* Decodes the %XX sequences of the string in place. Sequences that are
+ * malformed or would give a NUL are left as they are; returns false if there is
+ * one. */
 static bool decode(char *s)
 {
     bool good = true;
@@ -111,8 +112,9 @@ static bool decode(char *s)
     return good;
 }
 
-/* Returns the path of a URL after the server's prefix; NULL if it does not
- * begin with the prefix. The URL may have the form "http://host/path". */
+/* Returns the path of a URL after the server's prefix (http_options.prefix);
+ * NULL if the path does not begin with the prefix. The URL may have the form
+ * "http://host/path". */
 static const char *own_path(const struct http *h, const char *url)
 {
     size_t n = h->o.prefix ? strlen(h->o.prefix) : 0;
@@ -127,8 +129,9 @@ static const char *own_path(const struct http *h, const char *url)
     return n ? NULL : url;
 }
 
-/* Splits the path in `text`, which is modified, into r->segment and decodes
- * each segment. Sets r->n_segment to -1 if the path is malformed. */
+/* Splits the path `text` at its slashes into r->segment, modifying `text`, and
+ * percent-decodes each segment. Sets r->n_segment to -1 if the path is
+ * malformed. */
 static void split(struct http_request *r, char *text)
 {
     while (text && *text == '/') {
@@ -148,8 +151,8 @@ static void split(struct http_request *r, char *text)
     }
 }
 
-/* Copies the head of the request from libmicrohttpd. Returns false if out of
- * memory. */
+/* Copies the head of a request from libmicrohttpd to *r. Returns false if out
+ * of memory. */
 static bool copy(struct http_request *r, const char *method, const char *url)
 {
     const char *path = own_path(r->h, url);
@@ -184,7 +187,7 @@ static bool copy(struct http_request *r, const char *method, const char *url)
     return true;
 }
 
-/* ---- creation and references --------------------------------------------- */
+/* ---- creating, referencing and freeing requests -------------------------- */
 
 const void *http_request_address(const struct http_request *r, int *family)
 {
@@ -273,15 +276,16 @@ static void request_free(struct http_request *r)
     free(r);
 }
 
-/* Returns how many bytes a body of this capacity adds to http.body_bytes. */
+/* Returns how many bytes a request body of capacity `cap` adds to
+ * http.body_bytes. */
 static size_t counted(size_t cap)
 {
     return cap > HTTP_SMALL_BODY ? cap - HTTP_SMALL_BODY : 0;
 }
 
-/* Other threads find requests in the list and take references with h->lock
- * held. So a reference is also dropped with h->lock held, because it may be the
- * last. */
+/* Drops a reference to a request, with h->lock held. The lock is needed because
+ * other threads find requests in the list http.first and take references with
+ * it held, and this reference may be the last. */
 void http_request_drop(struct http_request *r)
 {
     struct http *h = r->h;
@@ -315,7 +319,8 @@ bool http_has_room(struct http *h, size_t len)
 }
 
 /* Sets r->cap_body to `cap` and adds the difference to http.body_bytes. Returns
- * false, without a change, if all bodies together would exceed max_bodies. */
+ * false, without a change, if all request bodies together would then exceed
+ * max_bodies. */
 static bool count_body(struct http_request *r, size_t cap)
 {
     struct http *h = r->h;
@@ -353,10 +358,11 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
     return PL_OK;
 }
 
-/* ---- disconnected clients ------------------------------------------------ */
+/* ---- reporting clients that disconnected --------------------------------- */
 
-/* Calls the on_gone callback if there is one, and removes it so that it is
- * called only once. Caller holds r->lock, which is released during the call. */
+/* Calls the on_gone callback of a request if there is one, and removes the
+ * callback so that it is called only once. Caller holds r->lock, which is
+ * released during the call. */
 static void notify_gone(struct http_request *r)
 {
     void (*gone)(void *user) = r->on_gone;
@@ -405,7 +411,7 @@ bool http_has_left(const struct http_request *r)
     return gone;
 }
 
-/* ---- accessors ----------------------------------------------------------- */
+/* ---- functions that return fields of a request --------------------------- */
 
 const char *http_method(const struct http_request *r)
 {

@@ -1,13 +1,13 @@
-/* Responses: handlers' threads append data to a buffer, and libmicrohttpd's
- * worker takes data from it. While the buffer is empty, the worker suspends the
- * connection. */
+/* Responses: the handler of a request appends data to a buffer, and
+ * libmicrohttpd's worker takes data from this buffer to send it. While the
+ * buffer is empty, the worker suspends the connection. */
 #include "http_inner.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sending by libmicrohttpd's workers ---------------------------------- */
+/* ---- functions that libmicrohttpd's workers call ------------------------- */
 
 void http_resume(struct http_request *r)
 {
@@ -17,8 +17,9 @@ void http_resume(struct http_request *r)
     MHD_resume_connection(r->connection);
 }
 
-/* Suspends the connection until http_resume, and adds its socket to the epoll
- * set that reports disconnecting clients. Caller holds r->lock. */
+/* Suspends the request's connection until http_resume, and adds the
+ * connection's socket to the epoll set that reports disconnecting clients.
+ * Caller holds r->lock. */
 static void sleep_on(struct http_request *r)
 {
     http_watch(r);
@@ -26,9 +27,9 @@ static void sleep_on(struct http_request *r)
     MHD_suspend_connection(r->connection);
 }
 
-/* Copies the next bytes of a chunked response, at most `max`, for
- * libmicrohttpd. Suspends the connection and returns 0 if there are none
- * yet. */
+/* Copies the next bytes of a chunked response, at most `max`, to `buf` for
+ * libmicrohttpd. If there are none yet, suspends the connection and returns
+ * 0. */
 static ssize_t take(void *user, uint64_t at, char *buf, size_t max)
 {
     struct http_request *r = user;
@@ -62,8 +63,8 @@ static struct MHD_Response *response_of(struct http_request *r)
 {
     struct MHD_Response *response;
 
-    /* libmicrohttpd would send the last chunk of a chunked response even to
-     * HEAD */
+    /* HEAD gets an empty response object, because libmicrohttpd would send the
+     * last chunk of a chunked response even to HEAD. */
     if (r->kind == HTTP_PARTS && !strcmp(r->method, "HEAD"))
         return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r->kind == HTTP_PARTS)
@@ -78,8 +79,8 @@ static struct MHD_Response *response_of(struct http_request *r)
     return response;
 }
 
-/* Creates the response object of libmicrohttpd with all headers; NULL if out of
- * memory. Caller holds r->lock. */
+/* Creates libmicrohttpd's object for the response, with all headers; NULL if
+ * out of memory. Caller holds r->lock. */
 static struct MHD_Response *prepare(struct http_request *r)
 {
     const char *origin = http_allowed_origin(r);
@@ -106,9 +107,9 @@ static struct MHD_Response *prepare(struct http_request *r)
     return response;
 }
 
-/* Queues the response without holding r->lock, to avoid a deadlock:
- * libmicrohttpd holds a lock of its response while it calls `take`, which locks
- * r->lock. */
+/* Queues the response of a request without holding r->lock, to avoid a
+ * deadlock: libmicrohttpd calls `take`, which locks r->lock, while it holds a
+ * lock of the response. */
 enum MHD_Result http_proceed(struct http_request *r)
 {
     struct MHD_Response *response = NULL;
@@ -131,7 +132,7 @@ enum MHD_Result http_proceed(struct http_request *r)
     return ok;
 }
 
-/* ---- functions for handlers ---------------------------------------------- */
+/* ---- functions that handlers call ---------------------------------------- */
 
 void http_set_header(struct http_request *r, const char *name,
                      const char *value)
@@ -155,8 +156,9 @@ void http_set_header(struct http_request *r, const char *name,
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Makes space for `len` bytes after r->end, by moving or enlarging the buffer.
- * Returns false if out of memory. Caller holds r->lock. */
+/* Makes space in the response buffer for `len` bytes after r->end, by moving or
+ * enlarging the buffer. Returns false if out of memory. Caller holds
+ * r->lock. */
 static bool reserve(struct http_request *r, size_t len)
 {
     char *bigger;
@@ -181,8 +183,8 @@ static bool reserve(struct http_request *r, size_t len)
     return true;
 }
 
-/* Appends to the buffer of the response. Returns false if out of memory. Caller
- * holds r->lock. */
+/* Appends `len` bytes to the response buffer. Returns false if out of memory.
+ * Caller holds r->lock. */
 static bool append(struct http_request *r, const void *data, size_t len)
 {
     if (len && !reserve(r, len)) {
@@ -195,8 +197,8 @@ static bool append(struct http_request *r, const void *data, size_t len)
     return true;
 }
 
-/* Sets the kind, status and Content-Type of the response, which makes it ready
- * to be sent. Caller holds r->lock. */
+/* Sets the kind, HTTP status and Content-Type of the response. From then on the
+ * response can be sent. Caller holds r->lock. */
 static void begin(struct http_request *r, enum http_kind kind, int status,
                   const char *type)
 {
@@ -207,8 +209,8 @@ static void begin(struct http_request *r, enum http_kind kind, int status,
     r->broken |= type && !r->type;
 }
 
-/* Ends the request. Removes the on_gone callback, and waits if it is being
- * called. Caller holds r->lock. */
+/* Ends the request. Removes the on_gone callback; if it is being called, waits
+ * until it returns. Caller holds r->lock. */
 static void end(struct http_request *r)
 {
     r->ended = true;

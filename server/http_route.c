@@ -1,5 +1,5 @@
-/* Finds the route of a request, and checks its method, its API key, its
- * framing, and where a browser's request comes from. */
+/* Finds the route of a request. Checks its method, its API key, its framing,
+ * and, for requests of browsers, the origin of the page that sent it. */
 #include "http_inner.h"
 
 #include <stdio.h>
@@ -7,10 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- paths ----------------------------------------------------------------*/
+/* ---- matching paths and methods with routes ------------------------------ */
 
-/* Returns true if the path of the request matches the route's `path`. Sets
- * *name to the segment that matched {}, NULL if there is no {}. */
+/* Returns true if the path of the request matches `path`, the path of a route.
+ * Sets *name to the segment of the request's path that matched {}; NULL if the
+ * route has no {}. */
 static bool matches(const struct http_request *r, const char *path,
                     const char **name)
 {
@@ -41,8 +42,8 @@ static bool serves(const struct http_route *route, const char *method)
            (!strcmp(route->method, "GET") && !strcmp(method, "HEAD"));
 }
 
-/* Writes the methods of all routes with the request's path to `text`, for an
- * Allow header. Returns false if there is no such route. */
+/* Writes the methods of all routes that match the request's path to `text`, for
+ * an Allow header. Returns false if no route matches. */
 static bool allowed(const struct http_request *r, char *text, size_t size)
 {
     const char *name;
@@ -75,10 +76,10 @@ static void find(struct http_request *r)
     }
 }
 
-/* ---- keys -----------------------------------------------------------------*/
+/* ---- checking API keys --------------------------------------------------- */
 
-/* Compares two keys. The time depends only on `given`, so it reveals nothing
- * about `key`. */
+/* Returns true if the API keys are equal. The time that this takes depends only
+ * on `given`, so it reveals nothing about `key`. */
 static bool equal(const char *given, const char *key)
 {
     size_t n = strlen(given), n_key = strlen(key);
@@ -98,7 +99,7 @@ static bool known(const struct http *h, const char *given)
     return found;
 }
 
-/* Returns the API key that the request sent if it is valid, else NULL. */
+/* Returns the API key that the request sent, if it is valid, else NULL. */
 static const char *key_of(const struct http_request *r)
 {
     const char *bearer = http_header(r, "Authorization");
@@ -112,10 +113,10 @@ static const char *key_of(const struct http_request *r)
     return known(r->h, key) ? key : NULL;
 }
 
-/* ---- cross-origin requests ----------------------------------------------- */
+/* ---- rejecting requests from pages of other sites ------------------------ */
 
-/* Returns the host in "host:port", without brackets or a trailing dot; *n is
- * its length. */
+/* Returns the host name in s, "host:port", without brackets or a trailing dot.
+ * Sets *n to its length in bytes. */
 static const char *host_of(const char *s, size_t *n)
 {
     if (*s == '[') {
@@ -133,8 +134,8 @@ static bool is_same(const char *host, size_t n, const char *name, size_t n_name)
     return n == n_name && !strncasecmp(host, name, n);
 }
 
-/* Returns true if `list`, names separated by commas, contains the host name
- * host[0 ... n - 1]. `list` may be NULL. */
+/* Returns true if `list`, which has names separated by commas, contains the
+ * host name host[0 ... n - 1]. `list` may be NULL. */
 static bool is_listed(const char *list, const char *host, size_t n)
 {
     while (list && *list) {
@@ -147,9 +148,10 @@ static bool is_listed(const char *list, const char *host, size_t n)
     return false;
 }
 
-/* Returns true if the host in "host:port" is a name of this server or an IP
+/* Returns true if the host in s, "host:port", is a name of this server or an IP
  * address. An attacker can make a domain name resolve to this machine (DNS
- * rebinding), but cannot do that with an address. */
+ * rebinding), but a browser that uses an IP address really means this
+ * machine. */
 static bool is_ours(const struct http *h, const char *s)
 {
     size_t n;
@@ -165,8 +167,8 @@ static bool is_ours(const struct http *h, const char *s)
 }
 
 /* Returns true if the Host header shows that a browser reached this server by a
- * name that is not its own. Only checked if the server listens on a loopback
- * address or has a list of names. */
+ * name that is not the server's (DNS rebinding). Checked only if the server
+ * listens on a loopback address or has a list of host names. */
 static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
@@ -196,12 +198,12 @@ const char *http_allowed_origin(const struct http_request *r)
 }
 
 /* Returns true if a browser sent the request on behalf of a page that is
- * neither from this server nor allowed (http_options.origin). A browser sends
- * such requests without asking, even to servers on the local machine. To
- * servers with TLS or on the local machine it sends Sec-Fetch-Site. Source:
- * Fetch Metadata Request Headers, 2.4. To other servers, and to names rebound
- * to this machine, it sends Origin, "http://host:port" or "null", but not with
- * GET. */
+ * neither from this server nor allowed (http_options.origin). Browsers send
+ * such requests without asking the user, even to servers on the local machine.
+ * To a server with TLS or on the local machine, the browser sends the header
+ * Sec-Fetch-Site. Source: Fetch Metadata Request Headers, 2.4. To other
+ * servers, and to domain names that were rebound to this machine, it sends the
+ * header Origin, "http://host:port" or "null", except with GET. */
 static bool is_cross_origin(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
@@ -216,7 +218,7 @@ static bool is_cross_origin(const struct http_request *r)
     return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
 }
 
-/* Copies n bytes of untrusted text to a buffer for a message, truncated.
+/* Copies n bytes of untrusted text to `out` for an error message, truncated.
  * Replaces blanks and unprintable bytes. */
 static void show(char *out, size_t size, const char *s, size_t n)
 {
@@ -227,9 +229,9 @@ static void show(char *out, size_t size, const char *s, size_t n)
     out[i] = '\0';
 }
 
-/* Checks that the request does not come from a page of another site. Returns 0
- * if so, else an HTTP status, and sets *message. Called only if the server has
- * no keys. */
+/* Checks that a request was not sent by a page of another site. If so, returns
+ * 0; else returns an HTTP status and sets *message. Called only if the server
+ * has no API keys. */
 static int check_origin(struct http_request *r, const char **message)
 {
     const char *origin = http_header(r, "Origin"), *host = origin;
@@ -261,9 +263,9 @@ static int check_origin(struct http_request *r, const char **message)
     return MHD_HTTP_FORBIDDEN;
 }
 
-/* ---- client identity ----------------------------------------------------- */
+/* ---- identifying clients for fair scheduling ----------------------------- */
 
-/* Returns the FNV-1a hash of n bytes, with 0 replaced by 1. */
+/* Returns the FNV-1a hash of the n bytes `data`; 1 if the hash is 0. */
 static uint64_t hash(const void *data, size_t n)
 {
     const unsigned char *byte = data;
@@ -274,7 +276,7 @@ static uint64_t hash(const void *data, size_t n)
     return x ? x : 1;
 }
 
-/* Returns a hash of the client's address. Uses only the first 64 bits of an
+/* Returns a hash of the client's IP address. Uses only the first 64 bits of an
  * IPv6 address, because a client usually owns all addresses of its /64
  * network. */
 static uint64_t hash_address(const struct http_request *r)
@@ -285,11 +287,11 @@ static uint64_t hash_address(const struct http_request *r)
     return hash(address, !address ? 0 : family == AF_INET6 ? 8 : 4);
 }
 
-/* ---- complete check of a request ----------------------------------------- */
+/* ---- checking a whole request -------------------------------------------- */
 
-/* Checks the headers that determine the framing of the request. Returns 0 if
- * they are valid, else an HTTP status, and sets *message. Ambiguous framing
- * would allow request smuggling. */
+/* Checks the headers that determine where the request ends (framing). If they
+ * are valid, returns 0; else returns an HTTP status and sets *message.
+ * Ambiguous framing would allow request smuggling. */
 static int framing(const struct http_request *r, const char **message)
 {
     const char *coding = NULL, *length = NULL;
@@ -310,12 +312,14 @@ static int framing(const struct http_request *r, const char **message)
                            "send Content-Length";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
-            length = coding ? p->value : length; /* both are set now, which is
-                                                    rejected below */
+            /* a second Transfer-Encoding sets `length`, too, so that the
+             * request is rejected below. */
+            length = coding ? p->value : length;
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
-                coding = p->value; /* both are set now, which is rejected
+                coding = p->value; /* a second, different length sets `coding`,
+                                      too, so that the request is rejected
                                       below */
             length = p->value;
         }
@@ -334,8 +338,8 @@ static int framing(const struct http_request *r, const char **message)
     return 0;
 }
 
-/* Checks the announced size of the body against the limits. Returns 0 if it is
- * allowed, else an HTTP status, and sets *message. */
+/* Checks the announced size of the request body against the limits. Returns 0
+ * if the size is allowed; else returns an HTTP status and sets *message. */
 static int check_body_size(struct http_request *r, const char **message)
 {
     const char *length = http_header(r, "Content-Length");
@@ -351,7 +355,7 @@ static int check_body_size(struct http_request *r, const char **message)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-/* Called if no route has the path and method of the request. Returns the HTTP
+/* Handles a request that matches no route by path and method. Returns the HTTP
  * status: 204 for OPTIONS, 404 if no route has the path, else 405. Adds the
  * headers of the response. */
 static int other_method(struct http_request *r, const char **message)

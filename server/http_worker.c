@@ -1,12 +1,13 @@
-/* The handler threads, on which handlers of requests with a body run. Parsing
- * megabytes of text takes seconds. During this time other connections of the
- * same libmicrohttpd worker would have to wait. Requests without a body are
- * short, so their handlers run directly on the worker. A handler that has to
- * wait for something continues later on a handler thread (http_hand). */
+/* The handler threads, on which handlers of requests with a body run. A handler
+ * may need seconds to parse megabytes of text. On a libmicrohttpd worker it
+ * would delay other connections of this worker for that time. Requests without
+ * a body are short, so their handlers run directly on the worker. A handler
+ * that has to wait for something continues later on a handler thread
+ * (http_hand). */
 #include "http_inner.h"
 
-/* Appends a request to the queue of the handler threads. Caller holds
- * h->lock. */
+/* Appends a request to http.queue, the queue of the handler threads. Caller
+ * holds h->lock. */
 static void queue(struct http *h, struct http_request *r)
 {
     r->behind = NULL;
@@ -48,7 +49,8 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user)
     return ok;
 }
 
-/* Waits for a queued request and returns it; NULL if the threads should end. */
+/* Waits for a request in http.queue, removes and returns it. NULL if the
+ * handler threads must end. */
 static struct http_request *next(struct http *h)
 {
     struct http_request *r;

@@ -1,4 +1,5 @@
-/* Typed access to JSON fields. See json_field.h. */
+/* Reads the fields of JSON objects and checks their types and ranges. See
+ * json_field.h. */
 #include "json_field.h"
 
 #include "json_text.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* In error messages, a value is cut off after this many bytes. */
+/* Error messages show at most this many bytes of a JSON value. */
 enum { SHOWN = 80 };
 
 static void name_of(const struct fields *f, const char *name, char out[96])
@@ -74,7 +75,8 @@ size_t field_values(const char *text, size_t len)
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct api_error *why)
 {
-    /* what models see, with all digits */
+    /* Fields with texts that models see. In these, integers of more than 64
+     * bits keep all their digits. */
     static const char *const shown[] = {"messages",  "input",
                                         "system",    "tools",
                                         "functions", "chat_template_kwargs",
@@ -100,7 +102,8 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
             "%d, column %d), which is not supported; leave it out",
             e.line, e.column);
     if (*root == NULL) {
-        json_t *text = json_string(e.text); /* NULL if not UTF-8 */
+        /* jansson's error message as JSON; NULL if the message is not UTF-8. */
+        json_t *text = json_string(e.text);
 
         api_error_set(
             why, 400, "invalid_json", NULL,
@@ -166,7 +169,8 @@ bool field_int(const struct fields *f, const char *name, int64_t least,
 
     if (v == NULL)
         return true;
-    if (json_is_real(v)) { /* 5.0 counts as an integer */
+    /* An integer field may have the value 5.0, which counts as 5. */
+    if (json_is_real(v)) {
         double real = json_real_value(v);
 
         whole = fabs(real) <= 0x1p53 && real == floor(real);

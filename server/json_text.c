@@ -35,8 +35,8 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
-/* Returns the length in bytes of a character with this first byte; 0 if no
- * character begins with it. */
+/* Returns the length in bytes of the UTF-8 character whose first byte is
+ * `lead`; 0 if no character begins with this byte. */
 static size_t length_of(unsigned char lead)
 {
     return lead < 0x80                   ? 1
@@ -46,9 +46,10 @@ static size_t length_of(unsigned char lead)
                                          : 0;
 }
 
-/* Returns true if byte `b` may follow the bytes of the incomplete character *t,
- * which has at least one. The range of the second byte excludes overlong forms,
- * surrogates and values above U+10FFFF. */
+/* Returns true if byte `b` may follow the bytes of the incomplete UTF-8
+ * character *t, which has at least one byte. The second byte has a smaller
+ * range, which excludes overlong forms, surrogates and values above
+ * U+10FFFF. */
 static bool goes_on(const struct utf8_tail *t, unsigned char b)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -110,7 +111,8 @@ char *utf8_copy(const char *s, size_t n)
 
 json_t *json_text(const char *s, size_t n)
 {
-    json_t *j = json_stringn(s, n); /* NULL if not UTF-8, or if out of memory */
+    /* Jansson returns NULL if the bytes are not UTF-8, or if out of memory. */
+    json_t *j = json_stringn(s, n);
     struct utf8_tail tail = {0};
     struct text valid = {0};
 
@@ -124,17 +126,20 @@ json_t *json_text(const char *s, size_t n)
     return j;
 }
 
-/* ---- truncated JSON ------------------------------------------------------ */
+/* ---- repairing truncated JSON text --------------------------------------- */
 
-/* The state of a scan at a position in a JSON text. */
+/* The state of json_text_close's scan at a position in a JSON text. */
 struct within {
-    struct text open; /* for each open list or object its closing bracket,
-                         innermost last */
+    /* The closing brackets of the lists and objects that are open at this
+     * position, the innermost last. */
+    struct text open;
     bool in_string, escaped;
-    bool is_key;  /* the string that begins or has begun is a key of an
-                     object */
-    bool in_word; /* the position is in a number, true, false or null */
-    size_t end;   /* offset after the last complete value */
+    /* The next string, or the one that the position is in, is a key of an
+     * object. */
+    bool is_key;
+    /* The position is within a number, or the word true, false or null. */
+    bool in_word;
+    size_t end; /* offset of the end of the last complete value */
 };
 
 static char innermost(const struct within *w)
@@ -206,25 +211,28 @@ bool json_text_close(const char *s, size_t n, struct text *out)
     return ok;
 }
 
-/* ---- JSON that jansson does not read ------------------------------------- */
+/* ---- reading and writing JSON that jansson rejects ----------------------- */
 
-/* A character that stands for nothing in texts. A string of it and digits is an
- * integer of more than 64 bits. */
+/* A character that does not occur in real texts. A string of this character and
+ * digits stands for an integer of more than 64 bits, which jansson cannot
+ * read. */
 #define WIDE_MARK "\xef\xb7\x90"
 
-/* Makes a copy of a JSON text in which some parts are replaced. */
+/* A copy of a JSON text in which some parts are replaced, under
+ * construction. */
 struct respelled {
-    const char *s; /* [n], the text */
+    const char *s; /* the JSON text to copy, [n] */
     size_t n;
-    size_t from; /* offset in `s`: the bytes before it are in `out`, copied or
-                    replaced */
+    /* Offset in `s`; the bytes before it are in the copy `out`, as they are or
+     * replaced. */
+    size_t from;
     struct text out;
-    bool changed, failed; /* changed: a part was replaced; failed: out of
-                             memory */
+    /* changed: a part of the text was replaced. failed: out of memory. */
+    bool changed, failed;
 };
 
-/* Appends to the copy the text up to `at`, and `as` in place of the part from
- * `at` to `end`. */
+/* Appends the text from r->from to `at` to the copy. Then appends `as`, which
+ * replaces the text from `at` to `end`. */
 static void respell(struct respelled *r, size_t at, size_t end, const char *as)
 {
     r->failed |= !text_add(&r->out, r->s + r->from, at - r->from) ||
@@ -248,8 +256,9 @@ static int escape_at(const struct respelled *r, size_t at)
                                                                      : -1;
 }
 
-/* Handles the escape at r->s[at], in a string: half a surrogate pair is
- * replaced by U+FFFD. Returns the offset of the last byte of the escape. */
+/* Handles the backslash escape at r->s[at], within a string. Half a surrogate
+ * pair is replaced by U+FFFD. Returns the offset of the last byte of the
+ * escape. */
 static size_t pass_escape(struct respelled *r, size_t at)
 {
     int first = escape_at(r, at), next;
@@ -263,8 +272,9 @@ static size_t pass_escape(struct respelled *r, size_t at)
     return at + 5;
 }
 
-/* Handles the number at r->s[at]: an integer that needs more than 64 bits
- * becomes a string. Returns the offset of the last byte of the number. */
+/* Handles the number at r->s[at]. An integer that needs more than 64 bits is
+ * replaced by a string that begins with WIDE_MARK. Returns the offset of the
+ * last byte of the number. */
 static size_t pass_number(struct respelled *r, size_t at)
 {
     const char *most =
@@ -321,7 +331,8 @@ json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e)
     return j;
 }
 
-/* Returns the digits of such an integer, or NULL. */
+/* Returns the digits of an integer of more than 64 bits that json_text_load
+ * read as a string with WIDE_MARK; NULL if `j` is another value. */
 static const char *wide_digits(const json_t *j)
 {
     const size_t mark = sizeof(WIDE_MARK) - 1;
@@ -363,7 +374,8 @@ bool json_text_round(json_t *j, const char *const *but)
     return ok;
 }
 
-/* Makes integers of the strings of such in a JSON text. */
+/* Replaces each string of WIDE_MARK and digits in a JSON text by the integer
+ * that it stands for. */
 static void unmark(char *s)
 {
     static const char mark[] = "\"" WIDE_MARK;

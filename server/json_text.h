@@ -1,7 +1,7 @@
 /* Converts arbitrary bytes to valid UTF-8 for JSON strings. The bytes may
- * arrive in chunks that split characters. Each maximal subpart of an ill-formed
- * sequence becomes U+FFFD, as Unicode recommends (chapter 3, "substitution of
- * maximal subparts"). */
+ * arrive in chunks, which may end within a character. Each maximal subpart of
+ * an ill-formed sequence becomes U+FFFD, as Unicode recommends (chapter 3,
+ * "substitution of maximal subparts"). */
 #ifndef SERVER_JSON_TEXT_H
 #define SERVER_JSON_TEXT_H
 
@@ -9,30 +9,33 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A string that text_add enlarges; {0} is the empty string. */
+/* A growing string. text_add appends to it; {0} is the empty string. */
 struct text {
-    char *s; /* owned, NUL-terminated; NULL until something is added */
+    /* The bytes of the string, NUL-terminated; owned; NULL until something is
+     * added. */
+    char *s;
     size_t n, cap;
 };
 
-/* Appends n bytes. Returns false and leaves *t unchanged if out of memory. */
+/* Appends the bytes s[0 ... n - 1] to the string. Returns false and leaves *t
+ * unchanged if out of memory. */
 bool text_add(struct text *t, const char *s, size_t n);
 void text_free(struct text *t);
 
-/* The first bytes of a character that a chunk ended in; the next chunk
- * completes it. */
+/* The first bytes of a UTF-8 character that is divided between two chunks of
+ * text. The next chunk completes it. */
 struct utf8_tail {
     unsigned char byte[4];
     size_t n;
 };
 
-/* Appends to *out the bytes of the tail and of s [n] up to the last complete
- * character, as valid UTF-8. Keeps an incomplete character in *tail. Returns
- * false if out of memory. */
+/* Appends the bytes in *tail and s [n] to *out, as valid UTF-8. Only complete
+ * characters are appended; the bytes of an incomplete one at the end are kept
+ * in *tail. Returns false if out of memory. */
 bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
               size_t n);
-/* Ends the text: appends U+FFFD to *out if *tail holds an incomplete character.
- * Returns false if out of memory. */
+/* Ends a text: if *tail holds an incomplete character, appends U+FFFD to *out
+ * instead. Returns false if out of memory. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
 /* Repairs a truncated JSON text: copies it to *out up to the last complete
@@ -41,16 +44,17 @@ bool utf8_end(struct utf8_tail *tail, struct text *out);
  * value, or if out of memory. */
 bool json_text_close(const char *s, size_t n, struct text *out);
 
-/* Parses JSON as json_loadb does, but integers of more than 64 bits become
- * strings with a mark, and the escape of half a surrogate
- * pair, which programs in JavaScript write where they cut a text, becomes
- * U+FFFD. `e` may be NULL. */
+/* Parses JSON as jansson's json_loadb does, except for two cases. An integer of
+ * more than 64 bits becomes a string that begins with a mark. The escape of
+ * half a surrogate pair becomes U+FFFD; JavaScript programs write such escapes
+ * where they cut a text. `e` may be NULL. */
 json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e);
-/* Makes reals of such integers in a list or an object, but for its members
- * whose names are in the list `but`. Returns false if out of memory. */
+/* Replaces integers of more than 64 bits (see json_text_load) in a list or
+ * object by real numbers. Leaves the members of the object whose names are in
+ * the list `but` unchanged. Returns false if out of memory. */
 bool json_text_round(json_t *j, const char *const *but);
-/* Returns the JSON text of `j`, malloc'ed, in which such integers are integers;
- * NULL if out of memory. */
+/* Returns the JSON text of `j`, malloc'ed. Integers of more than 64 bits (see
+ * json_text_load) are integers in this text. NULL if out of memory. */
 char *json_text_dump(const json_t *j, size_t flags);
 
 /* Add a value to an object or list and take ownership of it. If that fails, or
@@ -67,8 +71,8 @@ char *json_text_plain(const json_t *j, size_t flags);
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */
 char *utf8_copy(const char *s, size_t n);
-/* Returns a JSON string of the bytes s [n], converted to valid UTF-8; NULL if
- * out of memory. */
+/* Returns a new JSON string of the bytes s [n], converted to valid UTF-8; NULL
+ * if out of memory. */
 json_t *json_text(const char *s, size_t n);
 
 #endif

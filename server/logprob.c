@@ -1,6 +1,6 @@
 /* Computes the logarithm of the softmax in double precision. The likeliest
- * tokens are inserted into a sorted list. Most tokens are rejected by one
- * comparison with its last item. */
+ * tokens are inserted into a sorted list. For most tokens one comparison with
+ * the last item of the list shows that they are not among the likeliest. */
 #include "logprob.h"
 
 #include <math.h>

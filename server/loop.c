@@ -1,5 +1,5 @@
-/* The thread of the loop, and the functions that other threads call. See
- * loop.h. A step is in loop_step.c. */
+/* The thread of the engine loop, and the functions of loop.h that other threads
+ * call. loop_step.c has the code of one step. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* limit of the logits of prompts in one step, in bytes
- * (task_params.prompt_logits) */
+/* Limit of the memory for the logits of prompt tokens in one step, in bytes
+ * (task_params.prompt_logits). */
 enum { LOGIT_BYTES = 64 << 20 };
 
 double loop_now(void)
@@ -55,7 +55,7 @@ static pl_status no_memory(pl_err *err)
                 "out of memory for a task of the server; try again later");
 }
 
-/* ---- tasks --------------------------------------------------------------- */
+/* ---- creating, adding and ending tasks ----------------------------------- */
 
 static void task_free(struct task *w)
 {
@@ -114,8 +114,9 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     loop_tiers_cancel(l, w);
     if (w->at == TASK_RUNNING)
         loop_save_slot_tokens(l, w);
-    task_free(w); /* freed first, because `end` may release the grammar that the
-                     sampler uses */
+    /* The task is freed first, because its `end` callback may release the
+     * grammar that its sampler uses. */
+    task_free(w);
     j.end(j.user, &r);
     pl_receipt_free(r.receipt);
 }
@@ -152,7 +153,7 @@ static pl_status check_params(const struct loop *l,
 }
 
 /* Creates the sampler of a task. Limits the window of the DRY sampler to the
- * context. */
+ * context size, in tokens. */
 static pl_status make_sampler(struct task *w, const struct loop *l,
                               const pl_sampling *given, pl_err *err)
 {
@@ -199,8 +200,8 @@ static pl_status task_create(struct task **out, const struct loop *l,
     return PL_OK;
 }
 
-/* Estimates the seconds until a slot is free: the time of all steps so far,
- * divided by the number of tasks so far, limited to 1 ... 60. */
+/* Estimates the seconds until a slot becomes free: the seconds of all steps so
+ * far, divided by the number of tasks so far, limited to 1 ... 60. */
 static double retry_after_s(const struct loop *l)
 {
     double per_task_s =
@@ -209,8 +210,8 @@ static double retry_after_s(const struct loop *l)
     return per_task_s < 1 ? 1 : per_task_s > 60 ? 60 : per_task_s;
 }
 
-/* Adds n tasks to the queue, all or none; see loop_add. Caller holds the
- * lock. */
+/* Adds n tasks to the loop's queue, all or none, as loop_add does. Caller holds
+ * the lock. */
 static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
                                double *retry_s, pl_err *err)
 {
@@ -246,8 +247,9 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     }
     for (int i = 0; i < n; i++) {
         w[i]->id = ++l->last_id;
-        l->task[l->n_task++] = w[i]; /* n_task is less than max_task, as checked
-                                        above */
+        /* Fits, because the check above ensures that n_task is less than
+         * max_task. */
+        l->task[l->n_task++] = w[i];
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
@@ -277,7 +279,7 @@ pl_status loop_add(struct loop *l, const struct task_params *params, int n,
     return s;
 }
 
-/* ---- calls between two steps --------------------------------------------- */
+/* ---- running calls of other threads between two steps -------------------- */
 
 pl_status loop_run_between_steps(struct loop *l,
                                  pl_status (*act)(void *user, pl_engine *e,
@@ -302,8 +304,8 @@ pl_status loop_run_between_steps(struct loop *l,
     return a.status;
 }
 
-/* Runs all queued calls. Caller holds the lock, which is released during each
- * call. */
+/* Runs all queued calls of loop_run_between_steps. Caller holds the lock, which
+ * is released during each call. */
 static void run_pending_calls(struct loop *l)
 {
     struct loop_call *a;
@@ -313,13 +315,14 @@ static void run_pending_calls(struct loop *l)
         pthread_mutex_unlock(&l->lock);
         a->status = a->act(a->user, l->e, a->err);
         pthread_mutex_lock(&l->lock);
-        a->done = true; /* from here on loop_run_between_steps may return, and
-                           *a is invalid */
+        /* From here on loop_run_between_steps may return, and `a` is
+         * invalid. */
+        a->done = true;
         pthread_cond_broadcast(&l->done);
     }
 }
 
-/* ---- the loop's thread --------------------------------------------------- */
+/* ---- starting and stopping the loop's thread ----------------------------- */
 
 static void *loop_thread(void *user)
 {
@@ -334,12 +337,13 @@ static void *loop_thread(void *user)
         while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
                !loop_tiers_backlogged(l)) {
             pthread_cond_wait(&l->wake, &l->lock);
-            busy = l->n_task > 0; /* if a task was added, run the next step at
-                                     once */
+            /* a task was added: run the next step at once. */
+            busy = l->n_task > 0;
         }
         if (!busy && !l->stops && !l->loop_call) {
-            /* All tasks wait or are paused, and no signal tells when their
-             * clients or the tiers are ready. So check again after 5 ms. */
+            /* All tasks wait or are paused. No signal tells the loop's thread
+             * when their clients or the tiers become ready, so it checks again
+             * after 5 ms. */
             struct timespec soon;
 
             clock_gettime(CLOCK_MONOTONIC, &soon);
@@ -359,8 +363,8 @@ static void *loop_thread(void *user)
     return NULL;
 }
 
-/* Returns how many rows of logits take LOGIT_BYTES, but at most the number of
- * tokens of a step. */
+/* Returns how many rows of logits [n_vocab] fit in LOGIT_BYTES, but at most the
+ * number of tokens of a step. */
 static int64_t usual_rows(const struct loop *l)
 {
     int64_t n = LOGIT_BYTES / (int64_t)sizeof *l->logits / l->n_vocab;
@@ -402,8 +406,8 @@ static bool alloc_buffers(struct loop *l)
            (l->row || l->o.d_model == 0);
 }
 
-/* Initializes the locks. Timed waits use the monotonic clock, because the
- * real-time clock may be set while they wait. */
+/* Initializes the loop's locks. Timed waits use the monotonic clock, because
+ * the real-time clock may be set during a wait. */
 static bool init_locks(struct loop *l)
 {
     pthread_condattr_t a;
@@ -499,7 +503,7 @@ void loop_free(struct loop *l)
     free(l);
 }
 
-/* ---- counters ------------------------------------------------------------ */
+/* ---- reading the loop's counters ----------------------------------------- */
 
 void loop_counts(struct loop *l, struct loop_counts *out)
 {

@@ -1,5 +1,6 @@
-/* Shared by loop.c (the thread, and functions for other threads), loop_step.c
- * (one step), loop_slots.c (tokens of slots) and loop_tiers.c (cache tiers). */
+/* Shared by the files of the engine loop: loop.c (the thread, and functions for
+ * other threads), loop_step.c (one step), loop_slots.c (tokens remembered for
+ * slots) and loop_tiers.c (cache tiers). */
 #ifndef SERVER_LOOP_INNER_H
 #define SERVER_LOOP_INNER_H
 
@@ -10,54 +11,64 @@
 #include <pthread.h>
 
 enum task_state {
-    TASK_WAITING,   /* waits for a sequence */
-    TASK_RUNNING,   /* has a sequence */
-    TASK_PREEMPTED, /* has no sequence; its state is in `saved` */
+    TASK_WAITING,   /* the task waits for a sequence of the engine */
+    TASK_RUNNING,   /* the task has a sequence of the engine */
+    TASK_PREEMPTED, /* the task has no sequence; its state is in task.saved */
 };
 
 /* A task, from loop_add to its end. Members marked "guarded" are accessed with
  * loop.lock held; all others belong to the loop's thread. */
 struct task {
     uint64_t id;
-    /* params.prompt and params.sampling are NULL; `text` and `sampler` were
-     * made of them */
+    /* The parameters of loop_add. In this copy `prompt` and `sampling` are
+     * NULL, because the members `text` and `sampler` replace them. */
     struct task_params params;
     pl_sampler *sampler;
-    pl_receipt *receipt; /* owned; records `sampler`; NULL if none */
-    bool grammar_active; /* the sampler constrains tokens by params.grammar */
-    enum task_state at;  /* guarded */
+    /* Receipt of the output, recorded by `sampler`; owned; NULL if none. */
+    pl_receipt *receipt;
+    /* params.grammar constrains the tokens that `sampler` samples. */
+    bool grammar_active;
+    enum task_state at; /* state of the task; guarded by loop.lock */
     enum client_state client_state;
-    int seq;       /* its sequence, if TASK_RUNNING */
-    int32_t *text; /* owned, [n_text]: prompt and generated tokens */
+    int seq; /* index of the task's sequence in the engine, if TASK_RUNNING */
+    /* Tokens of the prompt and generated tokens; owned, [n_text]. */
+    int32_t *text;
     int64_t n_text, max_text;
-    int64_t n_done; /* number of tokens of `text` that are computed or loaded;
-                       the length of its sequence */
+    /* Number of tokens of `text` that were computed or loaded from the cache.
+     * This is the length of the task's sequence. */
+    int64_t n_done;
     int64_t n_cached, n_written;
-    int64_t n_shared; /* the part of n_cached that was found on the devices; the
-                         rest was loaded from a tier */
-    bool counted;     /* n_cached was added to loop_counts */
-    bool started;     /* the listener was told that the first step of the prompt
-                         begins */
-    int64_t n_told;   /* number of prompt tokens whose logits were passed to the
-                         listener */
-    void *saved;      /* owned; the saved state of a TASK_PREEMPTED, else
-                         NULL */
+    /* Number of the n_cached tokens that were found on the devices; the rest
+     * was loaded from a tier. */
+    int64_t n_shared;
+    bool counted; /* n_cached was added to loop_counts.n_cached */
+    /* The first step of the prompt was reported to the listener. */
+    bool started;
+    /* Number of prompt tokens whose logits were passed to the listener so
+     * far. */
+    int64_t n_told;
+    /* The saved state of the sequence of a preempted task; owned; NULL for
+     * other tasks. */
+    void *saved;
     size_t saved_bytes;
-    double arrival_s, admitted_s, first_token_s; /* times by loop_now; 0 if not
-                                                    reached */
-    bool tiers_searched;   /* its prompt was looked up in the tiers */
-    double tiers_deadline; /* time by loop_now at which it stops waiting for the
-                              lookup, or for the next page */
-    /* The lookup of its prompt in the tiers; owned; NULL if there is none, or
-     * once its pages are loaded. */
+    /* Times of the task's events in seconds by loop_now; 0 for an event that
+     * has not happened. */
+    double arrival_s, admitted_s, first_token_s;
+    bool tiers_searched; /* the task's prompt was looked up in the tiers */
+    /* Time by loop_now, in seconds, at which the task stops waiting for its
+     * lookup in the tiers, or for the next page. */
+    double tiers_deadline;
+    /* The lookup of the task's prompt in the tiers; owned; NULL if there is
+     * none, or once the pages that it found are loaded. */
     struct tiers_lookup *search;
-    int n_loaded; /* number of pages of the lookup's result that its sequence
-                     contains */
+    /* Number of the pages found by `search` that the task's sequence
+     * contains. */
+    int n_loaded;
 };
 
-/* The tokens remembered for a slot (loop_slot_tokens). */
+/* The tokens that are remembered for a slot (loop_slot_tokens). */
 struct last {
-    int32_t *token; /* owned, [n] */
+    int32_t *token; /* the remembered tokens, [n]; owned */
     int64_t n;
 };
 
@@ -67,107 +78,129 @@ struct loop_call {
     void *user;
     pl_err *err;
     pl_status status;
-    bool done; /* guarded */
+    bool done; /* the call has returned; guarded by loop.lock */
     struct loop_call *next;
 };
 
 struct loop {
-    pl_engine *e;          /* borrowed */
-    const pl_tokenizer *t; /* borrowed */
+    pl_engine *e;          /* engine; borrowed */
+    const pl_tokenizer *t; /* tokenizer of the model; borrowed */
     struct loop_options o;
     int64_t n_ctx, n_vocab;
 
     pthread_t thread;
     bool started;
     pthread_mutex_t lock;
-    pthread_cond_t wake;         /* signalled when the loop's thread has
-                                    something to do */
-    pthread_cond_t done;         /* signalled when a loop_call is done */
-    bool stops;                  /* guarded */
-    struct loop_call *loop_call; /* guarded; queue of calls */
-    bool is_lost;                /* guarded; a device has failed */
-    pl_err lost;                 /* guarded; the error, if is_lost */
+    /* Signalled when the loop's thread has something to do: a task, a call, or
+     * to stop. */
+    pthread_cond_t wake;
+    /* Signalled when a call of loop_run_between_steps has returned. */
+    pthread_cond_t done;
+    bool stops; /* loop_stop was called; guarded by `lock` */
+    /* Queue of calls of loop_run_between_steps; guarded by `lock`. */
+    struct loop_call *loop_call;
+    bool is_lost; /* a device has failed; guarded by `lock` */
+    pl_err lost;  /* the error of the device, if is_lost; guarded by `lock` */
 
-    /* All tasks in order of arrival. Only the loop's thread removes tasks, and
-     * only with the lock held. */
-    struct task **task;         /* owned, [n_task]; guarded */
-    int n_task, max_task;       /* max_task: limit of waiting, running and
-                                   preempted tasks together */
-    uint64_t last_id;           /* guarded */
-    struct schedule schedule;   /* guarded */
-    struct loop_counts counts;  /* guarded */
-    struct loop_slot *slot;     /* owned, [n_seq]; guarded */
-    struct last *last;          /* owned, [n_seq]; guarded */
-    pl_device_counters *device; /* owned, [n_device]; guarded */
+    /* All tasks in order of arrival, [n_task]; owned; guarded by `lock`. Only
+     * the loop's thread removes tasks, and only with the lock held. */
+    struct task **task;
+    /* max_task: limit of the number of waiting, running and preempted tasks
+     * together. */
+    int n_task, max_task;
+    /* Id of the task that was added last; guarded by `lock`. */
+    uint64_t last_id;
+    struct schedule schedule; /* state of the scheduler; guarded by `lock` */
+    /* Counters that other threads read; guarded by `lock`. */
+    struct loop_counts counts;
+    /* States of the slots for loop_slots, [n_seq]; owned; guarded by `lock`. */
+    struct loop_slot *slot;
+    /* Tokens that are remembered for each slot, [n_seq]; owned; guarded by
+     * `lock`. */
+    struct last *last;
+    /* Counters of the devices, [n_device]; owned; guarded by `lock`. */
+    pl_device_counters *device;
     int n_device;
 
-    /* Buffers for one step; owned. */
-    struct task **run;           /* [n_seq]: the n_run running tasks, oldest
-                                    first */
-    struct schedule_entry *plan; /* [n_seq] */
+    /* The following buffers are for one step. They are owned, and used by the
+     * loop's thread only. */
+    /* The running tasks, the oldest first; [n_seq], of which n_run are used. */
+    struct task **run;
+    /* plan[i]: how many tokens of task run[i] the step computes; [n_seq]. */
+    struct schedule_entry *plan;
     int n_run;
-    bool *taken;          /* [n_seq]: true if the sequence is in use */
-    uint64_t *client;     /* [max_task]: scratch memory for the clients of
-                             tasks */
-    int32_t *token, *seq; /* [max_batch] */
+    bool *taken; /* taken[i]: sequence i of the engine is in use; [n_seq] */
+    /* Scratch memory for the client ids of tasks, [max_task]. */
+    uint64_t *client;
+    /* Tokens of the step's batch, and the sequence of each; [max_batch]. */
+    int32_t *token, *seq;
     uint8_t *wanted;
     int64_t max_batch;
-    struct ahead ahead; /* computes masks of tasks with an active grammar */
-    float *logits;      /* [n_seq + max_rows][n_vocab] */
-    int64_t max_rows;   /* limit of the logits of prompts in a step, in rows of
-                           n_vocab; at least n_seq */
-    int32_t *path;      /* [n_ctx]: the tokens of a prefix, up to the end of the
-                           page that is being copied to the tiers */
-    float *row;         /* [max_batch][d_model]: the rows of a step; NULL if the
-                           engine keeps none */
-    bool *rows;         /* [n_seq]: true if task run[i] returns rows */
+    /* Computes the grammar masks of samplers on a worker thread during the
+     * step. */
+    struct ahead ahead;
+    /* Logits that the step computed, [n_seq + max_rows][n_vocab]. */
+    float *logits;
+    /* Limit of the logits of prompt tokens in one step, in rows of n_vocab
+     * values; at least n_seq. */
+    int64_t max_rows;
+    /* Tokens of a cached prefix, up to the end of the page that is being copied
+     * to the tiers; [n_ctx]. */
+    int32_t *path;
+    /* Rows for embeddings that the step computed, [max_batch][d_model]; NULL if
+     * the engine keeps none. */
+    float *row;
+    /* rows[i]: task run[i] returns rows instead of generating tokens;
+     * [n_seq]. */
+    bool *rows;
 };
 
-/* Runs one step: admits tasks, computes, and calls the callbacks. Returns false
- * if nothing was done, so the thread may sleep. */
+/* Runs one step: admits tasks, computes tokens, and calls the tasks' callbacks.
+ * Returns false if there was nothing to do, so that the thread may sleep. */
 bool loop_step(struct loop *l);
 
-/* ---- loop_tiers.c: functions that do nothing without tiers --------------- */
+/* ---- functions of loop_tiers.c; no effect without tiers ------------------ */
 
-/* Starts looking up a waiting task's prompt in the tiers, at most once per
- * task. Returns true if the task has to wait for the result. */
+/* Starts looking up the prompt of a waiting task in the tiers, at most once per
+ * task. Returns true if the task has to wait for the result of the lookup. */
 bool loop_tiers_lookup(struct loop *l, struct task *w);
-/* Returns true while a task waits for the result of its lookup. Takes no
- * lock. */
+/* Returns true while a waiting task waits for the result of its lookup in the
+ * tiers. Takes no lock. */
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w);
-/* Starts loading the pages that the lookup found. Called after pl_seq_share has
- * given the task's sequence the cached prefix that is on the devices. */
+/* Starts loading the pages that a task's lookup in the tiers found. Called
+ * after pl_seq_share has given the task's sequence the cached prefix that is on
+ * the devices. */
 void loop_tiers_start(struct loop *l, struct task *w);
 /* Returns true while a task's pages are being loaded from the tiers. Meanwhile
  * the task takes part in no steps. */
 bool loop_tiers_is_loading(const struct task *w);
-/* Loads pages of all tasks that wait for some, for a limited time. Returns true
- * if it loaded any. */
+/* Loads pages from the tiers for all tasks that wait for such pages, for a
+ * limited time. Returns true if it loaded any. */
 bool loop_tiers_load(struct loop *l);
-/* Ends loading because the task will be preempted. Trims its sequence to a
- * length at which it can continue. */
+/* Ends the loading of a task's pages, because the task will be preempted. Trims
+ * the task's sequence to the longest length at which the task can continue. */
 void loop_tiers_abort(struct loop *l, struct task *w);
-/* Frees the task's lookup, if there is one. */
+/* Frees a task's lookup in the tiers, if there is one. */
 void loop_tiers_cancel(struct loop *l, struct task *w);
-/* Copies cached pages to the tiers for `seconds`, but at least one page if the
- * tiers have space. Returns true if it copied any. */
+/* Copies cached pages from the devices to the tiers for `seconds`, but at least
+ * one page unless the tiers are full. Returns true if it copied any. */
 bool loop_tiers_offload(struct loop *l, double seconds);
-/* Returns true if there are tiers and they take no pages for now. */
+/* Returns true if there are tiers, and they accept no pages for now. */
 bool loop_tiers_backlogged(struct loop *l);
 
 /* Remembers the tokens of a task that leaves its slot, and takes ownership of
- * w->text. Does neither if no tokens were computed, or if the task has
- * params.keep. In loop_slots.c. */
+ * w->text. Does nothing if no tokens of the task were computed, or if it has
+ * the callback params.keep. In loop_slots.c. */
 void loop_save_slot_tokens(struct loop *l, struct task *w);
 
-/* Copies the engine's counters to loop_counts, where other threads can read
- * them. */
+/* Copies the engine's counters to loop.counts and loop.device, where other
+ * threads can read them. */
 void loop_read_counters(struct loop *l);
-/* Returns the counter in loop_counts of tasks in state `at`. Caller holds the
- * lock. */
+/* Returns the counter in loop.counts of the tasks in state `at`. Caller holds
+ * the lock. */
 int *loop_state_counter(struct loop *l, enum task_state at);
-/* Removes a task from the loop, frees it and calls its `end` callback. `err` is
- * the error for FINISH_ERROR, else NULL. */
+/* Removes a task from the loop, frees it, and calls its callback `end` with the
+ * reason `why`. `err` is the error if `why` is FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err);
 void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)

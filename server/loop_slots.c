@@ -1,6 +1,7 @@
-/* Remembers the last tokens of each slot, so that a client can save and restore
- * the contents of a slot. Between tasks a slot has no sequence; the state that
- * a task computed remains as a cached prefix (pl_seq_share). See loop.h. */
+/* Remembers the tokens of the last task of each slot, so that a client can save
+ * and restore the contents of a slot. Between tasks a slot has no sequence; the
+ * state that its last task computed remains as a cached prefix (pl_seq_share).
+ * See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replaces the remembered tokens of a slot and takes ownership of `token`.
- * Caller holds the lock. */
+/* Replaces the tokens that are remembered for a slot, and takes ownership of
+ * `token`. Caller holds the lock. */
 static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 {
     free(l->last[slot].token);
@@ -56,7 +57,7 @@ int64_t loop_slot_erase(struct loop *l, int slot)
     return n;
 }
 
-/* ---- restoring ----------------------------------------------------------- */
+/* ---- restoring the contents of a slot ------------------------------------ */
 
 struct restore {
     struct loop *l;
@@ -66,9 +67,9 @@ struct restore {
     size_t bytes;
 };
 
-/* Restores a saved state into a free sequence and then empties the sequence,
- * which makes the state a cached prefix. A loop_run_between_steps callback;
- * `user` is a struct restore. */
+/* Restores a saved state into a free sequence, and then empties the sequence,
+ * so that the state becomes a cached prefix. A callback of
+ * loop_run_between_steps; `user` is a struct restore. */
 static pl_status restore(void *user, pl_engine *e, pl_err *err)
 {
     const struct restore *r = user;

@@ -1,5 +1,5 @@
-/* One step of the loop: ends cancelled tasks, admits tasks, computes, and emits
- * results. See loop.h. */
+/* One step of the engine loop: ends cancelled tasks, admits tasks, computes
+ * tokens, and passes the results to the tasks' callbacks. See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- ending tasks early -------------------------------------------------- */
+/* ---- ending tasks before their last token -------------------------------- */
 
 static bool abort_reason(const struct task *w, double now,
                          enum task_finish *why)
@@ -21,8 +21,8 @@ static bool abort_reason(const struct task *w, double now,
     return true;
 }
 
-/* Returns task n in order of arrival, or NULL. It stays valid without the lock,
- * because only the loop's thread removes tasks. */
+/* Returns the nth task in order of arrival, or NULL. The pointer stays valid
+ * without the lock, because only the loop's thread removes tasks. */
 static struct task *task_at(struct loop *l, int n)
 {
     struct task *w;
@@ -51,7 +51,7 @@ static void retire_cancelled(struct loop *l)
     }
 }
 
-/* ---- admission and preemption -------------------------------------------- */
+/* ---- admitting and preempting tasks -------------------------------------- */
 
 static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 {
@@ -62,7 +62,8 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns a free sequence that the task may use, or -1. */
+/* Returns the index of a free sequence that the task may use, or -1 if there is
+ * none. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
     const int slot = w->params.slot;
@@ -75,10 +76,10 @@ static int find_free_slot(const struct loop *l, const struct task *w)
     return -1;
 }
 
-/* Returns true if the KV cache has space for the task's tokens and 64 generated
- * ones. For each running task, space for its uncomputed tokens and 64 more is
- * reserved, so that no task is preempted soon after the admission. A task
- * always fits if no other runs. */
+/* Returns true if the KV cache has space for the tokens of task `w` and 64
+ * generated ones. For each running task, space is left for its tokens that are
+ * not computed yet and 64 more, so that no task is preempted soon after `w` is
+ * admitted. If no task runs, returns true. */
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
@@ -98,7 +99,7 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     return n == 0 || n_needed <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* Returns the running task in the slot if it is paused because its client is
+/* Returns the task that runs in the slot if it is paused because its client is
  * backlogged, else NULL. Caller holds the lock. */
 static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
@@ -110,9 +111,9 @@ static struct task *paused_task_in_slot(const struct loop *l, int slot)
 }
 
 /* Returns true if the task can be admitted: it is in state `at`, its client is
- * ready, no tier lookup is pending, and its slot is free or can be freed. So a
- * task that requires a certain slot does not block tasks after it. Caller holds
- * the lock. */
+ * ready, and its lookup in the tiers has ended. If it requires a certain slot,
+ * that slot must be free, or its task paused; other tasks do not wait for this
+ * one. Caller holds the lock. */
 static bool is_admissible(const struct loop *l, const struct task *w,
                           enum task_state at)
 {
@@ -122,9 +123,9 @@ static bool is_admissible(const struct loop *l, const struct task *w,
             paused_task_in_slot(l, w->params.slot));
 }
 
-/* Returns the next task to admit; NULL if no task is admissible. Preempted
- * tasks are first, so that every admitted task can finish. Then waiting tasks
- * follow by fair share (schedule_next). */
+/* Returns the next task to admit; NULL if no task is admissible. Chooses
+ * preempted tasks first, so that every task that was once admitted can finish.
+ * Chooses among waiting tasks by fair share of the clients (schedule_next). */
 static struct task *pick_next_task(struct loop *l)
 {
     struct task *next = NULL;
@@ -146,8 +147,9 @@ static struct task *pick_next_task(struct loop *l)
 }
 
 /* Returns a paused task to preempt; NULL if there is none. `w` is the task that
- * needs a slot, or NULL. If it requires a slot that is busy, only the task in
- * that slot is considered. Otherwise returns the newest paused task. */
+ * needs a slot, or NULL. If `w` requires a slot that is busy, only the task in
+ * that slot is considered. Otherwise returns the paused task that arrived
+ * last. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
     bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
@@ -164,23 +166,23 @@ static struct task *find_paused_task(struct loop *l, const struct task *w)
     return idle;
 }
 
-/* Restores the state of a preempted task. Returns false if it has to wait
- * longer, or has ended with an error. */
+/* Restores the sequence of a preempted task. Returns false if the task must
+ * wait longer, or has ended with an error. */
 static bool resume(struct loop *l, struct task *w)
 {
     pl_err err;
     pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
                                           w->saved_bytes, 0, &err);
 
-    if (s == PL_FULL && l->counts.n_running > 1) { /* other tasks took the
-                                                      space */
+    /* If the cache is full, other tasks have taken the space. */
+    if (s == PL_FULL && l->counts.n_running > 1) {
         l->taken[w->seq] = false;
         set_task_state(l, w, TASK_PREEMPTED);
         return false;
     }
     free(w->saved);
     w->saved = NULL;
-    if (s == PL_OK) /* The tokens are needed only to cache this sequence as a
+    if (s == PL_OK) /* The tokens are needed only for caching this sequence as a
                        prefix later, so errors are ignored. */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
@@ -188,8 +190,9 @@ static bool resume(struct loop *l, struct task *w)
     return s == PL_OK;
 }
 
-/* Starts the prompt of a newly admitted task. Takes its cached prefix from the
- * devices and starts loading more of it from the tiers. */
+/* Starts the prompt of a newly admitted task. Gives the task's sequence the
+ * cached prefix that is on the devices, and starts loading further pages of it
+ * from the tiers. */
 static void start_prefill(struct loop *l, struct task *w)
 {
     w->admitted_s = loop_now();
@@ -200,8 +203,8 @@ static void start_prefill(struct loop *l, struct task *w)
     loop_tiers_start(l, w);
 }
 
-/* Preempts a task: swaps its sequence out to host memory. A task that has no
- * tokens in its sequence becomes a waiting task again. */
+/* Preempts a task: swaps its sequence out to host memory. A task whose sequence
+ * is empty becomes a waiting task again. */
 static void preempt(struct loop *l, struct task *w)
 {
     pl_err err;
@@ -221,7 +224,7 @@ static void preempt(struct loop *l, struct task *w)
     set_task_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
 }
 
-/* Makes a slot and cache space free for a task by preempting paused tasks.
+/* Preempts paused tasks to make a slot and KV cache space free for task `w`.
  * Returns false if that is not enough. */
 static bool make_slot_free(struct loop *l, const struct task *w)
 {
@@ -255,15 +258,15 @@ static void admit(struct loop *l)
     }
 }
 
-/* ---- batches ------------------------------------------------------------- */
+/* ---- composing and computing a batch ------------------------------------- */
 
 static bool is_decoding(const struct task *w)
 {
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
-/* Returns true if the model's output at token `at` of the task, logits or a
- * row, is needed. */
+/* Returns true if the task needs the model's output at its token `at`: logits,
+ * or a row for embeddings. */
 static bool is_wanted(const struct task *w, int64_t at)
 {
     return at + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS ||
@@ -271,9 +274,9 @@ static bool is_wanted(const struct task *w, int64_t at)
             at + 1 < w->params.n_prompt);
 }
 
-/* Returns how many tokens of the task to compute before it decodes. If the
- * logits of all prompt tokens are needed, at most as many as the task's share
- * of max_rows. */
+/* Returns how many tokens of the task to compute before it decodes. For a task
+ * that needs the logits of prompt tokens, this is at most the task's share of
+ * max_rows. */
 static int64_t prefill_left(const struct loop *l, const struct task *w)
 {
     int64_t left = w->n_text - w->n_done, most = l->max_rows / l->n_run;
@@ -281,7 +284,8 @@ static int64_t prefill_left(const struct loop *l, const struct task *w)
     return w->params.prompt_logits && left > most ? most : left;
 }
 
-/* Fills l->run and l->plan for the next step. Returns its number of tokens. */
+/* Fills l->run and l->plan for the next step. Returns the number of tokens of
+ * the step. */
 static int64_t build_step(struct loop *l)
 {
     int64_t n;
@@ -308,7 +312,7 @@ static int64_t build_step(struct loop *l)
     return n;
 }
 
-/* Appends the tokens of task run[i] in this step to the batch. */
+/* Appends the tokens that task run[i] has in this step to the batch. */
 static void append_to_batch(struct loop *l, int i, pl_batch *b)
 {
     const struct task *w = l->run[i];
@@ -322,8 +326,8 @@ static void append_to_batch(struct loop *l, int i, pl_batch *b)
     }
 }
 
-/* Starts computing the grammar masks of those tasks run[from ... to - 1] that
- * sample a token after this step. */
+/* Starts computing grammar masks on the worker thread: for those tasks run[from
+ * ... to - 1] that sample a token after this step. */
 static void start_mask_worker(struct loop *l, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -335,8 +339,8 @@ static void start_mask_worker(struct loop *l, int from, int to)
     ahead_begin(&l->ahead);
 }
 
-/* Computes the step for tasks run[from ... to - 1]: if `rows`, for those that
- * return rows, else for those that generate tokens. */
+/* Computes the step for tasks run[from ... to - 1]: if `rows`, only for those
+ * that return rows, else only for those that generate tokens. */
 static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
                               pl_err *err)
 {
@@ -367,17 +371,18 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     return s;
 }
 
-/* Called when pages ran out. Preempts a paused task if there is one, else the
- * newest task of the client that was served most. A task that runs alone ends
- * instead: with FINISH_LENGTH if it has generated tokens, else with the
- * error. */
+/* Called when the KV cache is out of pages. Preempts a paused task if there is
+ * one, else the newest task of the client that was served the most tokens. A
+ * task that runs alone ends instead: with FINISH_LENGTH if it has generated
+ * tokens, else with the error. */
 static void preempt_for_pages(struct loop *l, const pl_err *err)
 {
     struct task *victim = find_paused_task(l, NULL);
     int n = 0;
 
-    if (l->counts.n_running == 1) { /* n_running counts all running tasks, with
-                                       and without rows */
+    /* n_running counts all running tasks: those that return rows, and those
+     * that generate tokens. */
+    if (l->counts.n_running == 1) {
         if (l->run[0]->n_written > 0)
             loop_finish_task(l, l->run[0], FINISH_LENGTH, NULL);
         else
@@ -395,7 +400,7 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     preempt(l, victim);
 }
 
-/* ---- results ------------------------------------------------------------- */
+/* ---- passing results of a step to the tasks ------------------------------ */
 
 static bool append_token(struct loop *l, struct task *w, int32_t id)
 {
@@ -416,9 +421,10 @@ static bool append_token(struct loop *l, struct task *w, int32_t id)
     return true;
 }
 
-/* Returns the next token of a task, forced or sampled; -1 with *err set on
- * failure. End-of-text tokens are not sampled before the task's grammar
- * applies, nor if the task has ignore_end and no active grammar. */
+/* Returns the next token of a task, which is forced or sampled; -1 with *err
+ * set on failure. End-of-text tokens are not sampled before the task's grammar
+ * applies. They are not sampled either if the task has ignore_end and no
+ * grammar applies. */
 static int32_t sample_next(const struct loop *l, struct task *w,
                            const float *logits, pl_err *err)
 {
@@ -454,7 +460,8 @@ static int32_t sample_next(const struct loop *l, struct task *w,
     return id;
 }
 
-/* Begins the receipt of a task before its first token. */
+/* Begins the receipt of a task (pl_receipt) before the task's first generated
+ * token. */
 static pl_status begin_receipt(const struct loop *l, struct task *w,
                                pl_err *err)
 {
@@ -464,8 +471,8 @@ static pl_status begin_receipt(const struct loop *l, struct task *w,
     return s == PL_OK ? pl_sampler_record(w->sampler, w->receipt, err) : s;
 }
 
-/* Samples the next token of a task and passes it to the listener. The task may
- * end and be freed. */
+/* Determines the next token of a task and passes it to the task's listener. The
+ * task may end and be freed. */
 static void emit_next_token(struct loop *l, struct task *w, const float *logits)
 {
     pl_err err;
@@ -473,7 +480,7 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
 
     if (w->first_token_s == 0)
         w->first_token_s = loop_now();
-    if (w->params.max_tokens == 0) { /* only the prompt was to be computed */
+    if (w->params.max_tokens == 0) { /* the task has only a prompt to compute */
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
@@ -501,10 +508,10 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
     }
 }
 
-/* Updates the state of the task's slot that /slots shows, and adds `n_prompt`,
- * the prompt tokens computed in this step, to the counters. Cached tokens are
- * counted only at the task's first step, because fewer may be loaded than were
- * found. */
+/* Updates what /slots shows of the task's slot. Adds `n_prompt`, the number of
+ * prompt tokens computed in this step, to the counters. Cached tokens are
+ * counted only at the task's first step, because not all pages that a lookup
+ * found may have been loaded. */
 static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
     const int64_t most = w->params.max_tokens, all = w->params.n_prompt;
@@ -529,8 +536,9 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Passes the rows that a task has in this step to its listener, and advances
- * *row past them. Ends the task if its prompt is complete. */
+/* Passes the rows that were computed for a task in this step to the task's
+ * listener, and advances *row past them. Ends the task if its prompt is
+ * complete. */
 static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
                                 const float **row)
 {
@@ -547,8 +555,8 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
-/* Passes the logits of a task's last n_now computed tokens, which are prompt
- * tokens of this step, to its listener. Advances *logits past them. */
+/* Passes the logits of the last n_now tokens of a task, prompt tokens that were
+ * computed in this step, to the task's listener. Advances *logits past them. */
 static void emit_prompt_logits(const struct loop *l, struct task *w,
                                int64_t n_now, float **logits)
 {
@@ -563,7 +571,8 @@ static void emit_prompt_logits(const struct loop *l, struct task *w,
     }
 }
 
-/* Calls the progress callback of tasks whose prompt begins in this step. */
+/* Calls the progress callbacks of the tasks whose first prompt tokens are
+ * computed in this step. */
 static void report_starts(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -578,8 +587,8 @@ static void report_starts(struct loop *l)
     }
 }
 
-/* Handles the results of decode_batch, which was called with the same
- * arguments. The rows in l->logits or l->row are in the order of the tasks. */
+/* Handles the results of decode_batch after a call with the same arguments. The
+ * rows in l->logits or l->row are in the order of the tasks in l->run. */
 static void emit_results(struct loop *l, int from, int to, bool rows)
 {
     const float *row = l->row;
@@ -610,8 +619,8 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
     }
 }
 
-/* Ends all tasks after a device failure, because their sequences may be corrupt
- * and the engine can compute nothing more. */
+/* Ends all tasks with the error `why` after a device has failed, because their
+ * sequences may be corrupt and the engine cannot compute any more. */
 static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
     struct task *w;
@@ -622,16 +631,16 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     pthread_mutex_unlock(&l->lock);
     loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
              why->message);
-    /* Before the tasks end, because a client may retry as soon as it gets the
-     * error. */
+    /* Called before the tasks end, because their clients may retry as soon as
+     * they get the error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
     while ((w = task_at(l, 0)))
         loop_finish_task(l, w, FINISH_ERROR, why);
 }
 
-/* Repeats a failed step for each task separately, because a single task may be
- * the cause. */
+/* Computes a failed step again, separately for each of its tasks, because a
+ * single task may be the cause of the failure. */
 static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
@@ -656,9 +665,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
     }
 }
 
-/* Sets the tasks' n_done to the lengths of their sequences after a failed step.
- * If a sequence has advanced but its logits or rows were lost, empties it, so
- * that its tokens are computed again. */
+/* After a failed step, sets each task's n_done to the length of its sequence.
+ * If the sequence has advanced but the logits or rows of its new tokens were
+ * lost, empties the sequence, so that the tokens are computed again. */
 static void resync_lengths(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -667,7 +676,8 @@ static void resync_lengths(struct loop *l)
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text || /* the logits to sample from are lost */
+        if (w->n_done == w->n_text || /* the logits for the next token are
+                                         lost */
             ((l->rows[i] || w->params.prompt_logits) &&
              w->n_done != before)) { /* logits or rows of prompt tokens are
                                         lost */
@@ -694,8 +704,9 @@ void loop_read_counters(struct loop *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Runs the step for the tasks that return rows, or for the others. Returns
- * false if it failed; then l->run is invalid. */
+/* Runs the step for the tasks that return rows if `rows`, else for the tasks
+ * that generate tokens. Returns false if the step failed; the list l->run is
+ * then invalid. */
 static bool run_sub_batch(struct loop *l, bool rows)
 {
     pl_err err;
@@ -717,8 +728,9 @@ static bool run_sub_batch(struct loop *l, bool rows)
     return false;
 }
 
-/* Runs the step for the tasks that return rows, then removes them from l->run,
- * because they may have been freed. Returns false if the step failed. */
+/* Runs the step for the tasks that return rows. Then removes these tasks from
+ * the list l->run, because they may have been freed. Returns false if the step
+ * failed. */
 static bool run_embedding_batch(struct loop *l)
 {
     int n = 0;

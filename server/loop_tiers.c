@@ -5,9 +5,9 @@
  * The prompt of a waiting task is looked up in the tiers once, when a slot is
  * free for the task. While the task waits for the result, other tasks are
  * admitted. After admission, the pages that were found are loaded into its
- * sequence, as threads of the tiers read them. This is done between steps, for
- * a limited time, so that other tasks are not delayed much. After the last page
- * the task takes part in steps. If a lookup or load fails, the rest of its
+ * sequence, as threads of the tiers read them. Pages are loaded between steps,
+ * for a limited time, so that other tasks are not delayed much. After the last
+ * page the task takes part in steps. If a lookup or load fails, the rest of its
  * prompt is computed. */
 #include "loop_inner.h"
 
@@ -15,14 +15,15 @@
 #include <stdlib.h>
 
 enum {
-    MAX_LOOKING = 16, /* most tasks that wait for a lookup */
+    MAX_LOOKING = 16, /* limit of the number of tasks that wait for a lookup */
 };
 
-static const double alone_s = 0.05;   /* seconds of loading between two steps if
-                                         no other task runs */
-static const double beside_s = 0.005; /* seconds if other tasks run */
+/* Seconds for loading pages between two steps, if no other task runs. */
+static const double alone_s = 0.05;
+/* Seconds for loading pages between two steps, if other tasks run. */
+static const double beside_s = 0.005;
 
-/* ---- storing ------------------------------------------------------------- */
+/* ---- copying pages to the tiers ------------------------------------------ */
 
 bool loop_tiers_offload(struct loop *l, double seconds)
 {
@@ -60,11 +61,11 @@ bool loop_tiers_backlogged(struct loop *l)
     return l->o.tiers && tiers_is_full(l->o.tiers);
 }
 
-/* ---- loading ------------------------------------------------------------- */
+/* ---- loading pages from the tiers ---------------------------------------- */
 
-/* Wakes the loop's thread; a callback of tiers_search. It takes no lock because
- * it must not wait. So the signal may be missed, but the loop checks again
- * within 5 ms. */
+/* Wakes the loop's thread; a callback of tiers_search. It does not take the
+ * loop's lock, because it must not wait. So the thread may miss the signal, but
+ * it checks again within 5 ms. */
 static void wake(void *user)
 {
     struct loop *l = user;
@@ -96,9 +97,9 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
-    if (enough) /* The tiers can add less than a page, so nothing is loaded. The
-                   lookup was started only because it marks the tiers' copies of
-                   the cached pages as used. */
+    if (enough) /* Less than a page of the prompt is missing on the devices, so
+                   no page is loaded. The lookup was started only to mark the
+                   tiers' copies of the cached pages as used. */
         loop_tiers_cancel(l, w);
     return w->search != NULL;
 }
@@ -122,8 +123,8 @@ bool loop_tiers_is_loading(const struct task *w)
     return w->at == TASK_RUNNING && w->search;
 }
 
-/* Ends loading. Trims the task's sequence to the longest length at which it can
- * continue. */
+/* Ends the loading of a task's pages. Trims the task's sequence to the longest
+ * length at which the task can continue. */
 static void finish_loading(struct loop *l, struct task *w)
 {
     int64_t kept = 0;
@@ -163,14 +164,15 @@ void loop_tiers_start(struct loop *l, struct task *w)
         return;
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
-        /* Pages cannot be appended to a state that ends within a page. The
-         * tiers have a longer prefix, so load all of it from 0. */
+        /* The engine cannot append pages to a sequence that ends within a page.
+         * The tiers have a longer prefix, so load all pages of it from token 0
+         * on. */
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         w->n_done = w->n_cached = w->n_shared = 0;
     }
     if (w->n_cached < f.from || w->n_cached % TIER_TOKENS != 0)
-        loop_tiers_cancel(l, w); /* the prefix on the devices that these pages
-                                    continue was evicted */
+        loop_tiers_cancel(l, w); /* the cached prefix on the devices, which the
+                                    found pages continue, was evicted */
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
     w->tiers_deadline = loop_now() + l->o.look_s;
@@ -202,8 +204,9 @@ static void load_entry(struct loop *l, struct task *w,
         finish_loading(l, w);
 }
 
-/* Loads the next page of a task, or ends loading after the last page, on
- * failure or on timeout. Returns false if the page has not been read yet. */
+/* Loads the next page of a task from the tiers. After the last page, on failure
+ * or on timeout, ends the loading instead. Returns false if the next page has
+ * not been read yet. */
 static bool load_next(struct loop *l, struct task *w)
 {
     bool ended,
@@ -223,8 +226,8 @@ static bool load_next(struct loop *l, struct task *w)
     return e || ended || late;
 }
 
-/* Returns task n in order of arrival, or NULL. It stays valid without the lock,
- * because only the loop's thread removes tasks. */
+/* Returns the nth task in order of arrival, or NULL. The pointer stays valid
+ * without the lock, because only the loop's thread removes tasks. */
 static struct task *nth(struct loop *l, int n)
 {
     struct task *w;

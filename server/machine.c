@@ -1,6 +1,6 @@
-/* Writes the state of the engine as JSON for the web UI: counters since the
- * start, from which the UI computes rates. metrics.c writes the same for
- * Prometheus. */
+/* Writes counters of the engine and its devices as JSON for the machine view of
+ * the web UI, which computes rates from them. metrics.c writes the same
+ * counters for Prometheus. */
 #include "service.h"
 
 #include <stdlib.h>
@@ -55,8 +55,8 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     return list;
 }
 
-/* Returns the list of cache tiers with their numbers of pages. It has one
- * entry, the cache on the devices. */
+/* Returns the list of cache tiers with their numbers of pages, as JSON. The
+ * list has one item, the KV cache on the devices. */
 static json_t *cache_json(const struct loop_counts *c)
 {
     return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",

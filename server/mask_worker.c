@@ -1,5 +1,6 @@
-/* See mask_worker.h. The worker is one thread, created on first use. It and the
- * loop's thread take samplers one by one until none are left. */
+/* Computes grammar masks on a worker thread; see mask_worker.h. The thread is
+ * created on first use. It and the loop's thread take samplers from the list,
+ * one by one, until none is left. */
 #include "mask_worker.h"
 
 #include <stdlib.h>
@@ -87,8 +88,9 @@ void ahead_end(struct ahead *a)
         return;
     prepare_all(a);
     pthread_mutex_lock(&a->lock);
-    a->due = false; /* the worker may not have begun this step; it must not
-                       begin it now */
+    /* The worker thread may not have begun this step's masks; from here on it
+     * must not. */
+    a->due = false;
     while (a->busy)
         pthread_cond_wait(&a->done, &a->lock);
     pthread_mutex_unlock(&a->lock);

@@ -1,4 +1,4 @@
-/* See metrics.h. */
+/* Counts and formats the metrics of a model; see metrics.h. */
 #include "metrics.h"
 
 #include <inttypes.h>
@@ -72,7 +72,7 @@ void metrics_add_token(struct metrics *m, double seconds)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text format --------------------------------------------------------- */
+/* ---- writing Prometheus's text format ------------------------------------ */
 
 struct writer {
     struct text *out;
@@ -155,8 +155,8 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
             "Time between engine steps: scheduling, sampling and sending.");
 }
 
-/* Writes the metrics of the cache tiers. Their pages have 64 tokens or
- * fewer. */
+/* Writes the metrics of the cache tiers (tiers.h). A page in a tier has 64
+ * tokens or fewer. */
 static void write_tiers(struct writer *w, const struct loop_counts *c,
                         const struct tiers_counts *t)
 {
@@ -194,8 +194,8 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "Pages dropped without being written to disk.");
 }
 
-/* Writes a counter with a sample for each device. `field` is the offset of a
- * double in pl_device_counters. */
+/* Writes a counter metric that has a sample for each device. `field` is the
+ * offset of the value, a double, in pl_device_counters. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
 {
@@ -251,7 +251,7 @@ static void write_ends(struct writer *w, const struct metrics *m)
               why[i], m->n_end[i]);
 }
 
-/* Writes a metric of one sample, with the prefix of llama-server's names. */
+/* Writes a metric with one sample, under llama-server's prefix "llamacpp:". */
 static void llama(struct writer *w, const char *name, const char *type,
                   double v, const char *help)
 {
@@ -267,9 +267,10 @@ static double per(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* Writes the metrics of llama-server under its names, for dashboards made for
- * it. As there, rates cover the tasks that ended since the last request for
- * metrics. The counters of speculation are 0, because there is none. */
+/* Writes the metrics of llama-server under its names, for dashboards that were
+ * made for it. As in llama-server, rates are computed from the tasks that ended
+ * since the last request for metrics. The counters of speculative decoding are
+ * 0, because this server has none. */
 static void write_llama(struct writer *w, struct metrics *m,
                         const struct loop_counts *c)
 {

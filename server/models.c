@@ -1,4 +1,4 @@
-/* The table of models and the counts of their users. See models.h. */
+/* The table of models, with the number of users of each model. See models.h. */
 #include "models_inner.h"
 
 #include <stdarg.h>
@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { MORE_MODELS = 1000 }; /* limit of the models that models_add adds */
+/* Limit of the number of models that models_add may add. */
+enum { MORE_MODELS = 1000 };
 
 static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     __attribute__((format(printf, 3, 4)));
@@ -24,7 +25,7 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     return s;
 }
 
-/* ---- users and loads ----------------------------------------------------- */
+/* ---- counting users, requesting loads and unloads ------------------------ */
 
 void models_use(struct model *a, int more)
 {
@@ -33,7 +34,8 @@ void models_use(struct model *a, int more)
         pthread_cond_signal(&a->of->wake);
 }
 
-/* Callbacks of a loaded service, see struct service_owner. */
+/* The callbacks by which a loaded service reports to the table of models
+ * (struct service_owner). */
 static void on_use(void *user, int more)
 {
     struct model *a = user;
@@ -50,7 +52,7 @@ static void on_lost(void *user, const pl_err *err)
     struct model *a = user;
     struct models *m = a->of;
 
-    (void)err; /* the loop has logged the error */
+    (void)err; /* the loop has logged the error already */
     pthread_mutex_lock(&m->lock);
     a->unload_pending = true;
     pthread_cond_signal(&m->wake);
@@ -127,10 +129,10 @@ bool models_cancel_load(struct models *m, struct model *a)
     return true;
 }
 
-/* ---- model names --------------------------------------------------------- */
+/* ---- comparing model names ----------------------------------------------- */
 
-/* Returns the length of a name without the tag ":latest". Ollama's clients add
- * it to names that have no tag. */
+/* Returns the length of a model's name without the tag ":latest", in bytes.
+ * Ollama's clients add this tag to names that have no tag. */
 static size_t untagged(const char *name)
 {
     static const char tag[] = ":latest";
@@ -139,8 +141,8 @@ static size_t untagged(const char *name)
     return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
 }
 
-/* Returns true if two names are equal or, if `loose`, differ only by the tag
- * ":latest". */
+/* Returns true if two model names are equal or, if `loose`, differ only by the
+ * tag ":latest". */
 static bool same_name(const char *a, const char *b, bool loose)
 {
     size_t n = untagged(a);
@@ -200,10 +202,11 @@ bool models_reject_name(const struct models *m, const char *name,
                          names);
 }
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating and freeing the table of models ---------------------------- */
 
-/* Appends a model. No other model may have its name, not even a hidden one,
- * because the file of a hidden model may reappear. */
+/* Appends a model to the table. Its name must differ from the names of all
+ * other models, even of hidden ones, because the file of a hidden model may
+ * reappear. */
 static pl_status append(struct models *m, const struct model_about *about,
                         pl_err *err)
 {
@@ -224,7 +227,7 @@ static pl_status append(struct models *m, const struct model_about *about,
     m->model[m->n].of = m;
     m->model[m->n].about = *about;
     m->model[m->n].idle_s = about->idle_s;
-    m->n++; /* from here on other threads see it */
+    m->n++; /* from here on other threads see the new model */
     return PL_OK;
 }
 
@@ -262,8 +265,8 @@ static void fill_routes(struct models *m)
         m->route[i].handle = models_on_request;
 }
 
-/* Initializes the locks. Timed waits use the monotonic clock, because the
- * real-time clock may be set while they wait. */
+/* Initializes the table's locks. Timed waits use the monotonic clock, because
+ * the real-time clock may be set during a wait. */
 static bool init_locks(struct models *m)
 {
     pthread_condattr_t a;
@@ -340,8 +343,8 @@ void models_cancel(struct models *m)
 {
     if (m->has_keeper)
         pthread_join(m->keeper, NULL);
-    m->has_keeper = false; /* the loader has ended, so no service is freed from
-                              here on */
+    /* The loader thread has ended, so no service is freed from here on. */
+    m->has_keeper = false;
     for (int i = 0; i < m->n; i++)
         if (m->model[i].service)
             loop_stop(m->model[i].service->loop);
@@ -357,12 +360,14 @@ void models_free(struct models *m)
     for (int i = 0; m->model && i < m->n; i++) {
         struct model *a = &m->model[i];
 
-        a->unload_pending = true; /* makes models_is_ready false, so that
-                                     waiting requests are rejected */
+        /* Makes models_is_ready return false, so that waiting requests are
+         * rejected. */
+        a->unload_pending = true;
         fail(&a->why, PL_CANCELLED, "the server is stopping");
         models_dispatch_waiting(m, a);
         if (a->service)
-            m->o.close(m->o.user, a->service); /* waits until the service has no
+            m->o.close(m->o.user, a->service); /* the callback `close` waits
+                                                  until the service has no
                                                   users */
         free(a->past);
         json_decref(a->file);
@@ -412,7 +417,8 @@ void models_set_http(struct models *m, struct http *http)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* The loader sets this as the owner of the model's service. */
+/* Returns the callbacks for a model's service. The loader thread sets them as
+ * the owner of the service. */
 struct service_owner models_owner(struct model *a)
 {
     return (struct service_owner){on_use, on_lost, a};

@@ -1,4 +1,4 @@
-/* The thread that loads and unloads models. See models.h. */
+/* The loader thread, which loads and unloads models. See models.h. */
 #include "models_inner.h"
 
 #include <math.h>
@@ -23,10 +23,10 @@ static void log_line(const struct models *m, pl_log_level level,
     m->o.log(m->o.log_user, level, text);
 }
 
-/* ---- unloading ----------------------------------------------------------- */
+/* ---- unloading models ---------------------------------------------------- */
 
-/* Unloads a loaded model and logs `why`. Caller holds the lock, which is
- * released meanwhile. */
+/* Unloads a loaded model and logs the reason `why`. Caller holds models.lock,
+ * which is released meanwhile. */
 static void unload(struct models *m, struct model *a, const char *why)
 {
     struct service *v = a->service;
@@ -34,12 +34,14 @@ static void unload(struct models *m, struct model *a, const char *why)
 
     a->state = MODEL_UNLOADING;
     pthread_mutex_unlock(&m->lock);
-    service_settle(v); /* writes to the tiers are finished first, so that their
-                          counters are in the totals below */
-    past = models_saved_totals(v, a->past); /* only this thread changes
-                                               a->past */
+    /* Finishes pending writes to the tiers, so that their counters are final
+     * for models_saved_totals. */
+    service_settle(v);
+    /* Needs no lock, because only this thread changes a->past. */
+    past = models_saved_totals(v, a->past);
     pthread_mutex_lock(&m->lock);
-    while (a->n_use > 0) /* threads may be reading the service's metrics */
+    while (a->n_use > 0) /* other threads may still be reading the service's
+                            metrics */
         pthread_cond_wait(&m->wake, &m->lock);
     a->service = NULL;
     if (past) {
@@ -54,8 +56,8 @@ static void unload(struct models *m, struct model *a, const char *why)
     a->unload_pending = a->evict_pending = false;
 }
 
-/* Returns the least recently used model that is loaded, not in use and not
- * pinned; NULL if there is none. */
+/* Returns the least recently used of the models that are loaded, not in use and
+ * not pinned; NULL if there is none. */
 static struct model *lru_model(struct models *m)
 {
     struct model *least = NULL;
@@ -70,7 +72,7 @@ static struct model *lru_model(struct models *m)
     return least;
 }
 
-/* Returns true if any loaded model may be unloaded, now or when it is no longer
+/* Returns true if any loaded model may be unloaded, now or once it is no longer
  * in use. */
 static bool any_evictable(const struct models *m)
 {
@@ -83,13 +85,15 @@ static bool any_evictable(const struct models *m)
     return false;
 }
 
-/* Waits until m->wake is signalled, but at most until time `at` of loop_now.
- * Caller holds the lock. */
+/* Waits until m->wake is signalled, but at most until the time `at`, in seconds
+ * by loop_now. Caller holds models.lock. */
 static void await_till(struct models *m, double at)
 {
     struct timespec t;
 
-    at += 1e-3; /* so that `at` has passed, in spite of rounding */
+    /* Adds a millisecond, so that `at` has passed after the wait in spite of
+     * rounding. */
+    at += 1e-3;
     t.tv_sec = (time_t)at;
     t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
     pthread_cond_timedwait(&m->wake, &m->lock, &t);
@@ -100,9 +104,9 @@ static bool is_idle_too_long(const struct model *a, double now)
     return a->idle_s > 0 && !a->about.pinned && now - a->used >= a->idle_s;
 }
 
-/* Unloads one model that is not in use, if its unloading or eviction is pending
- * or it has been idle for too long. Returns false if there is none. Caller
- * holds the lock, which is released meanwhile. */
+/* Unloads one model that is not in use: one that must be unloaded or evicted,
+ * or that has been idle for too long. Returns false if there is none. Caller
+ * holds models.lock, which is released meanwhile. */
 static bool unload_one(struct models *m)
 {
     const double now = loop_now();
@@ -124,7 +128,7 @@ static bool unload_one(struct models *m)
     return false;
 }
 
-/* ---- loading ------------------------------------------------------------- */
+/* ---- loading models ------------------------------------------------------ */
 
 static bool lacks_memory(pl_status s)
 {
@@ -134,7 +138,7 @@ static bool lacks_memory(pl_status s)
 /* Returns an idle model to unload because memory is short; NULL if there is
  * none. Waits up to moment_s seconds for a model to become idle, because a
  * client may request the next model before its previous request counts as
- * ended. Caller holds the lock, which is released meanwhile. */
+ * ended. Caller holds models.lock, which is released meanwhile. */
 static struct model *find_idle_victim(struct models *m)
 {
     const double until = loop_now() + m->o.moment_s;
@@ -147,7 +151,7 @@ static struct model *find_idle_victim(struct models *m)
 }
 
 /* Opens a model. If memory is short, unloads other models one by one and tries
- * again. Caller does not hold the lock. */
+ * again. Caller does not hold models.lock. */
 static pl_status open_model(struct models *m, struct model *a,
                             struct service **v, pl_err *err)
 {
@@ -167,7 +171,7 @@ static pl_status open_model(struct models *m, struct model *a,
     return s;
 }
 
-/* Sets a->why to the error of a cancelled load. */
+/* Sets a->why to the error that a cancelled load reports. */
 static void set_cancelled(const struct models *m, struct model *a)
 {
     a->why.status = PL_CANCELLED;
@@ -208,8 +212,9 @@ static void load(struct models *m, struct model *a)
     if (s == PL_OK) {
         v->owner = models_owner(a);
         v->http = m->http;
-        v->n_response = m->n_load++ << 24; /* so that ids of responses differ
-                                              from those of earlier loads */
+        /* So that the ids of responses differ from those of the model's earlier
+         * loads. */
+        v->n_response = m->n_load++ << 24;
         a->service = v;
         free(a->props);
         a->props = props;
@@ -224,7 +229,8 @@ static void load(struct models *m, struct model *a)
 }
 
 /* Returns the first model in the load queue that is not loaded; NULL if there
- * is none. A loaded model is in the queue if its eviction is pending. */
+ * is none. A model in the load queue may be loaded, if its eviction is
+ * pending. */
 static struct model *next_model(struct models *m)
 {
     struct model *next = NULL;
@@ -249,7 +255,7 @@ static int count_loaded(const struct models *m)
 }
 
 /* Fails the load of a model because the limit of loaded models is reached and
- * all loaded ones are pinned. */
+ * all loaded models are pinned. */
 static void fail_all_pinned(struct models *m, struct model *a)
 {
     a->state = MODEL_FAILED;
@@ -261,7 +267,7 @@ static void fail_all_pinned(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* ---- eviction ------------------------------------------------------------ */
+/* ---- evicting models that are in use ------------------------------------- */
 
 /* Returns the model to evict when all loaded models are in use: the one that
  * was loaded first among those that are not pinned. NULL if there is none, or
@@ -283,16 +289,16 @@ static struct model *oldest_loaded(struct models *m)
     return first;
 }
 
-/* Returns the time at which `first` has to be evicted for `a`; 0 if either is
- * NULL. */
+/* Returns the time by loop_now, in seconds, at which model `first` must be
+ * evicted for model `a`; 0 if either is NULL. */
 static double eviction_time(const struct models *m, const struct model *a,
                             const struct model *first)
 {
     return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
 }
 
-/* Cancels all pending evictions, because no model needs the space any more.
- * Runs the requests that wait for the models that were to be evicted. */
+/* Cancels all pending evictions, because no model waits for space any more.
+ * Runs the requests that wait for the models whose eviction is cancelled. */
 static void cancel_evictions(struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -308,9 +314,9 @@ static void cancel_evictions(struct models *m)
     }
 }
 
-/* Starts evicting the model of oldest_loaded for `a`, if requests for `a` have
- * waited long enough. Returns false if they have to wait longer, or if there is
- * no model to evict. */
+/* Starts evicting the model of oldest_loaded for model `a`, if requests for `a`
+ * have waited long enough. Returns false if they must wait longer, or if there
+ * is no model to evict. */
 static bool request_eviction(struct models *m, const struct model *a)
 {
     struct model *first = oldest_loaded(m);
@@ -324,10 +330,9 @@ static bool request_eviction(struct models *m, const struct model *a)
     return true;
 }
 
-/* Takes the next step for the first model in the load queue: loads it, unloads
- * another model or requests its eviction, or fails the load. Returns false if
- * the queue is empty, or if all loaded models are in use and none can be
- * evicted yet. */
+/* Works on the first model in the load queue: loads it, unloads another model
+ * or requests its eviction, or fails the load. Returns false if the queue is
+ * empty, or if all loaded models are in use and none can be evicted yet. */
 static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;
@@ -350,10 +355,10 @@ static bool load_one(struct models *m)
     return true;
 }
 
-/* ---- the loader thread --------------------------------------------------- */
+/* ---- main function of the loader thread ---------------------------------- */
 
-/* Returns the earliest time at which a model that is not in use will have been
- * idle for too long; 0 if there is none. */
+/* Returns the earliest time by loop_now, in seconds, at which a model will have
+ * been idle for so long that it must be unloaded; 0 if there is none. */
 static double next_idle(const struct models *m)
 {
     double next = 0;
@@ -392,7 +397,8 @@ void *models_loader_thread(void *models)
     while (!m->stops)
         if (!unload_one(m) && !load_one(m))
             wait_for_request(m);
-    for (int i = 0; i < m->n; i++) { /* reject all requests that wait */
+    /* Rejects all requests that wait for a model. */
+    for (int i = 0; i < m->n; i++) {
         struct model *a = &m->model[i];
 
         set_cancelled(m, a);

@@ -1,10 +1,10 @@
-/* Combines the metrics of all models into one Prometheus text. A label names
- * the model of each sample. The format requires that the samples of a family
- * are adjacent, so families are merged.
+/* Combines the metrics of all models into one text in Prometheus's format. A
+ * label names the model of each sample. The format requires that all samples of
+ * one metric, a family, are adjacent, so the families of all models are merged.
  *
- * The counters of a service start at 0 when it is loaded. When it is unloaded,
- * its metrics text is kept and added to the metrics of the next load. So totals
- * never decrease. */
+ * The counters of a service start at 0 when its model is loaded. When the model
+ * is unloaded, the metrics text of the service is kept. It is added to the
+ * metrics of the next load, so that totals never decrease. */
 #include "models_inner.h"
 
 #include <inttypes.h>
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the label model="NAME", with `name` escaped. */
+/* Appends the label model="NAME" to *out, with special characters of `name`
+ * escaped. */
 static bool add_label(struct text *out, const char *name)
 {
     bool ok = text_add(out, "model=\"", 7);
@@ -27,10 +28,10 @@ static bool add_label(struct text *out, const char *name)
     return ok && text_add(out, "\"", 1);
 }
 
-/* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", with the label of the
- * model added. `line` is the sample, n bytes with its newline. If `only`, there
- * is one model, and the samples with llama-server's names get no label, because
- * there they have none. */
+/* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", with a label for
+ * `model` added. `line` is the sample, n bytes with its newline. `only`: there
+ * is one model, and samples with llama-server's names get no label, because
+ * llama-server has none. */
 static bool add_sample(struct text *out, const char *line, size_t n,
                        const char *model, bool only)
 {
@@ -47,8 +48,8 @@ static bool add_sample(struct text *out, const char *line, size_t n,
     return ok && text_add(out, "}", 1) && text_add(out, line + end, n - end);
 }
 
-/* Appends the family of metrics that begins at *at, with the label of the model
- * added to its samples. If `bare`, omits its # HELP and # TYPE lines. Advances
+/* Appends the family of metrics that begins at *at, with a label for `model`
+ * added to its samples. If `bare`, omits the lines # HELP and # TYPE. Advances
  * *at to the next family. */
 static bool add_family(struct text *out, const char **at, const char *model,
                        bool bare, bool only)
@@ -90,17 +91,17 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
     return ok;
 }
 
-/* ---- totals of earlier loads --------------------------------------------- */
+/* ---- adding the totals of earlier loads ---------------------------------- */
 
-/* Returns the beginning of the next line. */
+/* Returns the beginning of the line after `line`. */
 static const char *next_line(const char *line)
 {
     line += strcspn(line, "\n");
     return line + (*line == '\n');
 }
 
-/* Returns the length of the key, "NAME{LABELS}", in the line of a sample; a
- * space and the value follow. */
+/* Returns the length of the key "NAME{LABELS}" in the line of a sample. The key
+ * is followed by a space and the value. */
 static size_t key_of(const char *line)
 {
     size_t n = strcspn(line, "\n");
@@ -110,8 +111,8 @@ static size_t key_of(const char *line)
     return n;
 }
 
-/* Returns the line in `text` of the sample with the same key as the sample
- * `line`, or NULL. */
+/* Returns the sample in `text` that has the same key, "NAME{LABELS}", as the
+ * sample `line`; NULL if there is none. */
 static const char *find_sample(const char *text, const char *line)
 {
     size_t n = key_of(line);
@@ -122,8 +123,9 @@ static const char *find_sample(const char *text, const char *line)
     return NULL;
 }
 
-/* Appends sample line `a` with the value of sample line `b` added. If its name
- * ends in "_max", it gets the greater value instead. */
+/* Appends sample line `a` with its value replaced by the sum of the values of
+ * `a` and `b`. If the name of the metric ends in "_max", the greater value
+ * replaces it instead. */
 static bool add_sum(struct text *out, const char *a, const char *b)
 {
     size_t n = key_of(a), m = key_of(b), end_name = strcspn(a, "{ ");
@@ -143,8 +145,8 @@ static bool add_sum(struct text *out, const char *a, const char *b)
     return text_add(out, a, n + 1) && text_add(out, value, strlen(value));
 }
 
-/* Returns true if the line is "# TYPE NAME gauge". The values of gauges are not
- * added up. */
+/* Returns true if the line is "# TYPE NAME gauge". The values of gauges are
+ * current values, so they are not added up. */
 static bool is_gauge(const char *line)
 {
     static const char end[] = " gauge\n";
@@ -159,9 +161,9 @@ static bool is_type(const char *line)
     return strncmp(line, "# TYPE ", 7) == 0;
 }
 
-/* Appends the samples of a family that are in `past` but not in `now`, for
- * example those of a removed device. `type` is the "# TYPE" line of the
- * family. */
+/* Appends the samples of a family of metrics that the text `past` has but `now`
+ * has not, for example those of a removed device. `type` is the "# TYPE" line
+ * of the family. */
 static bool add_missing(struct text *out, const char *type, const char *now,
                         const char *past)
 {
@@ -213,15 +215,15 @@ bool models_zero_gauges(struct text *out, const char *now)
     return ok;
 }
 
-/* Appends the metrics of a service with the totals of earlier loads, `past`,
- * added. If `v` is NULL, appends only `past`. Returns false if out of
+/* Appends the metrics of service `v` to *out, with the totals of earlier loads,
+ * `past`, added. If `v` is NULL, appends only `past`. Returns false if out of
  * memory. */
 static bool write_totals(struct service *v, const char *past, struct text *out)
 {
     struct text now = {0};
     bool ok = !v || !v->loop || service_metrics(v, &now);
 
-    if (!now.s) /* no service is loaded */
+    if (!now.s) /* no service is loaded, so only the text `past` is written */
         ok = ok && text_add(out, past, strlen(past));
     else
         ok = ok && models_add_past(out, now.s, past);
@@ -240,12 +242,12 @@ char *models_saved_totals(struct service *v, const char *past)
     return rest.s;
 }
 
-/* ---- all models ---------------------------------------------------------- */
+/* ---- metrics of all models together -------------------------------------- */
 
-/* Writes the metrics of a model, and counts as a user of its service meanwhile.
- * This does not count as a recent use, because then reading metrics would keep
- * the model loaded. The text stays empty if the model was never loaded. Returns
- * false if out of memory. */
+/* Writes the metrics of a model to *out. Meanwhile this function counts as a
+ * user of the model's service, but not as a recent use, so that reading metrics
+ * does not keep the model loaded. The text stays empty if the model was never
+ * loaded. Returns false if out of memory. */
 static bool write_model(struct model *a, struct text *out)
 {
     struct models *m = a->of;
@@ -269,8 +271,8 @@ static bool write_model(struct model *a, struct text *out)
     return ok;
 }
 
-/* Writes the metrics of the first n_model models. Skips models that have none.
- * Returns how many models have metrics. */
+/* Writes the metrics of the first n_model models to text[] and skips models
+ * that have none. Returns how many models have metrics. */
 static int write_all(struct models *m, int n_model, struct text *text,
                      struct models_text *part, bool *ok)
 {
@@ -291,7 +293,8 @@ void models_on_metrics(void *user, struct http_request *r)
     struct models *m = user;
     struct text *text, out = {0};
     struct models_text *part;
-    int n_model = m->n; /* read once, because a scan may add models meanwhile */
+    /* Read only once, because a scan may add models meanwhile. */
+    int n_model = m->n;
     char began[32];
     bool ok;
     int n;

@@ -1,7 +1,7 @@
-/* The routes of Ollama's API about models: lists and descriptions of them, and
- * requests that load or unload them (keep_alive). A description comes from the
- * model's file, so that it needs no loaded model. The other routes of this API,
- * which change models, are rejected. */
+/* The routes of Ollama's API about models: lists of models, descriptions of a
+ * model, and requests that load or unload a model (keep_alive). A description
+ * is made from the model's file, so the model need not be loaded. The API's
+ * routes that change models are rejected. */
 #include "models_inner.h"
 #include "ollama.h"
 
@@ -20,12 +20,12 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-/* ---- finding the model --------------------------------------------------- */
+/* ---- finding the model that a request names ------------------------------ */
 
 /* Parses the body of a request into *f and returns the model that it names;
  * NULL with *why filled if there is none. *body owns the fields; the caller
- * releases it. Unlike in other protocols a name must be right even if there is
- * only one model, because clients conclude from a 404 that it is missing. */
+ * releases it. Even if there is only one model, the name must be right, unlike
+ * in other protocols: clients conclude from a 404 that a model is missing. */
 static struct model *find(struct models *m, const struct http_request *r,
                           struct fields *f, json_t **body,
                           struct api_error *why)
@@ -60,9 +60,9 @@ static struct model *find(struct models *m, const struct http_request *r,
     return i < 0 ? NULL : &m->model[i];
 }
 
-/* Handles a request that generates text or computes embeddings: passes it to
- * its model, or only unloads the model if keep_alive is 0 and there is no
- * text. */
+/* Handles a request that generates text or computes embeddings: passes the
+ * request to its model. If keep_alive is 0 and the request has no text, only
+ * unloads the model. */
 void models_on_ollama(void *models, struct http_request *r)
 {
     struct models *m = models;
@@ -91,7 +91,7 @@ void models_on_ollama(void *models, struct http_request *r)
     json_decref(body);
 }
 
-/* ---- keep_alive ---------------------------------------------------------- */
+/* ---- reading keep_alive -------------------------------------------------- */
 
 bool models_read_keep(const struct http_request *r, double *seconds)
 {
@@ -119,15 +119,17 @@ void models_keep(struct models *m, struct model *a, double seconds)
         models_unload(m, a);
 }
 
-/* ---- descriptions -------------------------------------------------------- */
+/* ---- describing a model by its file -------------------------------------- */
 
 static void add_text(void *user, const char *s, size_t n)
 {
-    text_add(user, s, n); /* if out of memory, the JSON is invalid */
+    /* Errors are ignored: if memory is short, the JSON is truncated and does
+     * not parse. */
+    text_add(user, s, n);
 }
 
-/* Returns the description of a file by pl_inspect, without its tensors; NULL if
- * it cannot be read. */
+/* Returns the description of a file by pl_inspect, without the list of its
+ * tensors; NULL if the file cannot be read. */
 static json_t *inspect(const char *path)
 {
     struct text t = {0};
@@ -142,19 +144,22 @@ static json_t *inspect(const char *path)
     return j;
 }
 
-/* A description of a model. */
+/* The facts that the routes report about a model. */
 struct about {
-    char name[256];   /* with a tag */
-    char digest[72];  /* 64 digits that identify the file */
-    double modified;  /* seconds since 1970; 0 if unknown */
-    json_t *file;     /* see inspect(); owned; NULL if unknown */
-    const char *arch; /* borrowed from `file` */
-    char size[32];    /* number of parameters */
+    char name[256];  /* name of the model with a tag */
+    char digest[72]; /* 64 hexadecimal digits that identify the model's file */
+    /* Modification time of the file, in seconds since 1970; 0 if unknown. */
+    double modified;
+    /* Description of the file by inspect(); owned; NULL if unknown. */
+    json_t *file;
+    const char *arch; /* architecture of the model; borrowed from `file` */
+    char size[32];    /* number of parameters as text, such as "8.0B" */
     const char *quant;
 };
 
-/* Writes 64 hexadecimal digits that change with the path, size and time of the
- * model's file. They are not a checksum of its contents. */
+/* Writes 64 hexadecimal digits to `out` that change with the path, size and
+ * modification time of the model's file. They are not a checksum of its
+ * contents. */
 static void make_digest(char out[72], const char *path, const struct stat *st)
 {
     char text[64];
@@ -171,15 +176,15 @@ static void make_digest(char out[72], const char *path, const struct stat *st)
     }
 }
 
-/* Returns the value of a metadata key of a file; NULL if it is absent or an
- * array. */
+/* Returns the value of the metadata key `key` in the description `file` of a
+ * file (inspect); NULL if the key is absent or an array. */
 static const json_t *meta(const json_t *file, const char *key)
 {
     return json_object_get(
         json_object_get(json_object_get(file, "metadata"), key), "value");
 }
 
-/* Writes a number of parameters as "8.0B". */
+/* Writes a number of parameters to `out`, such as "8.0B". */
 static void name_size(char out[32], json_int_t n)
 {
     if (n >= 1000000000)
@@ -190,7 +195,8 @@ static void name_size(char out[32], json_int_t n)
         snprintf(out, 32, "%.0fK", (double)n / 1e3);
 }
 
-/* The names of the values of the metadata key general.file_type. */
+/* Names of the quantizations, indexed by the value of the metadata key
+ * general.file_type. */
 static const char *const file_types[] = {
     [0] = "F32",      [1] = "F16",     [2] = "Q4_0",    [3] = "Q4_1",
     [7] = "Q8_0",     [8] = "Q5_0",    [9] = "Q5_1",    [10] = "Q2_K",
@@ -203,8 +209,8 @@ static const char *const file_types[] = {
     [38] = "MXFP4",
 };
 
-/* Returns the name of a file's quantization: that of its file type, else of the
- * format of most values. */
+/* Returns the name of a file's quantization: that of its general.file_type,
+ * else the name of the format that most of its values have. */
 static const char *quant_of(const json_t *file)
 {
     const json_t *type = meta(file, "general.file_type"), *value;
@@ -228,15 +234,15 @@ static const char *quant_of(const json_t *file)
     return name;
 }
 
-/* Sets the name, with a tag. */
+/* Sets out->name to `name`, with a tag added if it has none. */
 static void name_about(struct about *out, const char *name)
 {
     snprintf(out->name, sizeof out->name, "%.240s%s", name,
              strchr(name, ':') ? "" : ":latest");
 }
 
-/* Describes a model by its file. A file is read again only if it has changed.
- * The caller calls about_fini. */
+/* Fills *out with the description of a model. The model's file is read again
+ * only if it has changed. The caller calls about_fini. */
 static void about_init(struct about *out, struct models *m, struct model *a)
 {
     char path[4096];
@@ -319,10 +325,10 @@ static void on_tags(void *models, struct http_request *r)
     respond_json(r, json_pack("{s:o}", "models", list));
 }
 
-/* ---- /api/show ----------------------------------------------------------- */
+/* ---- the route /api/show ------------------------------------------------- */
 
-/* Returns true if the options of a model enable embeddings, or if it is loaded
- * and returns embeddings. */
+/* Returns true if the model's options enable embeddings, or if the model is
+ * loaded and returns embeddings. */
 static bool has_embeddings(struct models *m, const struct model *a)
 {
     bool has;
@@ -335,9 +341,9 @@ static bool has_embeddings(struct models *m, const struct model *a)
     return has;
 }
 
-/* Copies the chat template of a model: that of the options if it is loaded,
- * else that of its file. `tools`: the one for conversations with tools. NULL if
- * there is none. */
+/* Returns a copy of a model's chat template: that of the service if the model
+ * is loaded, else that in its file. `tools`: the template for conversations
+ * with tools. NULL if there is none. */
 static char *form_of(struct models *m, const struct model *a,
                      const json_t *file, bool tools)
 {
@@ -376,9 +382,9 @@ static json_t *capabilities(struct models *m, const struct model *a,
     return list;
 }
 
-/* Returns the metadata of a file as an object. Arrays are null, as in Ollama's
- * own responses. The chat template is left out, because it is a field of its
- * own. */
+/* Returns the metadata of a file as a JSON object. Arrays are null, as in
+ * Ollama's own responses. The chat template is left out, because the response
+ * has a field of its own for it. */
 static json_t *model_info(const json_t *file)
 {
     json_t *n = json_object_get(json_object_get(file, "totals"), "values");
@@ -396,8 +402,8 @@ static json_t *model_info(const json_t *file)
     return all;
 }
 
-/* Writes the only parameter of a model that is reported: num_ctx, the context,
- * if it is loaded. */
+/* Writes the parameters of a model to `out`. The only one that is reported is
+ * num_ctx, the context size in tokens, if the model is loaded. */
 static void name_parameters(struct models *m, const struct model *a,
                             char text[64])
 {
@@ -440,16 +446,18 @@ static void on_show(void *models, struct http_request *r)
     about_fini(&b);
 }
 
-/* ---- /api/ps, /api/version ----------------------------------------------- */
+/* ---- the routes /api/ps and /api/version --------------------------------- */
 
-/* A loaded model in /api/ps. */
+/* The facts about a loaded model that /api/ps reports. */
 struct loaded {
-    json_int_t n_ctx, bytes, vram; /* vram: the bytes in accelerators */
-    double idle_s; /* seconds until it is unloaded; -1 for never */
+    /* n_ctx: context size in tokens. bytes: memory of the model on all devices.
+     * vram: the part of `bytes` on accelerators. */
+    json_int_t n_ctx, bytes, vram;
+    double idle_s; /* seconds until the model is unloaded; -1 for never */
 };
 
-/* Adds the bytes of all devices of the service's plan to out->bytes and, for
- * accelerators, to out->vram. */
+/* Adds the bytes that the plan of service `v` needs on each device to
+ * out->bytes and, for accelerators, to out->vram. */
 static void count_bytes(const struct service *v, struct loaded *out)
 {
     struct text t = {0};
@@ -474,7 +482,8 @@ static void count_bytes(const struct service *v, struct loaded *out)
     json_decref(plan);
 }
 
-/* Returns true if a model is loaded, and fills *out for it. */
+/* Returns true if a model is loaded, and fills *out with the facts about it for
+ * /api/ps. */
 static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
 {
     bool is;
@@ -483,8 +492,8 @@ static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
     pthread_mutex_lock(&m->lock);
     is = a->state == MODEL_LOADED && a->service && a->service->engine;
     if (is) {
-        models_use(a, 1); /* prevents unloading until count_bytes has
-                             returned */
+        /* Keeps the model loaded until count_bytes has returned. */
+        models_use(a, 1);
         if (a->idle_s > 0 && !a->about.pinned)
             out->idle_s = a->n_use > 1
                               ? a->idle_s
@@ -535,9 +544,10 @@ static void on_version(void *models, struct http_request *r)
                               pl_version()));
 }
 
-/* ---- what is not supported ----------------------------------------------- */
+/* ---- rejecting routes that change models --------------------------------- */
 
-/* The routes that change models, by their paths after "/api/". */
+/* The routes of Ollama's API that change models, by their paths after "/api/".
+ * They are rejected. */
 static const struct {
     const char *path, *what;
 } changes[] = {

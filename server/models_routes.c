@@ -1,5 +1,5 @@
-/* Finds the model of a request and passes the request to the model's service.
- * Also handles requests about the table of models. See models.h. */
+/* Finds the model that a request names, and passes the request to the model's
+ * service. Also handles requests about the table of models. See models.h. */
 #include "models_inner.h"
 
 #include "json_field.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- running a request --------------------------------------------------- */
+/* ---- running or queueing a request of a model ---------------------------- */
 
-/* Returns the route of a service for a request. If the request matched one of
- * the table's own routes, this is the service's route with the same path. */
+/* Returns the service's route for a request. If the request matched one of the
+ * table's own routes, this is the route of a service with the same path. */
 static const struct http_route *inner_of(const struct models *m,
                                          const struct http_request *r)
 {
@@ -25,8 +25,9 @@ static const struct http_route *inner_of(const struct models *m,
     return &m->inner[k];
 }
 
-/* Returns true for a read-only request (any method but POST). Such a request
- * neither keeps its model loaded nor, without ?autoload=true, loads it. */
+/* Returns true for a read-only request: one with any method but POST. Such a
+ * request does not keep its model loaded. It loads a model only with
+ * ?autoload=true. */
 static bool only_looks(const struct http_request *r)
 {
     return strcmp(http_method(r), "POST") != 0;
@@ -36,7 +37,8 @@ void models_run(void *model, struct http_request *r)
 {
     struct model *a = model;
     struct models *m = a->of;
-    bool looks = only_looks(r); /* read now, because the handler may free `r` */
+    /* Called before the handler, because the handler may free `r`. */
+    bool looks = only_looks(r);
     double seconds;
     bool keeps = models_read_keep(r, &seconds);
 
@@ -45,8 +47,8 @@ void models_run(void *model, struct http_request *r)
         a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
-    /* The service stays loaded during the call, because the caller began a use
-     * of it. */
+    /* The model stays loaded during the call, because the caller counted a use
+     * of it (models_use). */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
@@ -62,7 +64,8 @@ void models_reject_load(struct http_request *r, const pl_err *err)
     struct api_error why;
 
     api_error_set_status(&why, err->status, err);
-    if (why.status == 400) /* 400 would blame the request, which is valid */
+    if (why.status == 400) /* status 400 would blame the request, which is
+                              valid */
         why.status = err->status == PL_FULL ? 503 : 500;
     why.code = "model_not_loaded";
     service_reject(r, &why);
@@ -79,7 +82,7 @@ static void append(struct model *a, struct models_waiting *w)
 }
 
 /* Rejects those requests waiting for model `a` whose clients have disconnected.
- * Caller holds the lock. */
+ * Caller holds models.lock. */
 static void end_left(struct models *m, struct model *a)
 {
     const pl_err left = {PL_CANCELLED, "the client disconnected"};
@@ -93,15 +96,16 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_reject_load(w->r, &left); /* ends the request; nobody reads the
-                                            response */
+        /* Ends the request; its client has disconnected and gets no
+         * response. */
+        models_reject_load(w->r, &left);
         free(w);
     }
 }
 
 /* Makes a request wait for its model, and requests a load of the model. Returns
- * false with *why filled if the request must be rejected. Caller holds the
- * lock. */
+ * false with *why filled if the request must be rejected. Caller holds
+ * models.lock. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
                      struct api_error *why)
 {
@@ -141,8 +145,8 @@ void models_dispatch(struct models *m, struct model *a, struct http_request *r)
     struct api_error why;
 
     pthread_mutex_lock(&m->lock);
-    /* A read-only request runs even if an eviction is pending, because it ends
-     * soon and does not delay the eviction. */
+    /* A read-only request runs even if the eviction of its model is pending,
+     * because the request ends soon and hardly delays the eviction. */
     run = models_is_ready(a) ||
           (only_looks(r) && a->state == MODEL_LOADED && !a->unload_pending);
     if (run)
@@ -162,12 +166,12 @@ void models_dispatch(struct models *m, struct model *a, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* ---- finding the model --------------------------------------------------- */
+/* ---- finding the model that a request names ------------------------------ */
 
 /* Sets *name to the query argument "model" or, if there is none, to the field
- * "model" of the JSON body. Sets it to NULL if there is neither. *owner is the
- * parsed body, which owns *name; the caller releases it. Returns false with
- * *why filled if the body is invalid. */
+ * "model" of the JSON body. If there is neither, sets it to NULL. Sets *owner
+ * to the parsed body, which owns *name; the caller releases it. Returns false
+ * with *why filled if the body is invalid. */
 static bool read_name(const struct http_request *r, const char **name,
                       json_t **owner, struct api_error *why)
 {
@@ -182,7 +186,8 @@ static bool read_name(const struct http_request *r, const char **name,
            field_text(&f, "model", name);
 }
 
-/* Returns the index of the only model, or -1 if there are several. */
+/* Returns the index of the only model of the table, or -1 if there are
+ * several. */
 static int only_model(const struct models *m)
 {
     int only = -1, n = 0;
@@ -195,8 +200,9 @@ static int only_model(const struct models *m)
     return n == 1 ? only : -1;
 }
 
-/* Returns the model of a request; NULL with *why filled if it names an unknown
- * model, or none although there are several. */
+/* Returns the model that a request names or, if there is only one model, that
+ * model. NULL with *why filled if the name is unknown, or missing although
+ * there are several models. */
 static struct model *find_model(struct models *m, const struct http_request *r,
                                 struct api_error *why)
 {
@@ -240,10 +246,10 @@ void models_on_request(void *models, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* ---- list of models ------------------------------------------------------ */
+/* ---- listing the models -------------------------------------------------- */
 
-/* State names of llama.cpp's server, which its clients expect. It has none for
- * a failed load. */
+/* Names of the states of models in llama.cpp's server, which its clients
+ * expect. A failed load has no name of its own there. */
 static const char *const state_names[] = {
     [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
     [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
@@ -279,7 +285,7 @@ static json_t *meta_json(const struct service *v)
                      pl_model_arch(v->model));
 }
 
-/* Returns the names of a model that requests may use. */
+/* Returns the names of a model that requests may use, as a JSON list. */
 static json_t *names_json(const struct model_about *a)
 {
     json_t *list = json_array();
@@ -327,8 +333,8 @@ static void respond_list(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* Handles GET /models. A scan for models reads files, so it is left to a
- * handler thread. */
+/* Handles GET /models. A scan for new models reads files, so a handler thread
+ * does the work. */
 static void on_list(void *user, struct http_request *r)
 {
     const struct models *m = user;
@@ -357,7 +363,7 @@ static void on_model(void *user, struct http_request *r)
     respond_json(r, j);
 }
 
-/* ---- requests to load and unload ----------------------------------------- */
+/* ---- routes that load and unload models ---------------------------------- */
 
 static struct model *named(struct models *m, struct http_request *r)
 {
@@ -386,8 +392,8 @@ static void on_load(void *user, struct http_request *r)
 }
 
 /* Handles /models/unload: unloads a model once its present requests have ended.
- * Later requests load it again. If it is being loaded, the load is cancelled,
- * and requests that wait for it are rejected. */
+ * Later requests load the model again. If the model is being loaded, its load
+ * is cancelled, and the requests that wait for it are rejected. */
 static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -420,8 +426,9 @@ char *models_saved_props(const struct service *v)
     return s;
 }
 
-/* Responds with the properties that an unloaded model had at its last load.
- * Returns false if the request names no such model. */
+/* Responds to /props with the properties that an unloaded model had at its last
+ * load. Returns false without a response if the request does not name such a
+ * model. */
 static bool respond_asleep(struct models *m, struct http_request *r)
 {
     struct api_error why;
@@ -441,7 +448,7 @@ static bool respond_asleep(struct models *m, struct http_request *r)
 }
 
 /* Handles /props: describes the server if the request names no model, else
- * passes the request to the model. */
+ * passes the request to that model's service. */
 static void on_props(void *user, struct http_request *r)
 {
     struct models *m = user;

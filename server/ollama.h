@@ -1,7 +1,7 @@
-/* Ollama's API: what its files share. Its requests are rewritten as those of
- * llama-server (request_ollama.c), so that the same readers read them. Its
- * responses are lines of JSON (response_ollama.c). models_ollama.c has its
- * routes about models. */
+/* Shared by the files of Ollama's API. Requests of this API are rewritten as
+ * requests of llama-server (request_ollama.c), so that the readers of the other
+ * protocols can read them. Responses are lines of JSON (response_ollama.c).
+ * models_ollama.c has the API's routes about models. */
 #ifndef SERVER_OLLAMA_H
 #define SERVER_OLLAMA_H
 
@@ -13,23 +13,26 @@
 
 enum { OLLAMA_TIME = 40 };
 
-/* Reads "keep_alive", a number of seconds or a text such as "1h30m". Sets
- * *seconds to it, below 0 for unlimited. If the field is absent, *seconds is
- * unchanged. Returns false after rejecting an invalid field. */
+/* Reads the field "keep_alive": a number of seconds, or a text such as "1h30m".
+ * Sets *seconds to it, or to a negative value for unlimited. If the field is
+ * absent, *seconds is unchanged. Returns false after rejecting an invalid
+ * field. */
 bool ollama_keep_alive(const struct fields *f, double *seconds);
 /* Returns true if the request generates nothing and only loads its model: its
- * prompt, or its list of messages, is empty. `chats`: it is one of
- * /api/chat. */
+ * prompt or its list of messages is empty. `chats`: the request is for
+ * /api/chat, else for /api/generate. */
 bool ollama_is_empty(const struct fields *f, bool chats);
-/* Returns which of REQUEST_TOOLS and REQUEST_THINKING a template knows.
- * `with_tools` is the template for conversations with tools. Both may be
- * NULL. */
+/* Returns those of REQUEST_TOOLS and REQUEST_THINKING that a chat template
+ * supports. `form` is the template; `with_tools` is the template for
+ * conversations with tools. Both may be NULL. */
 unsigned ollama_traits(const char *form, const char *with_tools);
-/* Writes a time, in seconds since 1970, in the form of RFC 3339. */
+/* Writes the time t, in seconds since 1970, to `out` in the form of RFC
+ * 3339. */
 void ollama_time(char out[OLLAMA_TIME], double t);
 double ollama_now(void);
-/* Returns the body of the response to a request that generates nothing. `why`
- * is "load" or "unload". malloc'ed; NULL if out of memory. */
+/* Returns the body of the response to a request that generates nothing,
+ * malloc'ed; NULL if out of memory. `chats`: the request was for /api/chat.
+ * `why` is the reason in the response: "load" or "unload". */
 char *ollama_empty_body(bool chats, const char *model, const char *why);
 
 #endif

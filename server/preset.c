@@ -37,7 +37,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Removes the blanks around the text *s [*n] by changing *s and *n. */
+/* Removes the blanks at both ends of the text *s [*n], by changing *s and
+ * *n. */
 static void trim(const char **s, size_t *n)
 {
     while (*n > 0 && is_blank(**s)) {
@@ -165,8 +166,8 @@ pl_status preset_read(struct preset *p, const char *text, size_t len,
     pl_status s = PL_OK;
 
     *p = (struct preset){0};
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* byte order mark
-                                                               of UTF-8 */
+    /* Skips the byte order mark of UTF-8, if the file begins with it. */
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
         len -= 3;
     }

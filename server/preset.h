@@ -14,20 +14,22 @@
 #include "pl.h"
 
 struct preset_key {
-    char *key, *value; /* owned, without surrounding blanks; `value` may be
-                          empty */
-    int line;          /* line number in the file, from 1 */
+    /* Key of the line, without blanks around it, and its value, which may be
+     * empty; owned. */
+    char *key, *value;
+    int line; /* number of the line in the preset file, counted from 1 */
 };
 
 struct preset_section {
-    char *name; /* owned */
+    char *name; /* name of the section, the text between the brackets; owned */
     int line;
-    struct preset_key *key; /* owned, [n_key], in file order */
+    /* The section's keys, [n_key], in file order; owned. */
+    struct preset_key *key;
     int n_key;
 };
 
 struct preset {
-    struct preset_section *section; /* owned, [n] */
+    struct preset_section *section; /* the sections of the file, [n]; owned */
     int n;
 };
 
@@ -37,7 +39,8 @@ struct preset {
 pl_status preset_read(struct preset *p, const char *text, size_t len,
                       pl_err *err);
 void preset_free(struct preset *p);
-/* Returns the section with this name, or NULL. */
+/* Returns the section of the preset file that has this name; NULL if there is
+ * none. */
 const struct preset_section *preset_find(const struct preset *p,
                                          const char *name);
 

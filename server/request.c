@@ -1,5 +1,5 @@
-/* Parses requests of all protocols by calling the readers of
- * request_parse.h. */
+/* Parses the requests of all protocols, by calling the functions of
+ * request_parse.h, the readers. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 typedef bool request_read_fn(struct request_reader *r);
 
-/* For each enum request_kind, the form of its errors, and its readers in the
- * order in which they are called. */
+/* For each protocol (enum request_kind): the form of its error responses, and
+ * its readers in the order in which they are called. */
 static const struct {
     enum api_error_shape shape;
     request_read_fn *part[6];
@@ -43,7 +43,7 @@ enum api_error_shape request_shape(enum request_kind kind)
     return kinds[kind].shape;
 }
 
-/* ---- unsupported fields -------------------------------------------------- */
+/* ---- rejecting fields that are not supported ----------------------------- */
 
 enum {
     TALKS = 1 << REQUEST_CHAT,
@@ -54,11 +54,13 @@ enum {
     OLLAMA = 1 << REQUEST_OLLAMA_CHAT | 1 << REQUEST_OLLAMA_GENERATE,
 };
 
-/* Known but unsupported fields. A field rejects the request unless its value
- * requests nothing: it is null, false, empty, 0, or the number `nothing`. */
+/* Fields that are known but not supported. A request with such a field is
+ * rejected unless the value of the field asks for nothing: null, false, empty,
+ * 0, or the number `nothing`. */
 static const struct {
-    unsigned kinds; /* protocols that have the field, a set of 1 << enum
-                       request_kind */
+    /* Protocols in which the field is known, a set of 1 << enum
+     * request_kind. */
+    unsigned kinds;
     const char *name;
     double nothing;
     const char *what;
@@ -103,8 +105,9 @@ static bool check_beyond(const struct request_reader *r)
     return true;
 }
 
-/* Rejects a request of Ollama's API if it needs what the template lacks, in
- * Ollama's words, by which clients know it. */
+/* Rejects a request of Ollama's API that needs tools or reasoning if the chat
+ * template supports neither. The error message has Ollama's words, by which
+ * clients recognize it. */
 static bool check_traits(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -122,7 +125,7 @@ static bool check_traits(const struct request_reader *r)
 }
 
 /* Rejects the request if it needs a feature that the server does not support.
- * Only these functions check rules->can. */
+ * Only this function and check_traits read rules->can. */
 static bool check_needs(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -146,7 +149,7 @@ static bool check_needs(const struct request_reader *r)
     return true;
 }
 
-/* ---- parsing the whole request ------------------------------------------- */
+/* ---- parsing a whole request --------------------------------------------- */
 
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {
@@ -160,7 +163,7 @@ bool request_pass_over(struct request_reader *r, const char *name)
     const struct text *t = &r->passed;
 
     if (t->n > 0 && strstr(t->s, name) != NULL)
-        return true; /* once is enough */
+        return true; /* the name is in the list already; log it only once */
     return ((t->n == 0 || text_add(&r->passed, ", ", 2)) &&
             text_add(&r->passed, name, strlen(name))) ||
            api_error_set_memory(r->f.why);
@@ -200,8 +203,8 @@ bool request_set_thinking(struct request_reader *r, bool on)
                              json_string(on ? "enabled" : "disabled"));
 }
 
-/* Returns the text of field `name` of an object, without leading white space;
- * NULL if nothing is left. */
+/* Returns the text in field `name` of a JSON object, without white space at its
+ * beginning; NULL if the field has no other text. */
 static const char *trimmed(const json_t *o, const char *name)
 {
     const char *text = json_string_value(json_object_get(o, name));
@@ -211,11 +214,12 @@ static const char *trimmed(const json_t *o, const char *name)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
-/* Sets a->begun if the conversation of a chat or of /v1/messages ends with a
- * text of the assistant, which the model is to continue. If the request sets
- * add_generation_prompt, the model generates a new message instead. With vLLM's
- * field continue_final_message, a request without such a text is rejected, and
- * reasoning that no content follows is continued, too. */
+/* Sets a->begun if the conversation of a request for chat completions or
+ * /v1/messages ends with a text of the assistant. The model then continues this
+ * text. If the request has the field add_generation_prompt, the model generates
+ * a new message instead. With vLLM's field continue_final_message, a request
+ * without a text to continue is rejected. With this field, reasoning is
+ * continued, too, if no content follows it. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);
@@ -289,8 +293,8 @@ bool request_add_defaults(json_t *body, const json_t *defaults)
     return ok;
 }
 
-/* Sets those template variables of the server's defaults that the request has
- * set in no way. */
+/* Sets template variables to the server's defaults, except those that the
+ * request sets in any way. */
 static bool add_variables(struct request_reader *r)
 {
     json_t *own =
@@ -346,7 +350,8 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     ok = read_all(&r, body, len);
     log_passed(&r);
     text_free(&r.passed);
-    a->kind = kind; /* request_read_ollama changes it */
+    /* Restores the protocol, which request_read_ollama has changed. */
+    a->kind = kind;
     ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);

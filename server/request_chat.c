@@ -1,10 +1,10 @@
-/* Reads the messages of /v1/chat/completions. Also has the helpers for messages
- * of all protocols. */
+/* Reads the messages of /v1/chat/completions. Also has the functions for
+ * messages that the readers of all protocols use. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
-/* ---- helpers for all protocols ------------------------------------------- */
+/* ---- functions for the messages of all protocols ------------------------- */
 
 static bool is_one_of(const char *s, const char *const *list)
 {
@@ -13,13 +13,13 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-/* The types of parts of content that are reasoning. read_reasoning reads these
- * parts. */
+/* The types of content parts that contain reasoning. read_reasoning reads such
+ * parts; request_join_text leaves them out. */
 static const char *const reasons[] = {"thinking", "redacted_thinking",
                                       "reasoning", NULL};
 
-/* Appends the text of item i of `list`, which is the value of field `name`.
- * Other arguments are as in request_join_text. */
+/* Appends the text of content part i of `list` to *out. `list` is the value of
+ * field `name`. The other arguments are those of request_join_text. */
 static bool join_part(const struct fields *f, const char *name,
                       const json_t *list, size_t i, const char *const *types,
                       struct text *out)
@@ -60,8 +60,8 @@ static bool is_reasoning(const json_t *part)
     return type != NULL && is_one_of(type, reasons);
 }
 
-/* Appends a tool's result as JSON, because it is neither a string nor a list of
- * parts. */
+/* Appends the result of a tool to *out as JSON text, because the result is
+ * neither a string nor a list of content parts. */
 static bool add_json(const struct fields *f, const json_t *v, struct text *out)
 {
     char *s = json_text_dump(v, JSON_ENCODE_ANY);
@@ -109,9 +109,10 @@ bool request_set_text(const struct fields *f, json_t *object, const char *key,
            api_error_set_memory(f->why);
 }
 
-/* Counts the JSON values in a text of call arguments. Returns false if all such
- * texts of the request together exceed FIELD_MOST_VALUES. The values of the
- * request itself are counted separately. */
+/* Counts the JSON values in the text of a call's arguments. Returns false if
+ * the arguments of all calls of the request together have more than
+ * FIELD_MOST_VALUES values. The values of the request itself are counted
+ * separately. */
 static bool has_room(struct request_reader *r, const char *text, size_t len)
 {
     size_t n = field_values(text, len);
@@ -122,14 +123,15 @@ static bool has_room(struct request_reader *r, const char *text, size_t len)
     return true;
 }
 
-/* Returns the object that a JSON text describes, although the text was cut off,
- * or more text follows the object. Closes what is open in a text that was cut
- * off. NULL if that fails. */
+/* Returns the JSON object at the beginning of the text s [n], even if more text
+ * follows it. If the text was cut off, closes the strings, lists and objects
+ * that are open. NULL if that does not give valid JSON. */
 static json_t *repaired(const char *s, size_t n)
 {
     struct text whole = {0}, closed = {0};
     bool quoted = false;
-    size_t escape = n; /* offset of the last escape in a string; n if none */
+    /* Offset of the last backslash within a string; n if there is none. */
+    size_t escape = n;
     json_t *j = json_text_load(s, n, JSON_DISABLE_EOF_CHECK, NULL);
 
     if (j != NULL)
@@ -141,8 +143,8 @@ static json_t *repaired(const char *s, size_t n)
             quoted = !quoted;
     }
     if (quoted && escape < n && n - escape < (s[escape + 1] == 'u' ? 6 : 2))
-        n = escape; /* the text was cut off within this escape, so leave it
-                       out */
+        n = escape; /* the text was cut off within this escape, so leave the
+                       escape out */
     if (text_add(&whole, s, n) && text_add(&whole, "\"", quoted) &&
         json_text_close(whole.s, whole.n, &closed))
         j = json_text_load(closed.s, closed.n, 0, NULL);
@@ -151,18 +153,18 @@ static json_t *repaired(const char *s, size_t n)
     return j;
 }
 
-/* Returns the arguments of a call as an object. `given` is any value, mostly a
- * JSON text. A model wrote it in an earlier reply, so it may be cut off or not
- * be JSON. It is repaired or wrapped instead of rejected, because the
- * conversation must be able to continue. A text with too many values is
- * returned unchanged. NULL if out of memory. */
+/* Returns the arguments of a tool call as a JSON object. `given` is the value
+ * in the request, mostly a JSON text. A model has written this text in an
+ * earlier reply, so it may be cut off or not be JSON. Such a text is repaired
+ * or wrapped in an object instead of rejected, because the conversation must be
+ * able to continue. A text with too many JSON values is returned unchanged.
+ * NULL if out of memory. */
 static json_t *arguments_of(struct request_reader *r, const json_t *given)
 {
     json_t *j = given != NULL ? json_incref((json_t *)given) : json_object();
 
-    for (int i = 0; i < 2 && json_is_string(j); i++) { /* The JSON text may
-                                                          itself be a string
-                                                          that contains JSON. */
+    /* The JSON text may be a string that contains a JSON text. */
+    for (int i = 0; i < 2 && json_is_string(j); i++) {
         const char *s = json_string_value(j);
         size_t n = json_string_length(j), blank = strspn(s, " \t\r\n");
         json_t *inner;
@@ -210,10 +212,11 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
            api_error_set_memory(r->f.why);
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- reading messages of chat completions -------------------------------- */
 
-/* Appends a call to the message. The object `f` has its name, and its arguments
- * as "arguments" or, for a custom tool, as "input". */
+/* Appends a tool call to a message. The object `f` has the name of the tool,
+ * and the arguments of the call in the field "arguments" or, for a custom tool,
+ * "input". */
 static bool read_function(struct request_reader *r, const struct fields *f,
                           json_t *message, const char *id)
 {
@@ -255,8 +258,8 @@ static bool read_calls(struct request_reader *r, const struct fields *m,
     return old.in == NULL || read_function(r, &old, message, NULL);
 }
 
-/* Appends the texts of `v`: a string, a part, or a list of strings and
- * parts. */
+/* Appends the texts in `v` to *out. `v` is a string, a content part, or a list
+ * of strings and content parts. */
 static bool gather(const json_t *v, struct text *out)
 {
     static const char *const keys[] = {"thinking", "text", "summary",
@@ -275,8 +278,9 @@ static bool gather(const json_t *v, struct text *out)
     return true;
 }
 
-/* Sets reasoning_content to the reasoning of an assistant message. Clients keep
- * reasoning under several names; the other names are removed. */
+/* Sets the field reasoning_content of an assistant message to its reasoning.
+ * Clients send reasoning in fields of several names; the other fields are
+ * removed. */
 static bool read_reasoning(struct request_reader *r, const struct fields *m,
                            json_t *message)
 {
@@ -304,8 +308,8 @@ static bool read_reasoning(struct request_reader *r, const struct fields *m,
     return ok;
 }
 
-/* Removes fields that are null. Client libraries send such fields, but
- * templates may test whether a field exists. */
+/* Removes the fields of a message whose value is null. Client libraries send
+ * such fields, but a template may test whether a field exists. */
 static void drop_nulls(json_t *message)
 {
     const char *key;
@@ -316,10 +320,11 @@ static void drop_nulls(json_t *message)
         json_object_del(message, key);
 }
 
-/* Adds a message for the template. The message keeps all its fields, because
- * templates may use any of them. The content becomes one string, and the
- * arguments of calls become objects. The role "developer" becomes "system", and
- * the older "function" becomes "tool", because templates know only these. */
+/* Adds message i of `list` to the conversation that the template renders. The
+ * message keeps all its fields, because templates may use any of them. The
+ * content becomes one string, and the arguments of calls become objects. The
+ * role "developer" becomes "system", and the older "function" becomes "tool",
+ * because templates know only these. */
 static bool read_message(struct request_reader *r, const json_t *list, size_t i)
 {
     static const char *const texts[] = {"text", "refusal", "input_text",

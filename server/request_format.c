@@ -1,25 +1,29 @@
-/* Reads the fields that constrain the output: a JSON Schema, a grammar, a
- * regular expression or a list of choices, by the names that clients of several
- * servers use. All names work in every protocol, so that none is ignored. */
+/* Reads the fields that constrain the output by a JSON Schema, a grammar, a
+ * regular expression or a list of choices. Clients of several servers use
+ * several names for these fields. All names work in every protocol, so that no
+ * constraint is ignored. */
 #include "request_parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum kind {
-    KIND_SCHEMA, /* a JSON Schema, or its JSON text */
+    KIND_SCHEMA, /* the value is a JSON Schema, or its JSON text */
     KIND_GBNF,
     KIND_REGEX,
-    KIND_CHOICE, /* a list of texts */
-    KIND_OBJECT, /* true, for any JSON object */
-    KIND_FORMAT, /* an object with a field "type", as response_format has it */
-    KIND_WORD,   /* the word "json", which requests any JSON object, or a JSON
-                    Schema */
-    KIND_NONE,   /* not supported */
+    /* The value is a list of texts, of which the output must be one. */
+    KIND_CHOICE,
+    KIND_OBJECT, /* the value is true, and the output must be a JSON object */
+    /* The value is an object with a field "type", such as response_format. */
+    KIND_FORMAT,
+    /* The value is a JSON Schema, or the word "json" for any JSON object. */
+    KIND_WORD,
+    KIND_NONE, /* the field is known but not supported */
 };
 
-/* Fields that constrain the output. `in` is the field of the request whose
- * value contains the field; NULL for the request itself. */
+/* The fields that constrain the output. `in` is the field of the request whose
+ * value, an object, contains the field `name`; NULL if `name` is a field of the
+ * request itself. */
 static const struct {
     const char *in, *name;
     enum kind kind;
@@ -52,9 +56,9 @@ static const struct {
     {"nvext", "guided_grammar", KIND_GBNF},
 };
 
-/* The types of an output format, each with the fields that may contain its
- * value. The types after the first three are not OpenAI's but those of other
- * servers. */
+/* The values of "type" in an output format such as response_format. For each
+ * type: the fields that may contain the constraint. The first three types are
+ * OpenAI's; the others are those of other servers. */
 static const struct {
     const char *type;
     enum kind kind;
@@ -85,8 +89,8 @@ bool request_is_constrained(const json_t *body)
     return false;
 }
 
-/* Sets a->format to the name of the field that constrains the output. Rejects
- * the request if another field constrains it already. */
+/* Records that the field r->format constrains the output. Rejects the request
+ * if another field does already. */
 static bool claim(struct request_reader *r)
 {
     if (r->a->schema != NULL || r->a->grammar != NULL)
@@ -98,7 +102,7 @@ static bool claim(struct request_reader *r)
     return true;
 }
 
-/* ---- values -------------------------------------------------------------- */
+/* ---- reading the value of a constraint ----------------------------------- */
 
 static bool take_schema(struct request_reader *r, const struct fields *f,
                         const char *name, const json_t *v)
@@ -118,7 +122,7 @@ static bool take_schema(struct request_reader *r, const struct fields *f,
     return ok;
 }
 
-/* Appends a text to a GBNF grammar as a quoted literal. */
+/* Appends the text `s` to a GBNF grammar as a quoted literal. */
 static bool add_literal(struct text *t, const char *s)
 {
     bool ok = text_add(t, "\"", 1);
@@ -174,9 +178,9 @@ static bool take_object(struct request_reader *r)
     return r->a->schema != NULL || api_error_set_memory(r->f.why);
 }
 
-/* ---- fields -------------------------------------------------------------- */
+/* ---- finding the field that constrains the output ------------------------ */
 
-/* Returns true if the value of a field constrains nothing. */
+/* Returns true if the value `v` of a field does not constrain the output. */
 static bool is_nothing(enum kind kind, const json_t *v)
 {
     return v == NULL || json_is_false(v) ||
@@ -196,7 +200,8 @@ static bool read_one(struct request_reader *r, const struct fields *f,
 
     if (is_nothing(kind, v))
         return true;
-    /* In TGI's requests `grammar` is an object with a type. */
+    /* In requests for TGI (Text Generation Inference) the field `grammar` is an
+     * object with a type. */
     if (kind == KIND_FORMAT || (kind == KIND_GBNF && json_is_object(v)))
         return read_format(r, f, name);
     if (kind == KIND_NONE)
@@ -223,9 +228,9 @@ static bool read_one(struct request_reader *r, const struct fields *f,
     }
 }
 
-/* Reads the value of an output format of type types[i] from the first of its
- * fields that is present. OpenAI's chats wrap the schema in an object
- * "json_schema". */
+/* Reads the constraint of an output format whose type is types[i], from the
+ * first of the type's fields that is present. OpenAI's chat completions wrap a
+ * JSON Schema in an object "json_schema". */
 static bool read_value(struct request_reader *r, const struct fields *f, int i)
 {
     bool wrapped =
@@ -252,8 +257,9 @@ static bool read_value(struct request_reader *r, const struct fields *f, int i)
     return field_need(wrapped && !talks ? &wrap : f, types[i].value[0]);
 }
 
-/* Reads an output format, for example {"type": "json_schema", "json_schema":
- * {"schema": {...}}}. The schema may also be next to "type". */
+/* Reads an output format, the value of field `name`, for example {"type":
+ * "json_schema", "json_schema": {"schema": {...}}}. The JSON Schema may also be
+ * next to "type". */
 static bool read_format(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -284,13 +290,14 @@ bool request_read_format(struct request_reader *r)
 
         snprintf(r->format, sizeof r->format, "%s%s%s", outer ? outer : "",
                  outer ? "." : "", fields[i].name);
-        /* In other protocols "text" is a text, not an object. */
+        /* In protocols other than /v1/responses, the field "text" is a string,
+         * not an object. */
         if (outer != NULL && r->a->kind != REQUEST_RESPONSES &&
             strcmp(outer, "text") == 0)
             continue;
         if (outer != NULL && !fields_within(&r->f, outer, &in))
             return false;
-        /* In llama-server's requests an empty json_schema constrains
+        /* In llama-server's requests, an empty json_schema constrains
          * nothing. */
         if (outer == NULL && strcmp(fields[i].name, "json_schema") == 0 &&
             json_is_object(field(&in, "json_schema")) &&

@@ -9,7 +9,7 @@
 
 enum { MOST_EXTRA = 1024 };
 
-/* A prompt that is being built from pieces. */
+/* A prompt under construction, and its pieces so far. */
 struct pieces {
     struct request_reader *r;
     struct request_prompt *p;
@@ -36,8 +36,8 @@ static struct request_piece *add_piece(struct pieces *to)
     return &p->piece[p->n++];
 }
 
-/* Appends a text [len] to the prompt as a piece. `special`: special tokens are
- * parsed in the text. */
+/* Appends the text [len] to the prompt as a piece. `special`: names of special
+ * tokens in the text are parsed as tokens. */
 static bool add_text(struct pieces *to, const char *text, size_t len,
                      bool special)
 {
@@ -62,7 +62,8 @@ static bool add_mark(struct pieces *to, pl_fim which)
     return true;
 }
 
-/* Reads a field that is a string; *text is "" if it is absent. */
+/* Reads a field whose value is a string. Sets *text to it, or to "" if the
+ * field is absent. */
 static bool read_text(const struct fields *f, const char *name,
                       const char **text, size_t *len)
 {
@@ -73,9 +74,9 @@ static bool read_text(const struct fields *f, const char *name,
     return true;
 }
 
-/* Appends item i of "input_extra", an object {"filename", "text"}. If the model
- * has no file token, a separator line precedes the text instead of the token
- * and the file name. */
+/* Appends item i of "input_extra", an object {"filename", "text"}, to the
+ * prompt. A file token and the file name precede the text. If the model has no
+ * file token, a separator line precedes it instead. */
 static bool add_extra(struct pieces *to, const json_t *list, size_t i)
 {
     static const char line[] = "\n\n--- snippet ---\n\n";
@@ -162,8 +163,8 @@ bool request_read_infill(struct request_reader *r)
     if (a->prompt == NULL)
         return api_error_set_memory(r->f.why);
     to.p = a->prompt;
-    /* The first piece is an empty text, before which the tokenizer adds its
-     * special tokens, such as BOS. */
+    /* The first piece of the prompt is an empty text, so that the tokenizer
+     * adds its special tokens, such as BOS, before it. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
            add_mark(&to, PL_FIM_PREFIX) &&

@@ -1,17 +1,19 @@
-/* Reads the messages of /v1/messages. Their content is a list of blocks: texts,
- * tool calls, tool results, reasoning. A message with tool results becomes
- * several messages for the template, in which each tool result is a message of
- * its own. */
+/* Reads the messages of /v1/messages. The content of a message is a list of
+ * blocks: texts, tool calls, tool results, reasoning. The template expects each
+ * tool result in a message of its own, so a message with tool results becomes
+ * several messages. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"text", NULL};
 static const char *const results[] = {"text", REQUEST_ANY, NULL};
 
-/* A message for the template that is being built. */
+/* A message for the template under construction. */
 struct making {
     struct request_reader *r;
     const char *role;
-    json_t *message; /* borrowed from r->messages; NULL if not begun */
+    /* The message, borrowed from the list r->messages; NULL if none was
+     * begun. */
+    json_t *message;
     struct text content, reasoning;
 };
 
@@ -25,7 +27,8 @@ static bool begin(struct making *m)
            api_error_set_memory(m->r->f.why);
 }
 
-/* Completes the message, if one was begun. The next block begins another. */
+/* Completes the message under construction, if there is one. The next block
+ * then begins another message. */
 static bool end(struct making *m)
 {
     const struct fields *f = &m->r->f;
@@ -82,8 +85,8 @@ static bool add_result(struct making *m, const struct fields *block)
     return ok;
 }
 
-/* Returns true for a type of block that the model cannot use: blocks of tools
- * that another server ran, and encrypted ones. */
+/* Returns true for the types of blocks that the model cannot use: blocks of
+ * tools that another server has run, and encrypted blocks. */
 static bool is_foreign(const char *type)
 {
     static const char *const types[] = {"redacted_thinking", "server_tool_use",
@@ -147,7 +150,8 @@ static bool read_message(struct request_reader *r, const json_t *list, size_t i)
     return end(&m) && ok;
 }
 
-/* Reads the system prompt, a string or a list of text blocks. */
+/* Reads the system prompt, a string or a list of text blocks, as the first
+ * message. */
 static bool read_system(struct request_reader *r)
 {
     struct making m = {.r = r, .role = "system"};

@@ -1,7 +1,8 @@
 /* Rewrites requests of Ollama's /api/chat and /api/generate as requests of
- * llama-server, which the readers of the other protocols read: options become
- * fields, a prompt becomes a conversation, and messages get the names that
- * templates know. Only fields that Ollama has are taken over. */
+ * llama-server, which the readers of the other protocols then read. Options
+ * become fields of the request, a prompt becomes a conversation, and messages
+ * get the names that templates know. Only fields that Ollama's API has are
+ * rewritten. */
 #include "ollama.h"
 #include "request_parse.h"
 
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- keep_alive ---------------------------------------------------------- */
+/* ---- reading keep_alive -------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -18,8 +19,9 @@ static const struct {
              {"ms", 1e-3}, {"h", 3600},  {"m", 60},
              {"s", 1}};
 
-/* Parses a duration: numbers with units, "1h30m", or one number without a unit,
- * which means seconds. Returns false if it is malformed. */
+/* Parses a duration such as "1h30m", numbers with units, or one number without
+ * a unit, in seconds. Sets *out to the duration in seconds. Returns false if
+ * the text is malformed. */
 static bool parse_duration(const char *s, double *out)
 {
     double sign = *s == '-' ? -1 : 1, sum = 0;
@@ -36,7 +38,8 @@ static bool parse_duration(const char *s, double *out)
             return false;
         if (end == s || !isfinite(n))
             return false;
-        if (*end == '\0' && sum == 0) { /* seconds */
+        /* a number without a unit is in seconds. */
+        if (*end == '\0' && sum == 0) {
             *out = sign * n;
             return true;
         }
@@ -80,7 +83,7 @@ bool ollama_is_empty(const struct fields *f, bool chats)
                        json_string_length(field(f, "suffix")) == 0;
 }
 
-/* ---- traits of templates ------------------------------------------------- */
+/* ---- finding out what a chat template supports --------------------------- */
 
 static bool has_word(const char *text, const char *const *words, size_t n)
 {
@@ -106,9 +109,10 @@ unsigned ollama_traits(const char *form, const char *with_tools)
     return out;
 }
 
-/* ---- fields -------------------------------------------------------------- */
+/* ---- rewriting fields ---------------------------------------------------- */
 
-/* Sets a field of the new request and takes ownership of `value`. */
+/* Sets field `name` of the rewritten request `to`, and takes ownership of
+ * `value`. */
 static bool put(struct request_reader *r, json_t *to, const char *name,
                 json_t *value)
 {
@@ -116,7 +120,8 @@ static bool put(struct request_reader *r, json_t *to, const char *name,
            api_error_set_memory(r->f.why);
 }
 
-/* Copies a field, if it is present, to the field `as`. */
+/* Copies the field `name` of f to the field `as` of the rewritten request, if
+ * the field is present. */
 static bool copy(struct request_reader *r, json_t *to, const struct fields *f,
                  const char *name, const char *as)
 {
@@ -125,8 +130,8 @@ static bool copy(struct request_reader *r, json_t *to, const struct fields *f,
     return v == NULL || put(r, to, as, json_incref((json_t *)v));
 }
 
-/* Ollama's options that llama-server's requests have with the same name and
- * meaning. */
+/* Options of Ollama's API that llama-server's requests have as fields with the
+ * same name and meaning. */
 static const char *const same[] = {
     "temperature",
     "top_k",
@@ -143,9 +148,10 @@ static const char *const same[] = {
     "mirostat_tau",
     "mirostat_eta",
 };
-/* Ollama's options that are neither copied nor logged as ignored: num_predict
- * and num_ctx are read separately, the others change no result here. num_keep
- * is for contexts that are shifted, which does not happen here. */
+/* Options of Ollama's API that are not copied, and not logged as ignored
+ * either. num_predict and num_ctx are read separately. num_keep is for a
+ * context that drops old tokens when full, which no context does here. The
+ * others do not change results here. */
 static const char *const quiet[] = {
     "num_predict", "num_ctx",    "num_keep",   "num_batch", "num_gpu",
     "main_gpu",    "num_thread", "numa",       "low_vram",  "use_mmap",
@@ -160,7 +166,8 @@ static bool is_in(const char *name, const char *const *list, size_t n)
     return false;
 }
 
-/* Adds the name of an ignored option to the list that is logged. */
+/* Adds the name of an ignored option to a->passed_over, the list that is
+ * logged. */
 static void pass_over(struct request *a, const char *name)
 {
     size_t n = strlen(a->passed_over);
@@ -193,7 +200,7 @@ static bool rewrite_options(struct request_reader *r, json_t *to)
     return n_predict <= 0 || put(r, to, "n_predict", json_integer(n_predict));
 }
 
-/* Rewrites "format", which is "json" or a JSON Schema. */
+/* Rewrites the field "format", whose value is "json" or a JSON Schema. */
 static bool rewrite_format(struct request_reader *r, json_t *to)
 {
     const json_t *v = field(&r->f, "format");
@@ -229,8 +236,8 @@ static bool rewrite_think(struct request_reader *r, json_t *to)
                        "true, false, \"low\", \"medium\" or \"high\"");
 }
 
-/* Rewrites "logprobs", and "top_logprobs", which has no effect without
- * "logprobs". */
+/* Rewrites the fields "logprobs" and "top_logprobs". The second has no effect
+ * without the first. */
 static bool rewrite_probs(struct request_reader *r, json_t *to)
 {
     bool probs = false;
@@ -243,7 +250,7 @@ static bool rewrite_probs(struct request_reader *r, json_t *to)
                       put(r, to, "top_logprobs", json_integer(top)));
 }
 
-/* Rewrites the fields that /api/chat and /api/generate both have. */
+/* Rewrites the fields that both /api/chat and /api/generate have. */
 static bool rewrite_common(struct request_reader *r, json_t *to)
 {
     double keep;
@@ -257,20 +264,22 @@ static bool rewrite_common(struct request_reader *r, json_t *to)
            rewrite_probs(r, to);
 }
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- rewriting messages -------------------------------------------------- */
 
-/* The conversation that is being rewritten. Calls and results without ids,
- * which Ollama allows, are matched by their order and by the tools' names. */
+/* The conversation that is being rewritten. Ollama's API allows tool calls and
+ * results without ids. Such results are matched with calls by their order and
+ * by the tools' names. */
 struct talk {
     struct request_reader *r;
-    json_t *list; /* the new messages; owned */
-    json_t *open; /* [id, name] of each call whose result has not been seen yet;
-                     owned */
+    json_t *list; /* list of the rewritten messages; owned */
+    /* The calls whose results have not been read yet: a list of [id, name];
+     * owned. */
+    json_t *open;
     int n_call;
 };
 
-/* Copies the calls of a message, gives an id to each call without one, and adds
- * them to t->open. */
+/* Copies the tool calls of a message, gives an id to each call that has none,
+ * and adds the calls to t->open. */
 static bool rewrite_calls(struct talk *t, const struct fields *m,
                           json_t *message)
 {
@@ -310,9 +319,9 @@ static bool rewrite_calls(struct talk *t, const struct fields *m,
     return true;
 }
 
-/* Gives a tool's result the id and the name of its call. Its call is the open
- * call with the id of the result. If the result has no id, it is the first open
- * call of the result's tool, or else the first open call. */
+/* Gives the result of a tool the id and the name of its call, which is one of
+ * t->open. This is the call that has the id of the result. If the result has no
+ * id, it is the first call of the result's tool, or else the first call. */
 static bool rewrite_result(struct talk *t, const struct fields *m,
                            json_t *message)
 {
@@ -392,10 +401,10 @@ static bool rewrite_messages(struct request_reader *r, json_t *to)
     return false;
 }
 
-/* ---- /api/generate ------------------------------------------------------- */
+/* ---- rewriting requests of /api/generate --------------------------------- */
 
-/* Returns true if a template is "{{ .Prompt }}", which passes the prompt
- * through unchanged. Ollama's templates are in Go's language. */
+/* Returns true if the template is "{{ .Prompt }}", which leaves the prompt
+ * unchanged. Ollama's templates are in Go's template language. */
 static bool is_plain_template(const char *s)
 {
     static const char plain[] = "{{.Prompt}}";
@@ -408,7 +417,7 @@ static bool is_plain_template(const char *s)
     return n == sizeof(plain) - 1;
 }
 
-/* Reads "context", the tokens that an earlier response returned. */
+/* Reads the field "context", the tokens that an earlier response returned. */
 static bool read_context(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -433,8 +442,8 @@ static bool read_context(struct request_reader *r)
     return true;
 }
 
-/* Sets the messages of `to`: the system text, if there is one, and the prompt
- * as a user message. */
+/* Sets the messages of the rewritten request: a system message, if there is a
+ * system text, and the prompt as a user message. */
 static bool put_conversation(struct request_reader *r, json_t *to,
                              const char *system)
 {

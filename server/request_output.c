@@ -1,10 +1,12 @@
-/* Reads the fields that select which details are returned with the output. */
+/* Reads the fields that select which details, such as probabilities, the
+ * response contains besides the output. */
 #include "request_parse.h"
 
 #include "pl_receipt.h"
 
-/* Reads which token probabilities to return. "logprobs" is a number in
- * /v1/completions and /completion, and true or false in chats. */
+/* Reads the fields that ask for the probabilities of tokens. "logprobs" is a
+ * number in /v1/completions and /completion, and true or false in chat
+ * completions. */
 static bool read_probs(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -33,7 +35,8 @@ static bool read_probs(struct request_reader *r)
     return true;
 }
 
-/* Reads "receipt": true, or one of the forms of --receipt-form. */
+/* Reads the field "receipt", whose value is true or one of the forms that the
+ * option --receipt-form allows. */
 static bool read_receipt(struct request_reader *r)
 {
     static const struct {
@@ -92,7 +95,7 @@ bool request_read_output(struct request_reader *r)
                                  "prompt token probabilities are");
     a->prompt_probs = a->echo && a->probs;
     a->no_cache |= a->prompt_probs;
-    /* llama-server's streams always have the ids. */
+    /* In llama-server, streams always have the ids of the tokens. */
     a->ids |= a->stream &&
               (a->kind == REQUEST_COMPLETION || a->kind == REQUEST_INFILL);
     return true;

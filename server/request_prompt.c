@@ -9,8 +9,8 @@ static bool is_id(const json_t *v)
     return json_is_integer(v);
 }
 
-/* Makes one piece of the consecutive token ids that begin at item i of the
- * list; *n is their number. */
+/* Makes a piece of a prompt from the consecutive token ids that begin at item i
+ * of the list. Sets *n to the number of these ids. */
 static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
                      struct request_piece *p, size_t *n)
 {
@@ -37,9 +37,9 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
-/* Returns the text of an object {"prompt_string": ...}, the form of
- * llama-server's prompts with images; NULL if `v` is another value, or really
- * has images or audio. */
+/* Returns the text in an object {"prompt_string": ...}, which llama-server
+ * accepts for prompts with images. NULL if `v` is not such an object, or has
+ * images or audio. */
 static const json_t *text_within(const json_t *v)
 {
     const json_t *data = json_object_get(v, "multimodal_data");
@@ -81,7 +81,7 @@ static bool take_prompt(struct request_reader *r, const json_t *v,
 }
 
 /* Returns true if `v` is a list of prompts. A list that contains a token id is
- * one prompt. */
+ * a single prompt. */
 static bool is_several(const json_t *v)
 {
     if (!json_is_array(v))

@@ -1,6 +1,6 @@
 /* Reads the input of /v1/responses, a string or a list of items. Consecutive
- * items of the model (reasoning, message, calls) become one message of the
- * assistant. */
+ * items that the model has generated (reasoning, message, calls) become one
+ * message of the assistant. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"input_text", "output_text", "text",
@@ -17,8 +17,8 @@ static json_t *last_by_model(const struct request_reader *r)
     return role != NULL && strcmp(role, "assistant") == 0 ? m : NULL;
 }
 
-/* Appends a message with empty content and returns it, borrowed. Rejects the
- * request and returns NULL if out of memory. */
+/* Appends a message with empty content to r->messages and returns the message,
+ * borrowed. If out of memory, rejects the request and returns NULL. */
 static json_t *new_message(struct request_reader *r, const char *role)
 {
     json_t *m = json_pack("{ssss}", "role", role, "content", "");
@@ -38,7 +38,7 @@ static bool add_text(struct request_reader *r, const struct fields *item,
     bool ok = true;
 
     if (json_string_length(had) > 0) /* the texts of consecutive items are
-                                        joined */
+                                        joined with a line break */
         ok = (text_add(&t, json_string_value(had), json_string_length(had)) &&
               text_add(&t, "\n", 1)) ||
              api_error_set_memory(r->f.why);
@@ -59,8 +59,9 @@ static bool read_message(struct request_reader *r, const struct fields *item)
         !field_choice(item, "role", roles, 4, &role) ||
         !field_need(item, "content"))
         return false;
-    if (role == 1) { /* a text of the assistant joins the message with its
-                        reasoning, but not a message with calls */
+    /* a text of the assistant is added to the message that has its reasoning,
+     * unless that message has tool calls. */
+    if (role == 1) {
         message = last_by_model(r);
         if (json_object_get(message, "tool_calls") != NULL)
             message = NULL;
@@ -71,11 +72,14 @@ static bool read_message(struct request_reader *r, const struct fields *item)
            add_text(r, item, "content", message, "content", texts);
 }
 
-/* The types of items that are calls. Items of type "NAME_call" without a field
- * "name" call the built-in tool NAME. */
+/* The types of items that are tool calls. An item of type "NAME_call" without a
+ * field "name" is a call of the built-in tool NAME. */
 static const struct call_item {
-    const char *type, *output; /* output: the type of the items with results */
-    const char *name;          /* NULL: field "name" */
+    /* type: type of the items with calls. output: type of the items with the
+     * results of these calls. */
+    const char *type, *output;
+    /* Name of the tool; NULL if the item's field "name" has it. */
+    const char *name;
     const char *arguments;
 } call_items[] = {
     {"function_call", "function_call_output", NULL, "arguments"},
@@ -128,8 +132,8 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
     if (json_is_string(field(item, "content")))
         whole = true;
     if (!whole && json_array_size(field(item, "summary")) == 0)
-        return true; /* the item only refers to reasoning that the request does
-                        not contain */
+        return true; /* the item refers to reasoning that the request does not
+                        contain */
     message = new_message(r, "assistant");
     return message != NULL && add_text(r, item, whole ? "content" : "summary",
                                        message, "reasoning_content", thoughts);
@@ -169,7 +173,8 @@ static bool read_instructions(struct request_reader *r)
     return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
 }
 
-/* Reads the conversation that the request continues by previous_response_id. */
+/* Reads previous_response_id, and sets a->earlier to the items of the
+ * conversation that the request continues. */
 static bool read_earlier(struct request_reader *r)
 {
     static const char name[] = "previous_response_id";

@@ -1,13 +1,13 @@
 /* Reads those sampler settings of llama-server's requests that are not numbers:
- * the samplers and their order, and DRY's sequence breakers. */
+ * the list of samplers in their order, and DRY's sequence breakers. */
 #include "request_parse.h"
 #include "sampler_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the samplers in their order: a list of names, or a string with one
- * letter per sampler. */
+/* Reads the list of samplers in the order in which they are applied: a list of
+ * names, or a string with one letter for each sampler. */
 static bool read_order(struct request_reader *r)
 {
     const json_t *v = field(&r->f, "samplers");

@@ -8,16 +8,17 @@
 #include <stdlib.h>
 
 enum {
-    MOST_STOP = 256,        /* limit of the number of stop strings */
-    MOST_STOP_BYTES = 1024, /* limit of the length of a stop string */
+    MOST_STOP = 256, /* limit of the number of stop strings of a request */
+    MOST_STOP_BYTES = 1024, /* limit of the length of a stop string, in bytes */
     MOST_BIAS = 1 << 17,
 };
 
-/* ---- numbers ------------------------------------------------------------- */
+/* ---- reading numbers ----------------------------------------------------- */
 
 static const struct {
     const char *name;
-    size_t at; /* offset of a float in pl_sampling */
+    /* Offset of a float in pl_sampling, the destination of the value. */
+    size_t at;
     double least, most;
 } numbers[] = {
     {"temperature", offsetof(pl_sampling, temperature), 0, 100},
@@ -67,8 +68,8 @@ static bool read_numbers(struct request_reader *r)
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
-    /* -1 means the whole context. make_sampler of the loop later limits the
-     * value to the context. */
+    /* a dry_penalty_last_n of -1 means the whole context. The loop's
+     * make_sampler later limits the value to the context size. */
     s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
                         ? SAMPLER_DRY_LAST_N
                         : (int)dry_last_n;
@@ -79,8 +80,9 @@ static bool read_numbers(struct request_reader *r)
     return true;
 }
 
-/* Reads the token limit, the slot and the number of choices. If several names
- * of the token limit are present, the last in `names` counts. */
+/* Reads the limit of generated tokens, the slot, the number of choices, and the
+ * limits that editors set. If several names of the token limit are present, the
+ * last one in `names` counts. */
 static bool read_limits(struct request_reader *r)
 {
     static const char *const names[] = {"n_predict", "max_tokens",
@@ -109,7 +111,7 @@ static bool read_limits(struct request_reader *r)
     return true;
 }
 
-/* ---- stop strings -------------------------------------------------------- */
+/* ---- reading stop strings ------------------------------------------------ */
 
 static bool add_stop(struct request_reader *r, const char *name,
                      const json_t *v)
@@ -117,7 +119,7 @@ static bool add_stop(struct request_reader *r, const char *name,
     if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
         return field_wrong(&r->f, name, v,
                            "a string of at most 1024 bytes, or a list of them");
-    if (json_string_length(v) > 0) /* an empty string is ignored */
+    if (json_string_length(v) > 0) /* an empty stop string is ignored */
         r->a->stop[r->a->n_stop++] = json_string_value(v);
     return true;
 }
@@ -144,7 +146,7 @@ static bool read_stop(struct request_reader *r)
     return true;
 }
 
-/* ---- biases -------------------------------------------------------------- */
+/* ---- reading logit biases ------------------------------------------------ */
 
 struct biases {
     struct request_reader *r;
@@ -183,7 +185,7 @@ static bool add_bias(struct biases *b, int64_t id, float bias)
     return true;
 }
 
-/* Adds a bias for each token of a text. */
+/* Adds a logit bias for each token of a text. */
 static bool add_text_bias(struct biases *b, const char *text, float bias)
 {
     int32_t *ids = NULL;
@@ -205,9 +207,10 @@ static bool add_text_bias(struct biases *b, const char *text, float bias)
     return ok;
 }
 
-/* Adds the bias `value` to a token, or bans it if `value` is false. The token
- * has the id `id`. If `id` is NULL, the bias is for all tokens of `text`. If
- * `digits`, a `text` that is a decimal number is a token id instead. */
+/* Adds the logit bias `value` to a token, or bans the token if `value` is
+ * false. The token is the one with the id `id`. If `id` is NULL, adds the bias
+ * to each token of `text`. If `digits` is set, a `text` that is a decimal
+ * number is a token id instead. */
 static bool take_bias(struct biases *b, const json_t *id, const char *text,
                       bool digits, const json_t *value)
 {
@@ -263,8 +266,9 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
-/* Sets sampling to the defaults of r->rules, then overwrites the values that
- * the request sets. Biases of the request replace all default biases. */
+/* Sets the request's sampling parameters to the defaults in r->rules, then
+ * overwrites those that the request sets. If the request has logit biases, they
+ * replace all default biases. */
 bool request_read_sampling(struct request_reader *r)
 {
     struct request *a = r->a;

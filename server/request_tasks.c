@@ -1,4 +1,4 @@
-/* Converts requests to tasks. See request_tasks.h. */
+/* Converts parsed requests to tasks of the loop. See request_tasks.h. */
 #include "request_tasks.h"
 
 #include <inttypes.h>
@@ -14,9 +14,9 @@ static pl_status no_memory(pl_err *err)
     return err->status = PL_NO_MEMORY;
 }
 
-/* Replaces the effort of reasoning in the template variables, JSON text
- * `extra`. If `effort` is NULL, removes it. Returns the JSON text, malloc'ed;
- * NULL if out of memory. */
+/* Replaces the effort of reasoning in the template variables `extra`, a JSON
+ * text, by `effort`, or removes it if `effort` is NULL. Returns the new JSON
+ * text, malloc'ed; NULL if out of memory. */
 static char *with_effort(const char *extra, const char *effort)
 {
     static const char *const names[] = {"reasoning_effort", "thinking_effort"};
@@ -34,8 +34,8 @@ static char *with_effort(const char *extra, const char *effort)
     return out;
 }
 
-/* Returns the effort to try next, after the template has rejected `effort` and
- * i other efforts; NULL if none is left. */
+/* Returns the effort of reasoning to try next, after the template has rejected
+ * `effort` and i other efforts; NULL if no other effort is left. */
 static const char *next_effort(const char *effort, int i)
 {
     static const char *const order[][4] = {
@@ -51,7 +51,7 @@ static const char *next_effort(const char *effort, int i)
 }
 
 /* Renders the conversation. If the template rejects the effort of reasoning,
- * tries other efforts and at last none, because each template knows other
+ * tries other efforts, and at last none, because each template knows only some
  * efforts. */
 static pl_status render(const struct request *a, const char *messages,
                         const pl_template *t, int64_t now, char **text,
@@ -82,10 +82,10 @@ static pl_status render(const struct request *a, const char *messages,
     return s;
 }
 
-/* Copies the conversation and appends a marker to field `name` of its last
- * message. The marker, also written to `end`, is a number that occurs nowhere
- * in the conversation; templates do not change digits. Returns the JSON text,
- * malloc'ed; NULL if out of memory. */
+/* Copies the conversation `messages` and appends a marker to field `name` of
+ * its last message. The marker, which is also written to `end`, is a number
+ * that the conversation does not contain; templates do not change digits.
+ * Returns the JSON text of the copy, malloc'ed; NULL if out of memory. */
 static char *mark_end(const char *messages, const char *name,
                       char end[static 32])
 {
@@ -108,8 +108,9 @@ static char *mark_end(const char *messages, const char *name,
     return marked;
 }
 
-/* Renders a conversation up to the end of its last text, a->begun. The template
- * must render this text unchanged, else UNSUPPORTED. */
+/* Renders a conversation up to the end of a->begun, its last text, which the
+ * model continues. Returns UNSUPPORTED if the template does not render this
+ * text unchanged. */
 static pl_status render_begun(const struct request *a, const pl_template *t,
                               int64_t now, char **text, size_t *len,
                               pl_err *err)
@@ -149,7 +150,8 @@ pl_status request_render(const struct request *a, const pl_template *t,
                             : render(a, a->messages, t, now, text, len, err);
 }
 
-/* Appends `more` [n_more] to the malloc'ed list *ids [*n] and frees `more`. */
+/* Appends the token ids more[n_more] to the malloc'ed list *ids [*n], and frees
+ * `more`. */
 static pl_status join(int32_t **ids, int64_t *n, int32_t *more, int64_t n_more,
                       pl_err *err)
 {
@@ -196,8 +198,8 @@ pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
     return s;
 }
 
-/* Sets *ids to the tokens of a piece, malloc'ed. `flags` are those of
- * pl_tokenize. */
+/* Sets *ids to the tokens of a piece of a prompt, malloc'ed. `flags` are the
+ * flags of pl_tokenize. */
 static pl_status piece_tokens(const struct request_piece *p, int flags,
                               const pl_tokenizer *words, int32_t **ids,
                               int64_t *n, pl_err *err)

@@ -1,9 +1,9 @@
-/* Reads the fields that turn reasoning on or off, that limit it, and that say
- * where it is returned. Clients of several services use several names; all of
- * them work in every protocol that has conversations. */
+/* Reads the fields that turn reasoning on or off, limit its length, and set
+ * where it is returned. Clients of several services use several names for these
+ * fields; all names work in every protocol that has conversations. */
 #include "request_parse.h"
 
-/* Sets the template variables for an effort, such as "low". */
+/* Sets the template variables for an effort of reasoning, such as "low". */
 static bool set_effort(struct request_reader *r, const char *effort)
 {
     if (json_object_get(r->extra, "reasoning_effort") == NULL)
@@ -20,7 +20,8 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-/* Handles a word that turns reasoning on or off, or names an effort. */
+/* Handles a word in a request that turns reasoning on or off, or that names an
+ * effort of reasoning. */
 static bool take_word(struct request_reader *r, const char *word)
 {
     static const char *const off[] = {"none", "off", "disabled", "no_think",
@@ -35,8 +36,8 @@ static bool take_word(struct request_reader *r, const char *word)
     return set_effort(r, word);
 }
 
-/* Reads the limit of reasoning tokens from field `name` of `f`, -1 for no
- * limit. 0 also turns reasoning off. */
+/* Reads the limit of the number of reasoning tokens from field `name` of `f`;
+ * -1 for no limit. The limit 0 also turns reasoning off. */
 static bool take_budget(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -48,8 +49,9 @@ static bool take_budget(struct request_reader *r, const struct fields *f,
     return r->a->think_tokens != 0 || request_set_thinking(r, false);
 }
 
-/* Reads a field that turns reasoning on or off: true, false, a word for
- * take_word, or an object with such a value and with a limit. */
+/* Reads field `name`, which turns reasoning on or off. Its value is true,
+ * false, a word for take_word, or an object that has one of these and a
+ * limit. */
 static bool take_switch(struct request_reader *r, const char *name)
 {
     static const char *const words[] = {"type", "effort"};
@@ -86,8 +88,9 @@ static bool take_switch(struct request_reader *r, const char *name)
     return true;
 }
 
-/* Templates have several names for the variable that turns reasoning on or off.
- * If chat_template_kwargs sets one of these, sets the others, too. */
+/* Chat templates have several names for the variable that turns reasoning on or
+ * off. If the request sets one of these in chat_template_kwargs, sets the
+ * others, too. */
 static bool spread_variables(struct request_reader *r)
 {
     static const char *const names[] = {"enable_thinking", "thinking"};

@@ -1,12 +1,12 @@
-/* Reads the tools and "tool_choice" of each protocol. Tools are converted to
- * the form that templates expect: {"type": "function", "function": {"name",
- * "description", "parameters"}}. The older "functions" and "function_call" of
- * chats are read as tools, too. */
+/* Reads the tools and "tool_choice" of each protocol. Converts tools to the
+ * form that templates expect: {"type": "function", "function": {"name",
+ * "description", "parameters"}}. In chat completions, also reads "functions"
+ * and "function_call", the older form of tools. */
 #include "request_parse.h"
 
-/* Reads the name, description and parameters of a function from `f`, and
- * appends the tool to `list`. `schema_name` is the field with the parameters'
- * JSON Schema. */
+/* Reads the name, description and parameters of a tool from `f`, and appends
+ * the tool to `list`. `schema_name` is the field that has the JSON Schema of
+ * the parameters. */
 static bool read_function(struct request_reader *r, const struct fields *f,
                           const char *schema_name, json_t *list)
 {
@@ -48,20 +48,22 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
         return field_need(&tool, "function") &&
                fields_within(&tool, "function", &inner) &&
                read_function(r, &inner, "parameters", list);
-    /* Some clients send tools in the form of another protocol. */
+    /* Some clients send tools in the form of another protocol, so the JSON
+     * Schema may be in either field. */
     return read_function(
         r, &tool, field(&tool, "input_schema") ? "input_schema" : "parameters",
         list);
 }
 
-/* Returns the field that says what to call. */
+/* Returns the name of the field that selects the tool to call: "tool_choice",
+ * or "function_call" for the older form. */
 static const char *choice_field(const struct request_reader *r)
 {
     return r->a->functions ? "function_call" : "tool_choice";
 }
 
-/* Returns the name of a tool. The name is a field of the tool, or of its object
- * "function". */
+/* Returns the name of a tool: the field "name" of the tool itself or of its
+ * object "function". */
 static const char *name_of(const json_t *tool)
 {
     const json_t *function = json_object_get(tool, "function");
@@ -84,9 +86,9 @@ static bool has_tool(const json_t *list, const char *name)
     return false;
 }
 
-/* Reads {"type": "allowed_tools", "mode", "tools"} from a tool_choice, and
- * removes all other tools from `list`. "mode" and "tools" may also be in an
- * object "allowed_tools". */
+/* Reads a tool_choice {"type": "allowed_tools", "mode", "tools"}, and removes
+ * all tools that it does not name from `list`. "mode" and "tools" may also be
+ * in an object "allowed_tools". */
 static bool read_allowed(struct request_reader *r, const struct fields *choice,
                          json_t *list)
 {
@@ -110,8 +112,8 @@ static bool read_allowed(struct request_reader *r, const struct fields *choice,
 }
 
 /* Reads a "tool_choice" that is an object, such as {"type": "function",
- * "function": {"name"}}. In /v1/messages and /v1/responses, "name" is a field
- * next to "type". Sets *none if no tool may be called. */
+ * "function": {"name"}}. In /v1/messages and /v1/responses, "name" is next to
+ * "type". Sets *none if the model may not call any tool. */
 static bool read_choice_object(struct request_reader *r, json_t *tools,
                                bool *none)
 {
@@ -186,7 +188,7 @@ static bool read_choice(struct request_reader *r, json_t *tools, bool *none)
     return true;
 }
 
-/* Reads an item of "functions", the older form of tools. */
+/* Reads item i of the list "functions", the older form of tools. */
 static bool read_old(struct request_reader *r, const json_t *given, size_t i,
                      json_t *list)
 {

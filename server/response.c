@@ -1,4 +1,4 @@
-/* The response object: the part of response formatting that all protocols
+/* The response object: the code for formatting responses that all protocols
  * share. */
 #include "response_inner.h"
 
@@ -17,14 +17,14 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_OLLAMA_GENERATE] = &protocol_ollama,
 };
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating and freeing a response ------------------------------------- */
 
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err)
 {
     struct response *w = calloc(1, sizeof(*w));
     const char *prefix = protocols[a->kind]->prefix;
-    /* utf8_copy may replace a byte by three */
+    /* Space for the response's id: utf8_copy may replace a byte by three. */
     size_t n_id = strlen(prefix) + 3 * strlen(about->id) + 1;
 
     *out = w;
@@ -110,7 +110,7 @@ bool response_begun(const struct response *w)
     return w->begun;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing the response to the client ---------------------------------- */
 
 static bool write_all(struct response *w, const char *s, size_t n)
 {
@@ -158,8 +158,8 @@ bool response_send_done(struct response *w)
     return !w->failed && write_all(w, done, sizeof(done) - 1);
 }
 
-/* Adds the receipts of all choices to the body. A body that is a list has an
- * object for each choice. */
+/* Adds the receipts of all choices to the body of a response. If the body is a
+ * list, each receipt is added to the list's item for its choice. */
 static void add_receipts(const struct response *w, json_t **body)
 {
     json_t *all;
@@ -191,8 +191,8 @@ static void add_receipts(const struct response *w, json_t **body)
     json_text_put(body, "plait", json_pack("{s:o}", "receipts", all));
 }
 
-/* Ends the response after all choices have ended: writes the end of the stream,
- * or the body. */
+/* Ends the response once all choices have ended: writes the end of the stream
+ * or, if the response is not streamed, the body. */
 static bool finish(struct response *w)
 {
     json_t *j;
@@ -210,7 +210,7 @@ static bool finish(struct response *w)
     return !w->failed;
 }
 
-/* ---- blocks -------------------------------------------------------------- */
+/* ---- adding text and calls to blocks ------------------------------------- */
 
 const struct response_block *response_last(const struct response_choice *c)
 {
@@ -271,7 +271,8 @@ static bool begin(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* Appends an empty block to a choice and returns it; NULL if out of memory. */
+/* Appends an empty block (struct response_block) to a choice and returns it;
+ * NULL if out of memory. */
 static struct response_block *
 add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
 {
@@ -290,7 +291,8 @@ add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
     return &c->block[c->n_block++];
 }
 
-/* Appends valid UTF-8 to the last block and, in a stream, sends it. */
+/* Appends text, which is valid UTF-8, to the last block of a choice. If the
+ * response is streamed, also sends the text. */
 static bool emit_text(struct response *w, struct response_choice *c,
                       const struct text *t)
 {
@@ -302,7 +304,7 @@ static bool emit_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Completes the last block, if there is one. */
+/* Completes the last block of a choice, if there is one. */
 static bool end_block(struct response *w, struct response_choice *c)
 {
     struct text t = {0};
@@ -336,8 +338,8 @@ static bool add_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Adds a copy of the reasoning, if it has ended, to the beginning of the
- * content (REASONING_BOTH). */
+/* Adds a copy of the reasoning, once it has ended, to the beginning of the
+ * choice's content (REASONING_BOTH). */
 static bool repeat_thoughts(struct response *w, struct response_choice *c)
 {
     const struct text why =
@@ -355,7 +357,8 @@ static bool repeat_thoughts(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* Appends to the arguments of the last block, which is a tool call. */
+/* Appends text to the arguments of the last block of a choice, which is a tool
+ * call. */
 static bool add_arguments(struct response *w, struct response_choice *c,
                           const pl_reply_part *p)
 {
@@ -368,15 +371,16 @@ static bool add_arguments(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Makes an id for call n of a choice, to which the model gave none: nine
- * letters and digits, because some templates, such as Mistral's, take no other
- * ids when a client sends them back. */
+/* Makes an id for tool call n of a choice, if the model gave it none. The id
+ * has nine letters and digits, because some templates, such as Mistral's,
+ * accept only such ids when a client sends the call back. */
 static void make_id(const struct response *w, const struct response_choice *c,
                     int n, char id[static 10])
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                  "abcdefghijklmnopqrstuvwxyz";
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    /* FNV-1a hash of the text from which the id is made. */
+    uint64_t h = 0xcbf29ce484222325u;
     char text[96];
 
     snprintf(text, sizeof(text), "%.64s %d %d", w->about.id, c->index, n);
@@ -430,7 +434,7 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
     return add_text(w, c, p->kind, p->text, p->len);
 }
 
-/* ---- other calls --------------------------------------------------------- */
+/* ---- progress, prompt, tokens and end of a choice ------------------------ */
 
 bool response_ping(struct response *w)
 {
@@ -486,8 +490,9 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
     return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));
 }
 
-/* Returns a token with its probability as JSON; NULL if out of memory. JSON has
- * no infinity, so -9999 replaces minus infinity, as in OpenAI's API. */
+/* Returns a token with its probability as a JSON object; NULL if out of memory.
+ * JSON has no infinity, so the logarithm minus infinity becomes -9999, as in
+ * OpenAI's API. */
 static json_t *token_json(const struct response_token *t)
 {
     json_t *bytes = json_array();
@@ -500,8 +505,7 @@ static json_t *token_json(const struct response_token *t)
                                        : json_real(fmax(t->logprob, -9999)));
 }
 
-/* Returns the number of UTF-8 characters whose first byte is among these
- * bytes. */
+/* Returns how many UTF-8 characters have their first byte in s[0 ... n - 1]. */
 static int64_t characters(const char *s, size_t n)
 {
     int64_t all = 0;
@@ -511,8 +515,8 @@ static int64_t characters(const char *s, size_t n)
     return all;
 }
 
-/* Adds a token, its alternatives and their probabilities to c->probs, and the
- * token's position to c->offsets. */
+/* Adds a token, its alternatives and their probabilities to c->probs. Adds the
+ * token's offset in the text, in characters, to c->offsets. */
 static bool add_probs(struct response *w, struct response_choice *c,
                       const struct response_token *t)
 {
@@ -608,10 +612,10 @@ bool response_fail(struct response *w, const struct api_error *why)
     return !w->failed;
 }
 
-/* ---- helpers for protocols ----------------------------------------------- */
+/* ---- functions that the protocols share ---------------------------------- */
 
-/* Moves the items of a list to a new list, and returns the new list; NULL if
- * the list was empty. Items that were sent are not kept, because the
+/* Moves the items of a list to a new list and returns the new list; NULL if the
+ * list was empty. Items that were sent are not kept in memory, because the
  * probabilities of one token may take 50 KB. */
 static json_t *new_of(struct response_choice *c, json_t *list)
 {
@@ -640,8 +644,8 @@ json_t *response_new_offsets(struct response_choice *c)
     return new_of(c, c->offsets);
 }
 
-/* Returns the number of engine steps that generated the tokens. The first token
- * is not counted, because the step that ended the prompt generated it. */
+/* Returns how many engine steps generated n_written tokens. The first token is
+ * not counted, because the step that ended the prompt generated it, too. */
 static int64_t steps(int64_t n_written)
 {
     return n_written > 0 ? n_written - 1 : 0;

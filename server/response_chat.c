@@ -1,10 +1,10 @@
-/* The protocol of /v1/chat/completions. A stream consists of chunks of
- * messages. Includes llama-server's additions: timings, progress and
- * reasoning_content. */
+/* The protocol of /v1/chat/completions. A streamed response consists of JSON
+ * objects with parts of the message, called chunks. Responses include
+ * llama-server's additional fields: timings, progress and reasoning_content. */
 #include "response_inner.h"
 
-/* Returns the "logprobs" object of the tokens not sent yet, {"content": [...]};
- * NULL if there are none. */
+/* Returns the object "logprobs", {"content": [...]}, for the tokens that were
+ * not sent yet; NULL if there are none. */
 static json_t *new_probs(struct response_choice *c)
 {
     json_t *probs = response_new_probs(c);
@@ -14,8 +14,9 @@ static json_t *new_probs(struct response_choice *c)
     return all;
 }
 
-/* Returns a chunk for one choice; takes ownership of `delta`. `finish` is the
- * finish reason; NULL if not ended. */
+/* Returns a chunk of a streamed response for one choice. Takes ownership of
+ * `delta`, the part of the message. `finish` is the finish reason; NULL if the
+ * choice has not ended. */
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *delta, const char *finish)
 {
@@ -35,7 +36,7 @@ static bool begin(struct response *w, struct response_choice *c)
               NULL));
 }
 
-/* Sends a chunk with the timings so far, if they are requested. */
+/* Sends a chunk. Adds the timings so far, if the request asks for them. */
 static bool send_chunk(struct response *w, const struct response_choice *c,
                        json_t *j)
 {
@@ -72,9 +73,9 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return send_chunk(w, c, chunk(w, c, delta, NULL));
 }
 
-/* Returns a tool call as JSON. If `index` is -1, the call has its arguments, as
- * in a response that is not streamed. Otherwise it begins call number `index`
- * of a stream, and its arguments are empty. */
+/* Returns a tool call as JSON. If `index` is -1, this is a whole call with its
+ * arguments, for a response that is not streamed. Otherwise it begins call
+ * number `index` of a stream, and its arguments are empty. */
 static json_t *call_json(const struct response_block *b, int index)
 {
     json_t *j =
@@ -87,7 +88,8 @@ static json_t *call_json(const struct response_block *b, int index)
     return j;
 }
 
-/* Puts calls into the message or delta *to, as the request wants them. Takes
+/* Puts the tool calls `list` into *to, a message or a part of one: as
+ * "tool_calls" or as the older "function_call", according to the request. Takes
  * ownership of `list`. */
 static void put_calls(const struct response *w, json_t **to, json_t *list)
 {

@@ -1,10 +1,10 @@
-/* The protocol of /v1/completions. A stream consists of chunks of plain
- * text. */
+/* The protocol of /v1/completions. A streamed response consists of JSON objects
+ * with parts of the text, called chunks. */
 #include "response_inner.h"
 
-/* Adds a token and its probability to the alternatives of a position. Tokens
- * that are parts of characters may have the same name. Then only the first is
- * kept, which is the likelier one. */
+/* Adds the name and probability of token t to *top, the alternatives at a
+ * position. Two tokens that are parts of characters may have the same name.
+ * Then only the one that was added first is kept, which is the likelier one. */
 static void add_top(json_t **top, const json_t *t)
 {
     const char *name = json_string_value(json_object_get(t, "token"));
@@ -13,9 +13,10 @@ static void add_top(json_t **top, const json_t *t)
         json_text_put(top, name, json_incref(json_object_get(t, "logprob")));
 }
 
-/* Returns the alternatives of a token, by name; null for a token without a
- * probability. The token itself is one of them, in addition to the requested
- * number if it is not among the likeliest. */
+/* Returns the alternatives to token t, a JSON object from name to probability;
+ * null if t has no probability. The object contains t itself: if t is not among
+ * the likeliest tokens, the object has one more member than the request asks
+ * for. */
 static json_t *top_json(const json_t *t)
 {
     json_t *top = json_object(), *other;
@@ -32,10 +33,10 @@ static json_t *top_json(const json_t *t)
     return top;
 }
 
-/* Returns the "logprobs" object. It contains the probabilities twice: as the
- * parallel lists of OpenAI's completions, and as llama-server's "content".
- * `list` has the probabilities, `offsets` the positions of the tokens; takes
- * ownership of both. If `list` is NULL, returns a JSON null. */
+/* Returns the object "logprobs". It has the probabilities twice: as the
+ * parallel lists of OpenAI's completions, and as llama-server's list "content".
+ * `list` has the tokens with their probabilities, `offsets` their positions in
+ * the text; takes ownership of both. If `list` is NULL, returns a JSON null. */
 static json_t *probs_json(json_t *list, json_t *offsets)
 {
     json_t *tokens, *probs, *tops, *t;
@@ -70,8 +71,8 @@ static json_t *choice_json(const struct response_choice *c, json_t *text,
                      "logprobs", probs, "finish_reason", finish);
 }
 
-/* Returns the outer object of a response or chunk; takes ownership of
- * `choices`. */
+/* Returns the outermost object of a response or chunk. Takes ownership of
+ * `choices`, a list of choices. */
 static json_t *around(const struct response *w, json_t *choices)
 {
     return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s}", "choices", choices,
@@ -107,7 +108,8 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, j);
 }
 
-/* Writes nothing, because this protocol has no tool calls. */
+/* Handles the begin of a tool call: writes nothing, because the output of this
+ * protocol has no tool calls. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;

@@ -1,4 +1,4 @@
-/* The response object, and the interface of the protocols that format it
+/* The response object, and the functions by which each protocol formats it
  * (response_chat.c and others). Not included elsewhere. */
 #ifndef SERVER_RESPONSE_INNER_H
 #define SERVER_RESPONSE_INNER_H
@@ -6,86 +6,104 @@
 #include "json_text.h"
 #include "response.h"
 
-/* A block: consecutive output of one kind, that is content, reasoning, or one
- * tool call. */
+/* A part of a choice's output that is of one kind: consecutive content,
+ * consecutive reasoning, or one tool call. */
 struct response_block {
     pl_reply_kind kind;
-    struct text text; /* the text of content or reasoning; the arguments of a
-                         call, as JSON */
-    char *name, *id;  /* owned; NULL unless the block is a call */
+    /* The text of the content or reasoning; for a tool call, its arguments as
+     * JSON text. */
+    struct text text;
+    /* Name of the tool, and id of the call; owned; NULL unless the block is a
+     * tool call. */
+    char *name, *id;
 };
 
 struct response_choice {
     int index;
-    struct response_block *block; /* [n_block], owned */
+    /* The blocks of the choice's output so far, [n_block]; owned. */
+    struct response_block *block;
     int n_block, cap_block;
-    struct utf8_tail tail; /* bytes of an incomplete character that follow the
-                              text of the last block */
-    bool thinks;           /* the last block is reasoning that will be repeated
-                              in the content (REASONING_BOTH) */
-    /* Probabilities and ids of the tokens, as JSON lists: of all tokens or, in
-     * a stream, of those not sent yet. Owned; NULL if not requested. */
+    /* Bytes of an incomplete UTF-8 character that follow the text of the last
+     * block. */
+    struct utf8_tail tail;
+    /* The last block is reasoning that will be repeated in the content
+     * (REASONING_BOTH). */
+    bool thinks;
+    /* Probabilities and ids of the generated tokens, as JSON lists. In a
+     * stream, only of those tokens that were not sent yet. Owned; NULL if the
+     * request does not ask for them. */
     json_t *probs, *ids;
-    json_t *prompt_ids; /* token ids of the prompt; owned; NULL if not
-                           requested */
-    /* For each token of `probs`, the number of characters of the text before
-     * it. Owned; NULL if not requested. */
+    /* Token ids of the prompt; owned; NULL if the request does not ask for
+     * them. */
+    json_t *prompt_ids;
+    /* For each token in `probs`, its offset in the text, in characters. Owned;
+     * NULL if the response has no offsets. */
     json_t *offsets;
-    int64_t n_char; /* number of characters of the text so far */
+    int64_t n_char; /* number of characters of the text so far (`offsets`) */
     int64_t n_prompt, n_cached, n_token;
-    int64_t n_done; /* number of prompt tokens that are computed or cached so
-                       far */
+    /* Number of prompt tokens so far that were computed or found in the
+     * cache. */
+    int64_t n_done;
     bool begun, ended;
-    bool lost;               /* there was no memory for a part of the next
-                                event, which then must not be sent */
-    json_t *receipt;         /* owned; NULL if none */
-    struct response_end end; /* end.stop points to `stop` below, or is NULL */
+    /* There was no memory for a part of the next event, which then must not be
+     * sent. */
+    bool lost;
+    json_t *receipt; /* receipt of the choice; owned; NULL if none */
+    /* The way in which the output of the choice ended; end.stop is NULL, or
+     * points to the text in `stop`. */
+    struct response_end end;
     struct text prompt, stop;
 };
 
 struct response {
     const struct response_protocol *protocol;
     const struct request *a;
-    struct response_about about;    /* its strings are owned */
-    char *id;                       /* about.id with the protocol's prefix
-                                       before it; owned */
-    struct response_choice *choice; /* [n], owned */
+    /* Properties of the response; its strings are owned. */
+    struct response_about about;
+    /* Id of the response: about.id after the prefix of the protocol; owned. */
+    char *id;
+    /* The choices of the response, [n]; owned. */
+    struct response_choice *choice;
     int n, n_ended;
     bool streamed, begun, over, failed;
-    int64_t n_event; /* number of events sent */
-    bool open;       /* the start event of the last block was sent, but not its
-                        end event; only in protocols with such events */
+    int64_t n_event; /* number of events of the stream that were sent */
+    /* The event that begins the last block was sent, but not the one that ends
+     * it. Only used by protocols that have such events. */
+    bool open;
 };
 
 /* The functions of a protocol. `whole` returns the body of a response that is
- * not streamed, NULL if out of memory. The others write events of a stream and
- * return the result of response_send_event. A function that is NULL writes
- * nothing. */
+ * not streamed; NULL if out of memory. The others are called for streamed
+ * responses: they write events and return the result of response_send_event. A
+ * function that is NULL writes nothing. */
 struct response_protocol {
-    const char *prefix; /* prefix of response ids */
-    bool lines;         /* each event of a stream is a line of JSON, instead of
-                           a server-sent event */
+    const char *prefix; /* prefix of the ids of responses */
+    /* Each event of a stream is a line of JSON instead of a server-sent
+     * event. */
+    bool lines;
     bool wants_prompt_ids;
-    bool (*ping)(struct response *w); /* if NULL, a keep-alive is a comment
-                                         instead of an event */
+    /* Writes a keep-alive; if NULL, a comment is written as keep-alive. */
+    bool (*ping)(struct response *w);
     bool (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
     bool (*begin)(struct response *w, struct response_choice *c);
-    /* Called after `text` was appended to the last block. */
+    /* Called after `text` was appended to the last block of a choice. */
     bool (*text)(struct response *w, struct response_choice *c,
                  const char *text, size_t len);
-    /* Called when a tool call begins, which is the last block and call number n
-     * of the choice, from 0. Its arguments are passed to `text` later. */
+    /* Called when a tool call begins. The call is the last block of the choice
+     * and its call number n, counted from 0. The arguments are passed to the
+     * function `text` later. */
     bool (*call)(struct response *w, struct response_choice *c, int n);
-    /* Called when the last block is complete: before the next block begins, or
-     * before the end of the choice. */
+    /* Called when the last block of a choice is complete: before the next block
+     * begins, or before the choice ends. */
     bool (*block_end)(struct response *w, struct response_choice *c);
-    /* Sends an event with the field "plait", which has the receipt of the
-     * choice. Called before `end`. Takes ownership of `plait`. */
+    /* Sends an event with the field "plait", whose value contains the receipt
+     * of the choice. Called before the function `end`. Takes ownership of
+     * `plait`. */
     bool (*receipt)(struct response *w, struct response_choice *c,
                     json_t *plait);
     bool (*end)(struct response *w, struct response_choice *c);
-    bool (*over)(struct response *w); /* called when all choices have ended */
+    bool (*over)(struct response *w); /* called once all choices have ended */
     bool (*fail)(struct response *w, const struct api_error *why);
     json_t *(*whole)(const struct response *w);
 };
@@ -93,52 +111,57 @@ struct response_protocol {
 extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
-/* Sends one event with JSON data. Takes ownership of `j`; NULL means out of
- * memory. `name` is NULL for events without a name. Returns false if out of
- * memory or the client has disconnected. */
+/* Sends an event whose data is the JSON `j`. Takes ownership of `j`; NULL means
+ * out of memory. `name` is the name of the event; NULL if it has none. Returns
+ * false if out of memory or if the client has disconnected. */
 bool response_send_event(struct response *w, const char *name, json_t *j);
-bool response_send_done(struct response *w); /* sends "data: [DONE]" */
+/* Sends the event "data: [DONE]". */
+bool response_send_done(struct response *w);
 
 const struct response_block *response_last(const struct response_choice *c);
 int response_count(const struct response_choice *c, pl_reply_kind kind);
-/* Returns the texts of all blocks of a kind as one JSON string; NULL if out of
- * memory. */
+/* Returns the texts of all blocks of one kind, joined to one JSON string; NULL
+ * if out of memory. */
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind);
 json_t *response_string(const struct text *t);
-/* Returns the arguments of a call as an object. Truncated JSON is parsed up to
- * its last complete value, as clients do with a stream; a number at its end may
- * be incomplete. Anything but a JSON object becomes an empty object. */
+/* Returns the arguments of a tool call as a JSON object. If the arguments are
+ * truncated, they are parsed up to the last complete value, as clients parse a
+ * stream; a number at the end may lack digits. If the arguments are not a JSON
+ * object, returns an empty object. */
 json_t *response_arguments(const struct response_block *b);
-/* Return a new list of the probabilities, ids or offsets of the tokens since
- * the last call. NULL if there are none, if they were not requested, or if out
- * of memory; in the last case they set c->lost. */
+/* Return a new list of the probabilities, ids or offsets of the tokens that
+ * were not returned yet. NULL if there are no such tokens, if the request does
+ * not ask for the list, or if out of memory; in the last case they set
+ * c->lost. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
 json_t *response_new_offsets(struct response_choice *c);
-/* Return the "timings" of llama-server and the "usage" of OpenAI as JSON; NULL
- * if out of memory. Timings are those of choice `c`; if `c` is NULL, of all
- * choices together. Usage is that of all choices. */
+/* Return the object "timings" of llama-server, and "usage" of OpenAI's API;
+ * NULL if out of memory. Timings are those of choice `c`; if `c` is NULL, of
+ * all choices together. "usage" is that of all choices. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
 json_t *response_usage(const struct response *w);
-/* Adds the timings so far to an event about choice `c`, if the request asks for
- * them. */
+/* Adds the object "timings" with the durations so far to an event about choice
+ * `c`, if the request asks for it. */
 void response_add_timings(const struct response *w,
                           const struct response_choice *c, json_t **event);
-/* Adds "prompt_progress" to an event about choice `c`: `done` of `total` prompt
- * tokens are computed after `seconds`. */
+/* Adds the object "prompt_progress" to an event about choice `c`: `done` of the
+ * `total` prompt tokens are available after `seconds`. */
 void response_add_progress(const struct response_choice *c, json_t **event,
                            int64_t done, int64_t total, double seconds);
-/* Adds "__verbose" to a response or event if the request wants it
- * (request.verbose). The value is the choice in the form of /completion. */
+/* Adds the object "__verbose" to a response or event, if the request asks for
+ * it (request.verbose). Its value is the choice in the form of /completion. */
 void response_add_verbose(const struct response *w,
                           const struct response_choice *c, json_t **event);
-/* Totals of all choices. A prompt that several choices share is counted
- * once. */
+/* Sums over all choices of a response. A prompt that several choices share is
+ * counted once. */
 struct response_sums {
     int64_t n_prompt, n_cached, n_written;
-    int64_t n_step; /* number of generated tokens without the first of each
-                       choice, which the step that ended the prompt generated */
+    /* Number of engine steps that generated tokens, without the step that ended
+     * the prompt; as many as generated tokens after the first of each
+     * choice. */
+    int64_t n_step;
     struct response_times times;
 };
 struct response_sums response_sums(const struct response *w);

@@ -1,15 +1,15 @@
-/* The protocol of /completion, llama-server's own. A stream consists of flat
- * objects with a part of the text each. The last one has "stop": true, instead
- * of a final [DONE], and also contains the settings, the prompt, the stop
- * reason and timings. The body of a response that is not streamed is this last
- * object with the whole text. */
+/* The protocol of /completion, llama-server's own. A streamed response consists
+ * of JSON objects, each with a part of the text. There is no final [DONE].
+ * Instead the last object has "stop": true, and also contains the settings, the
+ * prompt, the stop reason and the timings. If the response is not streamed, its
+ * body is this last object, with the whole text. */
 #include "response_inner.h"
 #include "sampler_names.h"
 
 #include <math.h>
 
-/* Returns an item of "logit_bias". null stands for a ban of the token, because
- * JSON has no infinity. */
+/* Returns an item of the list "logit_bias". A banned token has the bias null,
+ * because JSON has no infinity. */
 static json_t *bias_json(int32_t id, float bias)
 {
     return json_pack("{s:o, s:I}", "bias",
@@ -65,8 +65,8 @@ json_t *response_settings(const struct request *a)
     return all;
 }
 
-/* Returns an object of a stream other than the last; takes ownership of `text`,
- * its part of the text. */
+/* Returns an object of a stream, but not the last one. Takes ownership of
+ * `text`, the part of the text for this object. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *text)
 {
@@ -91,10 +91,10 @@ static const char *stop_type(const struct response_choice *c)
     return types[c->end.why];
 }
 
-/* Returns an object with those fields of `all`, the last object, that the
- * request's "response_fields" lists. A nested field such as "timings/prompt_n"
- * becomes a field of the new object with this whole name. Without
- * "response_fields", returns `all`. Takes ownership of `all`. */
+/* Returns an object with those fields of `all` that the request's
+ * "response_fields" lists. `all` is the last object of a response. A nested
+ * field such as "timings/prompt_n" becomes a field with this whole name. If the
+ * request has no "response_fields", returns `all`. Takes ownership of `all`. */
 static json_t *chosen(const struct response *w, json_t *all)
 {
     const json_t *names = json_object_get(w->a->body, "response_fields");
@@ -121,8 +121,8 @@ static json_t *chosen(const struct response *w, json_t *all)
     return some;
 }
 
-/* Returns the last object of a choice; takes ownership of `text`, `ids` and
- * `probs`. */
+/* Returns the last object of the response for a choice. Takes ownership of
+ * `text`, `ids` and `probs`. */
 static json_t *last(const struct response *w, const struct response_choice *c,
                     json_t *text, json_t *ids, json_t *probs)
 {
@@ -174,7 +174,8 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, piece(w, c, json_text(s, len)));
 }
 
-/* Writes nothing, because this protocol has no tool calls. */
+/* Handles the begin of a tool call: writes nothing, because the output of this
+ * protocol has no tool calls. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;
@@ -204,8 +205,8 @@ static bool fail(struct response *w, const struct api_error *why)
     return response_send_event(w, NULL, api_error_json(why, API_ERROR_OPENAI));
 }
 
-/* Returns the object of the only choice, or a list of those of several
- * choices. */
+/* Returns the body of a response that is not streamed: the object of the only
+ * choice, or a list of the objects of several choices. */
 static json_t *whole(const struct response *w)
 {
     json_t *list = json_array(), *only;

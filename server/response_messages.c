@@ -1,9 +1,9 @@
-/* The protocol of /v1/messages. The content is a list of blocks. In a stream,
- * each block has named start, delta and stop events. */
+/* The protocol of /v1/messages. The content of a message is a list of blocks.
+ * In a stream, named events begin, continue and end each block. */
 #include "response_inner.h"
 
-/* Returns the "usage" object. As the protocol requires, input_tokens does not
- * include cached tokens. */
+/* Returns the object "usage" for a choice. As the protocol requires,
+ * input_tokens does not include cached tokens. */
 static json_t *usage(const struct response_choice *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
@@ -21,8 +21,8 @@ static const char *reason_of(const struct response_choice *c)
                                                   : "end_turn";
 }
 
-/* Returns a message object; takes ownership of `content`. If `ended`, the
- * message has a stop reason. */
+/* Returns the message object of a choice. Takes ownership of `content`. If
+ * `ended`, the message has a stop reason. */
 static json_t *message(const struct response *w,
                        const struct response_choice *c, json_t *content,
                        bool ended)
@@ -48,7 +48,8 @@ static bool begin(struct response *w, struct response_choice *c)
            ping(w);
 }
 
-/* Returns a block as JSON, with its contents if `filled`, else empty. */
+/* Returns a block of the output as JSON: with its contents if `filled`, else
+ * empty. */
 static json_t *block_json(const struct response_block *b, bool filled)
 {
     json_t *text = filled ? response_string(&b->text) : json_string("");

@@ -1,8 +1,9 @@
-/* The protocol of Ollama's /api/chat and /api/generate. A stream consists of
- * lines, each a JSON object with a part of the message. The last one has "done"
- * true, the reason, counts of tokens and durations in nanoseconds. A response
- * that is not streamed is this last object with the whole message. Tool calls
- * are sent whole, because their arguments are an object. */
+/* The protocol of Ollama's /api/chat and /api/generate. A streamed response
+ * consists of lines, each a JSON object with a part of the message. The last
+ * object has "done": true, the reason, numbers of tokens, and durations in
+ * nanoseconds. If the response is not streamed, it is this last object, with
+ * the whole message. A tool call is sent only when it is complete, because its
+ * arguments are a JSON object. */
 #include "ollama.h"
 #include "response_inner.h"
 
@@ -31,8 +32,9 @@ double ollama_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Returns an object with a part of a message. Takes ownership of `content`,
- * `thinking` and `calls`; the last two are NULL if absent. */
+/* Returns a JSON object with a part of a message: for /api/chat if `chats`,
+ * else for /api/generate. Takes ownership of `content`, `thinking` and `calls`;
+ * the last two are NULL if the part has none. */
 static json_t *said(bool chats, const char *model, json_t *content,
                     json_t *thinking, json_t *calls)
 {
@@ -61,8 +63,8 @@ char *ollama_empty_body(bool chats, const char *model, const char *why)
     return body;
 }
 
-/* Returns an object of a stream, made by said(), with the probabilities of the
- * tokens not sent yet. */
+/* Returns an object of a stream, made by said(), and adds the probabilities of
+ * the tokens that were not sent yet. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *content, json_t *thinking, json_t *calls)
 {
@@ -88,8 +90,9 @@ static json_t *nanoseconds(double seconds)
     return json_integer((json_int_t)(1e9 * seconds));
 }
 
-/* Returns "context", the tokens of the prompt and the output, which a later
- * request sends to continue the text. NULL if not requested. */
+/* Returns the field "context": the tokens of the prompt and the output, which a
+ * later request may send to continue the text. NULL if the request does not ask
+ * for it. */
 static json_t *context(struct response_choice *c)
 {
     json_t *all = c->prompt_ids != NULL ? json_text_copy(c->prompt_ids) : NULL;
@@ -104,7 +107,7 @@ static json_t *context(struct response_choice *c)
 }
 
 /* Adds the fields that only the last object of a choice has: reason, durations,
- * counts and context. */
+ * numbers of tokens and context. */
 static void finish(json_t **j, struct response_choice *c)
 {
     const struct response_end *e = &c->end;
@@ -123,8 +126,8 @@ static void finish(json_t **j, struct response_choice *c)
         json_text_put(j, "context", tokens);
 }
 
-/* Sends an object without text as a keep-alive, because lines of JSON have no
- * comments. */
+/* Sends an object without text as a keep-alive, because a stream of JSON lines
+ * cannot have comments. */
 static bool ping(struct response *w)
 {
     return response_send_event(w, NULL,
@@ -147,7 +150,8 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
                                    : piece(w, c, part, NULL, NULL));
 }
 
-/* Writes nothing yet. block_end sends the call when it is complete. */
+/* Handles the begin of a tool call: writes nothing yet, because block_end sends
+ * the call when it is complete. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;

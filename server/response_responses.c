@@ -1,14 +1,14 @@
-/* The protocol of /v1/responses. The output is a list of items, and each block
- * is an item: reasoning, a message, or a call. In a stream, each item has its
- * own events. */
+/* The protocol of /v1/responses. The output is a list of items. Each block of
+ * the model's output is an item: reasoning, a message, or a tool call. In a
+ * stream, each item has its own events. */
 #include "response_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Returns the value of field `name` of the request, which the response repeats;
- * `otherwise` if the request does not have it. Takes ownership of
- * `otherwise`. */
+/* Returns the value of field `name` of the request, because the response
+ * repeats it. If the request does not have the field, returns `otherwise`.
+ * Takes ownership of `otherwise`. */
 static json_t *requested(const struct response *w, const char *name,
                          json_t *otherwise)
 {
@@ -33,7 +33,7 @@ static json_t *usage(const struct response *w)
                      (json_int_t)(s.n_prompt + s.n_written));
 }
 
-/* ---- output items -------------------------------------------------------- */
+/* ---- making output items ------------------------------------------------- */
 
 static void item_id(const struct response *w, int i, char id[64])
 {
@@ -45,8 +45,8 @@ static void item_id(const struct response *w, int i, char id[64])
              w->about.id, i);
 }
 
-/* Returns the content part of a message or reasoning item; takes ownership of
- * `text`. */
+/* Returns the content part of an item that is a message or reasoning. Takes
+ * ownership of `text`. */
 static json_t *part_json(const struct response_block *b, json_t *text)
 {
     if (b->kind == PL_REPLY_REASONING)
@@ -55,7 +55,7 @@ static json_t *part_json(const struct response_block *b, json_t *text)
                      text, "annotations", "logprobs");
 }
 
-/* Returns item i as JSON, with its contents if `filled`, else empty. */
+/* Returns output item i as JSON: with its contents if `filled`, else empty. */
 static json_t *item_json(const struct response *w, int i, bool filled,
                          const char *status)
 {
@@ -82,9 +82,9 @@ static json_t *item_json(const struct response *w, int i, bool filled,
                      "role", "assistant", "content", content, "status", status);
 }
 
-/* ---- response object ----------------------------------------------------- */
+/* ---- making the response object ------------------------------------------ */
 
-/* Sets the fields of the response that repeat those of the request. */
+/* Sets the fields of the response *j that repeat fields of the request. */
 static void repeat(const struct response *w, json_t **j)
 {
     const pl_sampling *s = &w->a->sampling;
@@ -112,7 +112,8 @@ static void repeat(const struct response *w, json_t **j)
 }
 
 /* Returns the response object. `status` is "in_progress", "completed",
- * "incomplete" or "failed". `why` is the error, NULL if none. */
+ * "incomplete" or "failed". `why` is the error of a failed response; NULL for
+ * none. */
 static json_t *response(const struct response *w, const char *status,
                         const struct api_error *why)
 {
@@ -143,10 +144,10 @@ static json_t *response(const struct response *w, const char *status,
     return j;
 }
 
-/* ---- events -------------------------------------------------------------- */
+/* ---- sending events of a stream ------------------------------------------ */
 
-/* Sends an event after adding its type and sequence number. Takes ownership of
- * `j`. */
+/* Sends an event of the stream after adding its type and sequence number to
+ * `j`. Takes ownership of `j`. */
 static bool event(struct response *w, const char *type, json_t *j)
 {
     json_text_put(&j, "type", json_string(type));
@@ -154,7 +155,7 @@ static bool event(struct response *w, const char *type, json_t *j)
     return response_send_event(w, type, j);
 }
 
-/* Sends an event about the last item, with `value` in field `key`. Takes
+/* Sends an event about the last output item, with `value` in field `key`. Takes
  * ownership of `value`. */
 static bool item_event(struct response *w, const char *type, const char *key,
                        json_t *value)
@@ -175,7 +176,7 @@ static bool item_event(struct response *w, const char *type, const char *key,
     return event(w, type, j);
 }
 
-/* Sends an event with the last item itself: `type` is
+/* Sends an event that contains the last output item itself. `type` is
  * "response.output_item.added" or "response.output_item.done". */
 static bool about_item(struct response *w, const char *type, bool filled,
                        const char *status)
@@ -187,7 +188,8 @@ static bool about_item(struct response *w, const char *type, bool filled,
                            item_json(w, i, filled, status)));
 }
 
-/* Sends the first events of the stream, unless `progress` has sent them. */
+/* Sends the first events of the stream, unless the function `progress` has sent
+ * them. */
 static bool begin(struct response *w, struct response_choice *c)
 {
     (void)c;
@@ -244,8 +246,8 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
-/* Returns the status of the response when the choice has ended. It is also the
- * status of the last item. */
+/* Returns the "status" of the response once its choice has ended. The last
+ * output item has the same status. */
 static const char *status_of(const struct response_choice *c)
 {
     return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";
@@ -274,8 +276,8 @@ static bool block_end(struct response *w, struct response_choice *c)
     return about_item(w, "response.output_item.done", true, status_of(c));
 }
 
-/* Passes the items of the conversation, including this response, to about.keep,
- * unless the request has "store": false. */
+/* Passes the items of the conversation, including those of this response, to
+ * the callback about.keep, unless the request has "store": false. */
 static void keep(const struct response *w)
 {
     const json_t *body = w->a->body, *input = json_object_get(body, "input");

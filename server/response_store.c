@@ -1,5 +1,5 @@
-/* See response_store.h. Conversations are kept as text, which takes a fraction
- * of the memory of parsed JSON. */
+/* Keeps conversations of /v1/responses as JSON text, which takes a fraction of
+ * the memory of parsed JSON. See response_store.h. */
 #include "response_store.h"
 #include "json_text.h"
 

@@ -1,7 +1,7 @@
 /* Keeps the conversations of /v1/responses, so that a request can continue one
- * by the id of its last response (previous_response_id). Only the latest are
- * kept, in memory: at most STORE_RESPONSES, and STORE_BYTES of JSON. Thread
- * safe. */
+ * by the id of its last response (previous_response_id). Only the latest
+ * conversations are kept, in memory: at most STORE_RESPONSES of them, and
+ * STORE_BYTES bytes of JSON. All functions are thread safe. */
 #ifndef SERVER_RESPONSE_STORE_H
 #define SERVER_RESPONSE_STORE_H
 
@@ -13,22 +13,25 @@ enum { STORE_RESPONSES = 1024, STORE_BYTES = 64 << 20 };
 struct response_store {
     pthread_mutex_t lock;
     struct {
-        char *id, *items; /* owned; items: a JSON list */
+        /* id: id of the conversation's last response. items: JSON list of the
+         * conversation's items. Both owned. */
+        char *id, *items;
     } kept[STORE_RESPONSES];
-    int first, n; /* `kept` is a ring buffer. first: index of the oldest
-                     conversation; n: number of conversations */
-    size_t bytes; /* of all items */
+    /* Indices for the ring buffer `kept`. first: index of the oldest
+     * conversation. n: number of conversations. */
+    int first, n;
+    size_t bytes; /* size of the JSON of all kept conversations, in bytes */
 };
 
 void response_store_init(struct response_store *s);
 void response_store_fini(struct response_store *s);
 /* Keeps the items of a conversation under the id of its last response. Does
- * nothing if they exceed STORE_BYTES, or if out of memory. */
+ * nothing if their JSON is longer than STORE_BYTES, or if out of memory. */
 void response_store_put(struct response_store *s, const char *id,
                         const json_t *items);
-/* Returns the items of a conversation as a new list; NULL if it is not kept, or
- * if out of memory. A request_rules.recall; `store` is a struct
- * response_store *. */
+/* Returns the items of the conversation that ended with the response `id`, as a
+ * new list. NULL if that conversation is not kept, or if out of memory. A
+ * request_rules.recall callback; `store` is a struct response_store *. */
 json_t *response_store_get(void *store, const char *id);
 
 #endif

@@ -1,9 +1,11 @@
-/* Converts names, letters and JSON of samplers. See sampler_names.h. */
+/* Converts samplers from and to names, letters and JSON. See
+ * sampler_names.h. */
 #include "sampler_names.h"
 
 #include <string.h>
 
-/* The letters of the samplers, in the order of enum pl_sampling_step. */
+/* The letter for each sampler in llama.cpp's string of samplers, in the order
+ * of enum pl_sampling_step. */
 static const char letters[PL_N_STEP + 1] = "edskypmxt";
 
 const char sampler_all_names[] = "penalties, dry, top_n_sigma, top_k, typ_p, "

@@ -1,5 +1,5 @@
-/* Converts between pl_sampling and the names that llama.cpp uses for its
- * samplers and fields. */
+/* Converts between pl_sampling and the names of samplers and fields in
+ * llama.cpp. */
 #ifndef SERVER_SAMPLER_NAMES_H
 #define SERVER_SAMPLER_NAMES_H
 
@@ -9,8 +9,8 @@
 
 enum { SAMPLER_UNKNOWN = -1, SAMPLER_PASSED_OVER = -2 };
 
-/* Limits of the DRY fields of pl_sampling: number of sequence breakers, bytes
- * of each, and dry_last_n. */
+/* Limits of the fields of pl_sampling for the DRY sampler: number of sequence
+ * breakers, bytes of each breaker, and dry_last_n in tokens. */
 enum {
     SAMPLER_BREAKERS = 256,
     SAMPLER_BREAKER_BYTES = 64,
@@ -18,20 +18,20 @@ enum {
 };
 
 /* Returns the sampler (enum pl_sampling_step) with the name name[0 .. len - 1]
- * or, if `name` is NULL, with this letter. SAMPLER_UNKNOWN: there is none.
- * SAMPLER_PASSED_OVER: a sampler of llama.cpp that does not exist here and has
- * no effect unless other fields enable it. */
+ * or, if `name` is NULL, with this letter. SAMPLER_UNKNOWN: there is no such
+ * sampler. SAMPLER_PASSED_OVER: llama.cpp has this sampler and this server does
+ * not, but the sampler has no effect unless other fields enable it. */
 int sampler_step(const char *name, size_t len, char letter);
 
-/* Appends a sampler to s->step. Returns false if s->step already contains
- * it. */
+/* Appends sampler `step` (enum pl_sampling_step) to the list s->step. Returns
+ * false if the list already contains it. */
 bool sampler_add(pl_sampling *s, int step);
 
-/* Returns the fields of *s except its biases as a JSON object; NULL if out of
- * memory. */
+/* Returns the sampling parameters *s, except logit biases, as a JSON object
+ * with llama.cpp's field names; NULL if out of memory. */
 json_t *sampler_json(const pl_sampling *s);
 
-/* All names of samplers, for messages: "penalties, dry, ..." */
+/* The names of all samplers, for error messages: "penalties, dry, ..." */
 extern const char sampler_all_names[];
 
 #endif

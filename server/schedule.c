@@ -1,13 +1,13 @@
-/* See schedule.h. The table of clients is sorted by id and searched by
- * bisection. */
+/* Chooses tasks and tokens for each engine step; see schedule.h. The table of
+ * clients is sorted by id and searched by bisection. */
 #include "schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* No client's counter counts as more than this many steps below the highest
- * one. */
+/* The counter of a client counts as at most this many steps of tokens below the
+ * highest counter of all clients. */
 enum { MAX_LAG_STEPS = 8 };
 
 static pl_status no_memory(pl_err *err)
@@ -20,7 +20,8 @@ static pl_status no_memory(pl_err *err)
     return PL_NO_MEMORY;
 }
 
-/* Returns the index of a client, or the index at which it would be inserted. */
+/* Returns the index of the client with this id in s->client, or the index at
+ * which it would be inserted. */
 static int client_index(const struct schedule *s, uint64_t id)
 {
     int low = 0, high = s->n_client;
@@ -43,8 +44,8 @@ static struct schedule_client *find(const struct schedule *s, uint64_t id)
     return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
 }
 
-/* Returns the counter of a client, but at least the highest counter minus
- * MAX_LAG_STEPS steps. */
+/* Returns how many tokens a client was served, by its virtual token counter,
+ * but at least the highest counter of all clients minus MAX_LAG_STEPS steps. */
 static int64_t served(const struct schedule *s, const struct schedule_client *c)
 {
     int64_t floor = s->most - MAX_LAG_STEPS * s->step;
@@ -128,9 +129,9 @@ static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
     s->most = c->given > s->most ? c->given : s->most;
 }
 
-/* Returns the next prompt to serve in this step: of the client that was served
- * least, the oldest prompt that has no tokens in the step yet. NULL if there is
- * none. */
+/* Returns the next prompt to compute tokens of in this step: of the client that
+ * was served the fewest tokens, the oldest prompt that has no tokens in the
+ * step yet. NULL if there is none. */
 static struct schedule_entry *next_prompt(const struct schedule *s,
                                           struct schedule_entry *entry, int n)
 {

@@ -1,4 +1,4 @@
-/* The routes of a service and their handlers. See service.h. Those that
+/* The routes of a service and their handlers. See service.h. The handlers that
  * generate text are in generation.c. */
 #include "service.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- responses ----------------------------------------------------------- */
+/* ---- sending responses --------------------------------------------------- */
 
 void service_note_tokens(struct http_request *r, int64_t n_prompt,
                          int64_t n_cached, int64_t n_written)
@@ -59,7 +59,7 @@ static void respond_json(struct http_request *r, json_t *j)
     service_respond(r, body);
 }
 
-/* ---- users of a service -------------------------------------------------- */
+/* ---- counting the users of a service ------------------------------------- */
 
 void service_hold(struct service *v)
 {
@@ -81,7 +81,7 @@ void service_lost(void *service, const pl_err *err)
         v->owner.lost(v->owner.user, err);
 }
 
-/* ---- texts and tokens ---------------------------------------------------- */
+/* ---- routes that convert texts and tokens -------------------------------- */
 
 bool service_check_length(const struct service *v, int64_t n,
                           struct api_error *why)
@@ -104,15 +104,16 @@ bool service_render(const struct service *v, const struct request *a,
             "or start the server with --template",
             v->no_form.message);
     s = request_render(a, v->form, 0, text, len, &err);
-    if (s == PL_FULL) /* PL_FULL means that a limit of the template is exceeded,
-                         which api_error_set_status would report as the load of
-                         the server */
+    if (s == PL_FULL) /* A limit of the template is exceeded.
+                         api_error_set_status would report PL_FULL as if the
+                         server were overloaded. */
         s = PL_BAD_ARGUMENT;
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Sets piece[i] to the bytes of token ids[i], for n tokens. Returns the memory
- * that holds the bytes, which the caller frees; NULL if out of memory. */
+/* Sets piece[i] to the bytes of token ids[i] in the vocabulary, for n tokens.
+ * Returns the memory that holds the bytes, which the caller frees; NULL if out
+ * of memory. */
 static char *name_all(const struct service *v, const int32_t *ids, int64_t n,
                       struct tokens_piece *piece)
 {
@@ -189,9 +190,9 @@ static void on_detokenize(void *user, struct http_request *r)
     tokens_fini(&a);
 }
 
-/* Parses a request with a conversation and renders it with the chat template.
- * *text is malloc'ed, [*n]. Returns false with *why filled if it was
- * rejected. */
+/* Parses a request that has a conversation, and renders the conversation with
+ * the chat template to *text, malloc'ed, [*n]. Returns false with *why filled
+ * if the request was rejected. */
 static bool read_conversation(const struct service *v, struct http_request *r,
                               enum request_kind kind, char **text, size_t *n,
                               struct api_error *why)
@@ -259,10 +260,11 @@ static void count_tokens(const struct service *v, struct http_request *r,
     free(text);
 }
 
-/* ---- web UI -------------------------------------------------------------- */
+/* ---- the web UI ---------------------------------------------------------- */
 
-/* Returns true if the client wants plain text or JSON rather than the web UI.
- * Programs that test whether Ollama runs send such requests. */
+/* Returns true if the client that requests the root path wants plain text or
+ * JSON rather than the web UI. Programs that test if an Ollama server runs send
+ * such requests. */
 static bool is_probe(const struct http_request *r)
 {
     const char *accept = http_header(r, "Accept");
@@ -298,7 +300,9 @@ static void add_text(void *user, const char *s, size_t n)
 {
     struct text *t = user;
 
-    text_add(t, s, n); /* if out of memory, the picture is visibly truncated */
+    /* Errors are ignored: if memory is short, the picture is visibly
+     * truncated. */
+    text_add(t, s, n);
 }
 
 static void on_plan(void *user, struct http_request *r)
@@ -318,7 +322,7 @@ static void on_plan(void *user, struct http_request *r)
     text_free(&out);
 }
 
-/* ---- status -------------------------------------------------------------- */
+/* ---- routes about the state of the server -------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
 {
@@ -326,7 +330,8 @@ static void on_health(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-/* Returns the "default_generation_settings"; NULL if out of memory. */
+/* Returns the object "default_generation_settings" of /props; NULL if out of
+ * memory. */
 static json_t *defaults_json(const struct service *v)
 {
     const struct request a = {.kind = REQUEST_COMPLETION,
@@ -342,8 +347,8 @@ static json_t *defaults_json(const struct service *v)
                      response_settings(&a));
 }
 
-/* Returns the text of a special token; "" if `id` is -1, NULL if out of
- * memory. */
+/* Returns the text of a special token as a JSON string; "" if `id` is -1. NULL
+ * if out of memory. */
 static json_t *special_json(const struct service *v, int32_t id)
 {
     struct text t = {0};
@@ -389,8 +394,8 @@ static void on_props(void *user, struct http_request *r)
     respond_json(r, service_props(user, false));
 }
 
-/* Handles POST /props: rejects it, because clients cannot change any
- * property. */
+/* Handles POST /props: rejects it, because clients cannot change any property
+ * of the model. */
 static void on_set_props(void *user, struct http_request *r)
 {
     (void)user;
@@ -475,7 +480,7 @@ static void on_machine(void *user, struct http_request *r)
     machine_respond(user, r);
 }
 
-/* ---- text generation and embeddings -------------------------------------- */
+/* ---- routes that generate text or embeddings ----------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \
@@ -502,8 +507,8 @@ COUNTS(messages, REQUEST_MESSAGES)
 COUNTS(responses, REQUEST_RESPONSES)
 #undef COUNTS
 
-/* Handles POST /lora-adapters: accepts only an empty list, because there are no
- * adapters. */
+/* Handles POST /lora-adapters: accepts only an empty list, because the server
+ * has no LoRA adapters. */
 static void on_set_lora(void *user, struct http_request *r)
 {
     size_t len;

@@ -1,4 +1,4 @@
-/* See slot_actions.h. */
+/* Saves, restores and erases the contents of slots; see slot_actions.h. */
 #include "slot_actions.h"
 
 #include "json_field.h"
@@ -14,23 +14,25 @@
 enum { MAX_BUSY = 16, WAIT_S = 60 };
 
 struct slot_action {
-    struct service *service; /* held (service_hold) until the action has
-                                ended */
+    /* The service of the request, kept loaded by service_hold until the action
+     * has ended. */
+    struct service *service;
     struct http_request *r;
     enum { SAVE, RESTORE, ERASE } what;
     int slot;
-    char name[256]; /* file name */
+    char name[256]; /* name of the slot file */
     char path[4096];
 
-    /* The following fields are used only for saving: the results of the task
-     * that saves the state. The callbacks below set them. */
+    /* The following fields are used only to save a slot: the results of the
+     * task that computes and saves the state. The callbacks of the task set
+     * them. */
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool end;
     struct task_report report;
     pl_status status;
     pl_err err;
-    void *state; /* owned */
+    void *state; /* the saved state (pl_state_save), owned */
     size_t bytes;
 };
 
@@ -64,7 +66,7 @@ void slots_fini(struct slots *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-/* ---- saving -------------------------------------------------------------- */
+/* ---- saving a slot ------------------------------------------------------- */
 
 static void on_keep(void *user, pl_engine *e, int seq)
 {
@@ -82,7 +84,8 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return false;
 }
 
-/* Cancels the task when slots_fini is called, even while the task waits. */
+/* Cancels the task once slots_fini is called, even while the task waits for a
+ * slot. */
 static enum client_state on_poll_client(void *user)
 {
     const struct slot_action *t = user;
@@ -102,8 +105,8 @@ static void on_end(void *user, const struct task_report *report)
 }
 
 /* Computes the state of n tokens by a task of the loop, which computes only the
- * part that is not cached. Waits for the task, whose callback on_keep sets
- * t->state. */
+ * tokens that are not cached. Waits until the task has ended. Its callback
+ * on_keep sets t->state. */
 static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                   struct api_error *why)
 {
@@ -156,8 +159,8 @@ static bool save(struct slot_action *t, struct api_error *why)
 
     if (!loop_slot_tokens(t->service->loop, t->slot, &f.token, &f.n))
         return api_error_set_memory(why);
-    /* A prompt must be shorter than the context, so a slot that fills the
-     * context is saved without its last token. */
+    /* A prompt must be shorter than the context. So if the slot's tokens fill
+     * the context, the slot is saved without its last token. */
     if (f.n >= pl_engine_n_ctx(t->service->engine))
         f.n = pl_engine_n_ctx(t->service->engine) - 1;
     ok = f.n > 0 ||
@@ -182,7 +185,7 @@ static bool save(struct slot_action *t, struct api_error *why)
     return ok;
 }
 
-/* ---- restoring and erasing ----------------------------------------------- */
+/* ---- restoring and erasing a slot ---------------------------------------- */
 
 static bool restore(struct slot_action *t, struct api_error *why)
 {
@@ -235,11 +238,11 @@ static bool erase(struct slot_action *t)
     return true;
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- reading requests and starting their threads ------------------------- */
 
-/* Runs an action and sends its response. Returns false with *why filled if it
- * failed. Only one save or restore runs at a time, because each needs as much
- * host memory as a sequence takes in the KV cache. */
+/* Runs an action of a request, and sends the response. Returns false with *why
+ * filled if the action failed. Only one save or restore runs at a time, because
+ * each needs as much host memory as a sequence takes in the KV cache. */
 static bool run_slot_action(struct slot_action *t, struct api_error *why)
 {
     struct slots *s = &t->service->slots;
@@ -269,8 +272,9 @@ static void *task(void *user)
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
     free(t);
-    service_drop(v); /* still valid below, because slots_fini waits until n_busy
-                        is 0 */
+    /* `s`, a part of *v, is still valid below, because slots_fini waits until
+     * n_busy is 0. */
+    service_drop(v);
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_cond_broadcast(&s->idle);
@@ -278,9 +282,9 @@ static void *task(void *user)
     return NULL;
 }
 
-/* Returns true if `name` is a plain file name: without a folder, a leading dot,
- * the suffix ".part", or characters that are special to a terminal or a file
- * system. */
+/* Returns true if `name` is a plain file name: it has no folder, no leading
+ * dot, no suffix ".part", and no characters that are special to a terminal or a
+ * file system. */
 static bool is_plain_filename(const char *name)
 {
     size_t n = strlen(name);

@@ -1,4 +1,4 @@
-/* See slot_file.h. */
+/* Reads and writes slot files; see slot_file.h. */
 #include "slot_file.h"
 
 #include <endian.h>
@@ -40,8 +40,9 @@ void slot_file_fini(struct slot_file *f)
     *f = (struct slot_file){0};
 }
 
-/* Computes the checksum of a file's head, before the checksum field, and of its
- * n tokens. `room` is a scratch buffer of AT_SUM + 4 * n bytes. */
+/* Computes the checksum of the bytes of a slot file before the checksum,
+ * `head`, and of its n tokens. `room` is a scratch buffer of AT_SUM + 4 * n
+ * bytes. */
 static void sum_of(const unsigned char *head, const unsigned char *token,
                    int64_t n, struct tier_key *sum, unsigned char *room)
 {
@@ -52,8 +53,9 @@ static void sum_of(const unsigned char *head, const unsigned char *token,
 
 /* ---- writing a slot file ------------------------------------------------- */
 
-/* Returns PL_OK if `path` does not exist or is a slot file, which may be
- * replaced. The folder may contain models and other files that must not be. */
+/* Returns PL_OK if the file `path` may be written: it does not exist or is a
+ * slot file, which is replaced. Other files in the folder, such as models, must
+ * not be replaced. */
 static pl_status guard(const char *path, pl_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -99,9 +101,9 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    (void)fchmod(pl_file_fd(file), 0600); /* other users must not read the data,
-                                             so restrict access before writing
-                                             any */
+    /* Other users of the machine must not read the data, so restrict access
+     * before writing it. */
+    (void)fchmod(pl_file_fd(file), 0600);
     pl_file_write(file, head, n);
     pl_file_write(file, f->state, f->state_bytes);
     s = pl_file_commit(file, err);

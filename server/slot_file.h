@@ -18,29 +18,31 @@
 
 struct slot_file {
     int64_t n;
-    int32_t *token; /* owned, [n] */
-    /* The contents of the file that was read; `state` points into it. Owned;
-     * NULL if no file was read. */
+    int32_t *token; /* the tokens, [n]; owned */
+    /* The contents of the slot file that was read; `state` points into them.
+     * Owned; NULL if no file was read. */
     void *bytes;
     const void *state;
     size_t state_bytes;
-    uint64_t size; /* size of the file in bytes */
+    uint64_t size; /* size of the slot file in bytes */
 };
 
 void slot_file_fini(struct slot_file *f);
-/* Writes a slot file atomically, by the rules of pl_file_open. An existing slot
- * file is replaced. If `path` is any other file, or a link, returns
- * BAD_ARGUMENT. Sets f->size. Other errors are those of pl_file_open and
- * pl_file_commit, and NO_MEMORY. */
+/* Writes *f to the slot file `path` atomically, by the rules of pl_file_open.
+ * Replaces an existing slot file. If `path` is any other file, or a link,
+ * returns BAD_ARGUMENT. Sets f->size. Other errors are those of pl_file_open
+ * and pl_file_commit, and NO_MEMORY. */
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err);
-/* Reads a slot file. NOT_FOUND: there is no such file. BAD_FILE: it is invalid.
- * BAD_ARGUMENT: it was computed with another model or configuration. Other
- * errors: NO_MEMORY. The caller calls slot_file_fini in all cases. */
+/* Reads the slot file `path` into *f. NOT_FOUND: there is no such file.
+ * BAD_FILE: it is invalid. BAD_ARGUMENT: its state was computed with another
+ * model or configuration. Other errors: NO_MEMORY. The caller calls
+ * slot_file_fini in all cases. */
 pl_status slot_file_read(struct slot_file *f, const char *path,
                          const struct tier_key *root, pl_err *err);
-/* Parses the contents of a slot file, n bytes. Takes ownership of `bytes`,
- * which is malloc'ed. Errors are those of slot_file_read except NOT_FOUND. */
+/* Parses the contents of a slot file, the n bytes `bytes`. Takes ownership of
+ * `bytes`, which is malloc'ed. Errors are those of slot_file_read except
+ * NOT_FOUND. */
 pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
                           const struct tier_key *root, pl_err *err);
 

@@ -1,18 +1,19 @@
-/* Runs one Knuth-Morris-Pratt automaton per stop string. The automata keep the
- * longest prefix of a stop string with which the text ends, and this much text
- * is held back. So the cost does not depend on how the text is divided into
- * chunks. Source: doi:10.1137/0206024. */
+/* Runs one Knuth-Morris-Pratt automaton per stop string. Each automaton keeps
+ * the length of the longest prefix of its stop string with which the text ends,
+ * and the text of this length is held back. So the cost does not depend on how
+ * the text is divided into chunks. Source: doi:10.1137/0206024. */
 #include "stop_strings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 struct stop_match {
-    char *s;      /* owned, [len] */
-    size_t *back; /* owned, [len]: back[i] is the length of the longest proper
-                     prefix of s[0 ... i] that is also a suffix of it */
+    char *s; /* the stop string, [len]; owned */
+    /* back[i]: length of the longest proper prefix of s[0 ... i] that is also a
+     * suffix of it; [len]; owned. */
+    size_t *back;
     size_t len;
-    size_t n; /* length of the longest prefix of `s` that the text ends with */
+    size_t n; /* length of the longest prefix of `s` with which the text ends */
 };
 
 static bool match_init(struct stop_match *m, const char *s)
@@ -54,9 +55,9 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
     s->held = malloc(s->cap + 1);
     if (s->match != NULL && s->n == n && s->held != NULL)
         return PL_OK;
-    s->n += s->match != NULL && s->n < n; /* count the match whose
-                                             initialization failed, so that
-                                             stop_fini frees its memory */
+    /* Counts the automaton whose initialization failed, so that stop_fini frees
+     * its memory. */
+    s->n += s->match != NULL && s->n < n;
     stop_fini(s);
     snprintf(err->message, sizeof(err->message),
              "out of memory for %d stop strings", n);
@@ -74,9 +75,9 @@ void stop_fini(struct stops *s)
     *s = (struct stops){.hit = -1};
 }
 
-/* Advances all automata by one byte. Returns how many of the last bytes of the
- * text may belong to a stop string, so that they must be held back. If a stop
- * string was found (s->hit), returns its length. */
+/* Advances all automata by the byte `b` of the text. Returns how many of the
+ * last bytes of the text may be the beginning of a stop string and must be held
+ * back. If a stop string was found (s->hit), returns its length instead. */
 static size_t step(struct stops *s, char b)
 {
     size_t most = 0;
@@ -113,8 +114,9 @@ bool stop_add(struct stops *s, const char *text, size_t len,
         return false;
     memcpy(all, s->held, held);
     memcpy(all + held, text, n);
-    n += held - keep; /* now the number of bytes of `all` that cannot belong to
-                         a stop string */
+    /* From here on, n is the number of bytes of `all` that cannot belong to a
+     * stop string. */
+    n += held - keep;
     s->n_held = s->hit >= 0 ? 0 : keep;
     memcpy(s->held, all + n, s->n_held);
     ok = n == 0 || write(user, all, n);

@@ -1,6 +1,7 @@
-/* See tier_disk.h. Uses Linux's O_TMPFILE to create a file without a name.
- * linkat gives it a temporary name, and renameat moves it atomically to its
- * final name, replacing an older file. */
+/* The disk tier of the prefix cache; see tier_disk.h. A file is created without
+ * a name, by Linux's O_TMPFILE. When it is complete, linkat gives it a
+ * temporary name, and renameat moves it atomically to its final name, replacing
+ * an older file. */
 #include "tier_disk.h"
 
 #include <dirent.h>
@@ -22,7 +23,9 @@
 enum {
     HEX = 2 * sizeof(struct tier_key),
     MAX_NAME = HEX + 64,
-    PART_S = 600, /* age in seconds after which an unfinished file is deleted */
+    /* Age in seconds after which a file under a temporary name is deleted,
+     * because its writer has ended. */
+    PART_S = 600,
 };
 
 static void name_of(const struct tier_key *key, char name[static MAX_NAME])
@@ -32,7 +35,7 @@ static void name_of(const struct tier_key *key, char name[static MAX_NAME])
     memcpy(name + HEX, ENDING, sizeof ENDING);
 }
 
-/* ---- folder and eviction ------------------------------------------------- */
+/* ---- the folder, and evicting entries ------------------------------------ */
 
 struct found {
     char name[MAX_NAME];
@@ -41,21 +44,21 @@ struct found {
 };
 
 struct listing {
-    struct found *file; /* owned */
+    struct found *file; /* the entries in the folder, [n]; owned */
     size_t n, cap;
     uint64_t bytes;
 };
 
-/* Returns true if `name` is that of an entry. The folder may contain other
- * files. */
+/* Returns true if `name` is the file name of an entry. The folder may contain
+ * other files. */
 static bool is_page(const char *name)
 {
     return strspn(name, "0123456789abcdef") == HEX &&
            strcmp(name + HEX, ENDING) == 0;
 }
 
-/* Returns true if `name` is the temporary name of an unfinished file, made by
- * new_file. */
+/* Returns true if `name` is a temporary name from new_file, that of an
+ * unfinished file. */
 static bool is_part(const char *name)
 {
     int n = 0;
@@ -65,8 +68,9 @@ static bool is_part(const char *name)
            strcmp(name + n, PART) == 0;
 }
 
-/* Adds a file to the listing if it is an entry or an unfinished entry. Deletes
- * old unfinished ones. Returns false if out of memory. */
+/* Adds a file of the folder to the listing if it is an entry or an unfinished
+ * entry. Deletes an old unfinished entry instead. Returns false if out of
+ * memory. */
 static bool look_at(int dir, const char *name, struct listing *l)
 {
     bool part = is_part(name);
@@ -91,8 +95,9 @@ static bool look_at(int dir, const char *name, struct listing *l)
         l->cap = cap;
     }
     f = &l->file[l->n++];
-    memcpy(f->name, name, strlen(name) + 1); /* fits, because is_page or is_part
-                                                checked the name */
+    /* The name fits in f->name, because is_page or is_part checked its
+     * length. */
+    memcpy(f->name, name, strlen(name) + 1);
     f->bytes = (uint64_t)st.st_size;
     f->used = st.st_mtim;
     l->bytes += f->bytes;
@@ -126,9 +131,9 @@ static int older(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Scans the folder. If its files and `more` bytes together exceed the limit,
- * deletes the least recently used files until an eighth of the limit is free.
- * Returns false with errno set if the folder cannot be read. */
+/* Scans the folder. If its files and `more` bytes together exceed the limit
+ * d->limit, deletes the least recently used files until an eighth of the limit
+ * is free. Returns false with errno set if the folder cannot be read. */
 static bool evict_for(struct tier_disk *d, uint64_t more)
 {
     struct listing l;
@@ -162,9 +167,9 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     return s;
 }
 
-/* Opens the folder, creating it if needed, and returns its descriptor. Returns
- * -1 with errno set if that fails. If the folder is world-writable, errno is
- * EACCES and *open_to_all is set. */
+/* Opens the folder `path`, creating it if needed, and returns its descriptor.
+ * On failure returns -1 with errno set. If the folder is world-writable, sets
+ * errno to EACCES and *open_to_all to true. */
 static int open_folder(const char *path, bool *open_to_all)
 {
     struct stat st;
@@ -201,9 +206,9 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                        strerror(errno), err);
 }
 
-/* Opens the folder again after it was removed or replaced. The new folder gets
- * the same descriptor, so that readers use it too. Returns false with errno set
- * on failure. */
+/* Opens the folder again after it was removed or replaced by a new one. d->dir
+ * stays the same number, so that reading threads use the new folder, too.
+ * Returns false with errno set on failure. */
 static bool reopen(struct tier_disk *d)
 {
     bool open_to_all;
@@ -226,18 +231,19 @@ void tier_disk_close(struct tier_disk *d)
     d->path = NULL;
 }
 
-/* ---- writing an entry ---------------------------------------------------- */
+/* ---- writing an entry to a file ------------------------------------------ */
 
-/* Creates a file and returns its descriptor; -1 with errno set on failure. The
- * file has no name if the file system supports that, else the temporary name
- * `part`, and *named is true. Fills `part` in both cases, because a file
- * without a name needs it later. */
+/* Creates a file for an entry and returns its descriptor; -1 with errno set on
+ * failure. If the file system supports it, the file has no name yet. Otherwise
+ * it has the temporary name `part`, and *named is true. Fills `part` in both
+ * cases, because a file without a name gets this name later. */
 static int new_file(struct tier_disk *d, char part[static MAX_NAME],
                     bool *named)
 {
-    /* One counter for the whole process, because the caches of several models
-     * may share a folder. Processes in different containers may have the same
-     * process id, so the name also contains a random number. */
+    /* Number for temporary names, one counter for the whole process, because
+     * the caches of several models may share a folder. Processes in different
+     * containers may have the same process id, so the name also contains a
+     * random number. */
     static uint64_t n_name;
     int fd = openat(d->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
     uint32_t chance = (uint32_t)time(NULL);
@@ -323,7 +329,7 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
            (errno == ENOENT && reopen(d) && write_file(d, e));
 }
 
-/* ---- reading an entry ---------------------------------------------------- */
+/* ---- reading an entry from a file ---------------------------------------- */
 
 static bool read_whole(int fd, void *data, size_t n)
 {
@@ -339,8 +345,9 @@ static bool read_whole(int fd, void *data, size_t n)
     return true;
 }
 
-/* Reads an entry from an open file. Returns NULL if the file is damaged, and
- * sets *damaged. Returns NULL with *damaged false if out of memory. */
+/* Reads an entry from the open file fd; its key must be *key. Returns NULL and
+ * sets *damaged if the file is damaged. Returns NULL with *damaged false if out
+ * of memory. */
 static struct tier_entry *read_open(int fd, const struct tier_key *key,
                                     bool head, bool *damaged)
 {
@@ -382,8 +389,8 @@ struct tier_entry *tier_disk_read(const struct tier_disk *d,
         return NULL;
     e = read_open(fd, key, head, damaged);
     if (e && !head)
-        (void)futimens(fd, NULL); /* marks the entry as used; if this fails, it
-                                     only seems older */
+        (void)futimens(fd, NULL); /* marks the entry as used; if that fails, the
+                                     entry only seems less recently used */
     close(fd);
     if (*damaged)
         tier_disk_drop(d, key);

@@ -1,5 +1,5 @@
-/* See tier_entry.h. SHA-256 is computed by GnuTLS, which libmicrohttpd needs
- * for TLS anyway. */
+/* Entries of the cache tiers, and their file format; see tier_entry.h. GnuTLS
+ * computes SHA-256, because libmicrohttpd needs it for TLS anyway. */
 #include "tier_entry.h"
 
 #include <endian.h>
@@ -11,12 +11,13 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 'p', 'f', 'x'};
 
 enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
-/* ---- keys ---------------------------------------------------------------- */
+/* ---- computing the keys of entries --------------------------------------- */
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
-    /* gnutls_hash_fast fails only if the library is unusable. Then the
-     * checksums of heads do not match either, so no entry is read from disk. */
+    /* gnutls_hash_fast fails only if GnuTLS is unusable. Then the key is zero,
+     * and no entry is read from disk, because the checksums of the files' heads
+     * do not match either. */
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, n, out->b) != 0)
         memset(out, 0, sizeof *out);
 }
@@ -46,7 +47,7 @@ bool tier_key_same(const struct tier_key *a, const struct tier_key *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* ---- entries ------------------------------------------------------------- */
+/* ---- creating and freeing entries ---------------------------------------- */
 
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
                                   const int32_t *token, int n, bool resumable,
@@ -87,7 +88,7 @@ size_t tier_entry_size(const struct tier_entry *e)
     return TIER_HEAD + e->bytes;
 }
 
-/* ---- file heads ---------------------------------------------------------- */
+/* ---- writing and reading the heads of files ------------------------------ */
 
 static void put4(unsigned char *p, uint32_t v)
 {

@@ -1,5 +1,5 @@
-/* An entry: a page of a cached prefix in host memory or on disk, and its file
- * format.
+/* An entry of a cache tier: a page of a cached prefix, in host memory or on
+ * disk. Also the format of its file.
  *
  * An entry is found by its key. The key identifies all tokens up to the end of
  * the page, and the engine that computed them. It is the SHA-256 of the
@@ -41,41 +41,46 @@ struct tier_key {
     unsigned char b[32];
 };
 
-/* An entry. It is immutable, and its references are counted. */
+/* An entry: a page of a cached prefix. It does not change after its creation,
+ * and its references are counted. */
 struct tier_entry {
     atomic_int refs;
     struct tier_key key, parent;
-    int64_t first; /* number of tokens before the page */
-    int n;         /* number of tokens in the page */
+    int64_t first; /* number of tokens of the prefix before the page */
+    int n;         /* number of tokens in the page, 1 to 64 */
     bool resumable;
     int32_t token[TIER_TOKENS];
-    void *data; /* owned; NULL if only the head of the file was read */
+    /* The contents of the page (pl_prefix_export_page); owned; NULL if only the
+     * head of the file was read. */
+    void *data;
     size_t bytes;
 };
 
 void tier_key_root(struct tier_key *out, const void *of, size_t n);
-/* Computes the key of the page with these n tokens, 1 to 64, that follows the
- * page of key `parent`. */
+/* Sets *out to the key of the page with these n tokens, 1 to 64, that follows
+ * the page with the key *parent. */
 void tier_key_next(struct tier_key *out, const struct tier_key *parent,
                    const int32_t *token, int n);
 bool tier_key_same(const struct tier_key *a, const struct tier_key *b);
 
-/* Creates an entry with one reference. It takes ownership of `data`. Returns
- * NULL if out of memory; then the caller keeps `data`. */
+/* Creates an entry with one reference, and takes ownership of `data`. Returns
+ * NULL if out of memory; then the caller still owns `data`. */
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
                                   const int32_t *token, int n, bool resumable,
                                   void *data, size_t bytes);
 struct tier_entry *tier_entry_ref(struct tier_entry *e);
-void tier_entry_unref(struct tier_entry *e); /* NULL is allowed */
-/* Returns the size of an entry in bytes, which counts towards the limits of
- * host memory and of the folder. */
+/* Drops a reference to an entry, and frees the entry if it was the last. NULL
+ * is allowed. */
+void tier_entry_unref(struct tier_entry *e);
+/* Returns the size of an entry in bytes, as it counts towards the limits of
+ * host memory and of the disk folder. */
 size_t tier_entry_size(const struct tier_entry *e);
 
 void tier_entry_put_head(const struct tier_entry *e,
                          unsigned char head[static TIER_HEAD]);
-/* Parses the head of an entry's file; `key` is the key in the file's name,
- * `size` the size of the file. Overwrites *e, with e->data NULL. Returns false
- * if the head is invalid. */
+/* Parses the head of an entry's file into *e, and sets e->data to NULL. `key`
+ * is the key in the file's name, `size` the size of the file in bytes. Returns
+ * false if the head is invalid. */
 bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
                          const unsigned char head[static TIER_HEAD],
                          uint64_t size);

@@ -1,4 +1,5 @@
-/* See tier_table.h. */
+/* The host memory tier of the prefix cache, a hash table with LRU lists; see
+ * tier_table.h. */
 #include "tier_table.h"
 
 #include <stdlib.h>
@@ -7,11 +8,11 @@
 struct tier_item {
     struct tier_entry *entry;
     bool dirty;
-    struct tier_item *same; /* next item in the same bucket */
+    struct tier_item *same; /* next item in the same hash bucket */
     struct tier_item *next, *before;
 };
 
-/* ---- LRU lists ----------------------------------------------------------- */
+/* ---- the LRU lists of clean and dirty entries ---------------------------- */
 
 static struct tier_list *list_of(struct tier_table *t,
                                  const struct tier_item *i)
@@ -33,15 +34,15 @@ static void leave(struct tier_list *l, struct tier_item *i)
     *(i->next ? &i->next->before : &l->last) = i->before;
 }
 
-/* ---- hash buckets -------------------------------------------------------- */
+/* ---- the hash buckets ---------------------------------------------------- */
 
 static struct tier_item **bucket_of(const struct tier_table *t,
                                     const struct tier_key *key)
 {
     size_t h;
 
-    memcpy(&h, key, sizeof h); /* keys are SHA-256 sums, so any of their bytes
-                                  serve as a hash */
+    /* Keys are SHA-256 sums, so any bytes of a key serve as its hash. */
+    memcpy(&h, key, sizeof h);
     return &t->bucket[h & t->mask];
 }
 
@@ -55,7 +56,7 @@ static struct tier_item *find(const struct tier_table *t,
     return i;
 }
 
-/* Doubles the number of buckets. If out of memory, the table keeps the old
+/* Doubles the number of hash buckets. If out of memory, the table keeps the old
  * buckets. */
 static void grow_buckets(struct tier_table *t)
 {
@@ -77,7 +78,7 @@ static void grow_buckets(struct tier_table *t)
     free(old);
 }
 
-/* ---- table functions ----------------------------------------------------- */
+/* ---- functions that tier_table.h declares -------------------------------- */
 
 bool tier_table_init(struct tier_table *t, uint64_t limit)
 {
@@ -112,7 +113,8 @@ void tier_table_fini(struct tier_table *t)
     t->bucket = NULL;
 }
 
-/* Evicts entries until `bytes` more fit into the limit. */
+/* Evicts entries until an entry of `bytes` bytes fits in the limit of the
+ * table. */
 static void evict_for(struct tier_table *t, uint64_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->limit) {

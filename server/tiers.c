@@ -1,5 +1,5 @@
-/* The threads that move pages between the engine's loop, host memory and disk.
- * See tiers.h. */
+/* The threads that move pages of cached prefixes between the engine's loop,
+ * host memory and disk. See tiers.h. */
 #include "tiers.h"
 
 #include "tier_disk.h"
@@ -15,30 +15,32 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* limit of the bytes that wait to be written, and
-                           default of tiers_options.ahead */
-    AGAIN_S = 30,       /* seconds until writing is tried again after the disk
-                           failed */
-    FLUSH_S = 5,        /* default of tiers_options.flush_s */
-    LEAVE_S = 5,        /* seconds that tiers_flush waits for the threads in
-                           addition to flush_s */
+    /* Limit of the bytes of pages that wait to be written to disk, and default
+     * of tiers_options.ahead. */
+    STAGED = 256 << 20,
+    /* Seconds after a disk failure until writing is tried again. */
+    AGAIN_S = 30,
+    FLUSH_S = 5, /* default of tiers_options.flush_s, in seconds */
+    /* Seconds that tiers_flush waits for the threads in addition to
+     * tiers_options.flush_s. */
+    LEAVE_S = 5,
     HANG_S = 5,
     READ_HANG_S = 1,
     MAX_SEARCH = 256,
 };
 
-/* A page passed to tiers_store that has not been inserted into host memory
- * yet. */
+/* A page that was passed to tiers_store and is not in host memory yet. */
 struct queued_page {
     struct queued_page *next;
-    int32_t *token; /* owned, [n] */
+    /* Tokens of the prefix up to the end of the page, [n]; owned. */
+    int32_t *token;
     int64_t n;
     bool resumable;
-    void *data; /* owned */
+    void *data; /* the contents of the page; owned */
     size_t bytes;
 };
 
-/* The key of a damaged entry that must be deleted from disk. */
+/* The key of a damaged entry, which the writer thread must delete from disk. */
 struct bad_entry {
     struct bad_entry *next;
     struct tier_key key;
@@ -47,38 +49,45 @@ struct bad_entry {
 /* A page that a lookup found in a tier. */
 struct found_page {
     struct tier_key key;
-    int n; /* number of tokens */
+    int n; /* number of tokens in the page */
     bool resumable;
 };
 
-/* A lookup. The reader thread first finds all its pages, reading only the heads
- * of files. Then it reads them one by one, in turn with the pages of other
- * lookups, within the limit tiers_options.ahead. */
+/* A lookup of a prompt in the tiers. The reader thread first finds all pages of
+ * the prompt, reading only the heads of files. Then it reads the pages one by
+ * one, in turn with the pages of other lookups, within the limit
+ * tiers_options.ahead. */
 struct tiers_lookup {
-    struct tiers_lookup *next; /* next in the queue of the reader */
-    int32_t *token;            /* owned, [n] */
+    /* Next lookup in the queue of the reader thread. */
+    struct tiers_lookup *next;
+    int32_t *token; /* tokens of the prompt, [n]; owned */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
     int64_t from;
-    struct tier_key *key;    /* key[0]: the root key; key[i + 1]: the key of
-                                full page i of the prompt; owned, [n /
-                                TIER_TOKENS + 1] */
-    struct found_page *page; /* owned, [n_page] */
+    /* key[0] is the root key, key[i + 1] the key of full page i of the prompt;
+     * [n / TIER_TOKENS + 1]; owned. */
+    struct tier_key *key;
+    struct found_page *page; /* the pages that were found, [n_page]; owned */
     int n_page;
-    bool no_disk;     /* the disk hangs, so only host memory is searched */
-    atomic_bool over; /* the search has ended, so `page` is final */
+    /* The disk hung when the lookup began, so only host memory is searched. */
+    bool no_disk;
+    /* The search for pages has ended, so `page` and n_page are final. */
+    atomic_bool over;
 
-    /* The following fields are guarded by tiers.lock. */
-    bool busy;  /* the reader is searching or reading for it */
+    /* The fields from here on are guarded by tiers.lock. */
+    bool busy;  /* the reader thread is searching or reading for this lookup */
     bool freed; /* tiers_search_free was called */
     bool listed;
-    int end;                   /* number of pages, from the first, that were
-                                  read or may still be read */
-    int n_read, n_taken;       /* n_read: pages read so far; n_taken: pages that
-                                  the caller no longer needs */
-    struct tier_entry **entry; /* owned, [n_page]; entry[n_taken ... n_read - 1]
-                                  are referenced */
+    /* Number of pages, counted from the first one found, that were read or may
+     * still be read. */
+    int end;
+    /* n_read: number of pages read so far. n_taken: number of pages that the
+     * caller of tiers_lookup_page no longer needs. */
+    int n_read, n_taken;
+    /* The pages that were read, [n_page]; owned; the lookup holds references to
+     * entry[n_taken ... n_read - 1]. */
+    struct tier_entry **entry;
 };
 
 struct tiers {
@@ -86,34 +95,39 @@ struct tiers {
     struct tier_key root;
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
-    bool sorts, writes, reads; /* true for each thread that was started */
-    bool ended, left;          /* ended: tiers_flush was called; left: a thread
-                                  hangs and was left running */
-    /* Time since which the reader waits for the disk; 0 if it does not. */
+    /* Each is true if its thread (sorter, writer, reader) was started. */
+    bool sorts, writes, reads;
+    /* ended: tiers_flush was called. left: a thread hangs and was left
+     * running. */
+    bool ended, left;
+    /* Time by now(), in seconds, since which the reader thread waits for the
+     * disk; 0 if it does not wait. */
     _Atomic double at_read;
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
-    bool stops, sorted; /* sorted: the sorter thread has ended */
-    /* Time since which the writer waits for the disk; 0 if it does not. */
+    /* stops: all threads must end. sorted: the sorter thread has ended. */
+    bool stops, sorted;
+    /* Time by now(), in seconds, since which the writer thread waits for the
+     * disk; 0 if it does not wait. */
     double disk_busy_s;
     double flush_until;
-    struct queued_page *queued_page, *last; /* queue for the sorter */
+    /* The pages that wait for the sorter thread. */
+    struct queued_page *queued_page, *last;
     uint64_t queued_bytes;
     struct bad_entry *bad_entry;
-    struct tiers_lookup *search, *last_search; /* queue for the reader */
-    int n_search;                              /* number of lookups that were
-                                                  not freed yet */
-    uint64_t ahead;                            /* bytes of pages that were read
-                                                  and are still referenced by
-                                                  lookups */
+    /* The lookups that wait for the reader thread. */
+    struct tiers_lookup *search, *last_search;
+    int n_search; /* number of lookups that are not freed yet */
+    /* Bytes of the pages that were read and that lookups still hold. */
+    uint64_t ahead;
     struct tier_table table;
     struct tiers_counts counts;
-    /* The writer writes no page before this time, because the disk failed. 0
-     * before the first failure. */
+    /* Time by now(), in seconds, before which the writer thread writes no page,
+     * because the disk failed; 0 before the first failure. */
     double again;
-    /* Set when a disk failure, or a page too large for the folder, has been
-     * logged. These two and `again` are accessed by the writer thread only. */
+    /* A disk failure was logged, and a page too large for the folder was
+     * logged. Only the writer thread uses these two fields and `again`. */
     bool failure_logged, large_logged;
 };
 
@@ -144,7 +158,7 @@ static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
     log(t->o.log_user, level, text);
 }
 
-/* ---- storing and writing ------------------------------------------------- */
+/* ---- storing pages in memory and writing them to disk -------------------- */
 
 static void free_given(struct queued_page *g)
 {
@@ -153,7 +167,7 @@ static void free_given(struct queued_page *g)
     free(g);
 }
 
-/* Creates the entry for a queued page and moves the page's data to it. Returns
+/* Creates an entry from a queued page and moves the page's data to it. Returns
  * NULL if out of memory. */
 static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 {
@@ -173,16 +187,16 @@ static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
     return e;
 }
 
-/* Returns true if a write or deletion by the writer hangs. Caller holds the
- * lock. */
+/* Returns true if the writer thread hangs in a write or deletion on disk.
+ * Caller holds the lock. */
 static bool disk_stalled(const struct tiers *t)
 {
     return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
 }
 
-/* Inserts an entry into host memory. Caller holds the lock. While the disk is
- * stalled, this entry and all dirty ones are marked clean and counted as lost,
- * so that they do not wait for the disk. If there is no host memory tier, this
+/* Inserts an entry into host memory. Caller holds the lock. While the disk
+ * hangs, this entry and all dirty ones are marked clean and counted as lost, so
+ * that they do not wait for the disk. If there is no host memory tier, this
  * entry is then not inserted. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
@@ -200,8 +214,9 @@ static void put(struct tiers *t, struct tier_entry *e)
 }
 
 /* Inserts the first queued page into host memory. Caller holds the lock, which
- * is released while hashing. An existing entry with the same key is replaced
- * only if the new one is resumable and the old one is not. */
+ * is released while hashing. An entry with the same key that is already there
+ * is replaced only if a sequence can continue after the new entry (it is
+ * resumable) and not after the old one. */
 static void insert_entry(struct tiers *t)
 {
     struct queued_page *g = t->queued_page;
@@ -242,8 +257,8 @@ static void *insert_thread(void *user)
     return NULL;
 }
 
-/* Returns true if the disk already contains an entry with this key, the same
- * size, and at least the same resumability. */
+/* Returns true if the disk already has an entry with the same key and size,
+ * after which a sequence can continue if it can after `e`. */
 static bool is_written(const struct tiers *t, const struct tier_entry *e)
 {
     bool damaged, good;
@@ -254,7 +269,7 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     return good;
 }
 
-/* Writes an entry to disk. If the disk already contains it, marks it as used
+/* Writes an entry to disk. If the disk already has it, marks it there as used
  * instead and sets *there. On failure returns false and sets *error to
  * errno. */
 static bool write_entry(struct tiers *t, const struct tier_entry *e,
@@ -272,8 +287,8 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
     return ok;
 }
 
-/* Logs a failed write unless a failure of the same kind (EFBIG, or any other)
- * was logged since the last successful write. */
+/* Logs a failed write. Logs nothing if a failure of the same kind (EFBIG, or
+ * any other) was logged since the last successful write. */
 static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
     if (error == EFBIG ? t->large_logged : t->failure_logged)
@@ -291,9 +306,9 @@ static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
                  strerror(error), AGAIN_S);
 }
 
-/* Writes the oldest dirty entry to disk, or counts it as lost if the disk
- * failed recently. Caller holds the lock, which is released meanwhile. A page
- * that is too large does not count as a disk failure. */
+/* Writes the oldest dirty entry to disk. If the disk failed recently, counts
+ * the entry as lost instead. Caller holds the lock, which is released
+ * meanwhile. A page that is too large does not count as a disk failure. */
 static void write_one(struct tiers *t)
 {
     struct tier_entry *e = tier_entry_ref(tier_table_oldest_dirty(&t->table));
@@ -328,8 +343,8 @@ static void write_one(struct tiers *t)
     tier_entry_unref(e);
 }
 
-/* Deletes one damaged entry from disk. Caller holds the lock, which is released
- * meanwhile. */
+/* Deletes one entry that was found to be damaged from disk. Caller holds the
+ * lock, which is released meanwhile. */
 static void remove_one(struct tiers *t)
 {
     struct bad_entry *b = t->bad_entry;
@@ -351,8 +366,8 @@ static void *writer_thread(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad_entry) /* deleted first, because a new entry with the same
-                             key may be written next */
+        if (t->bad_entry) /* damaged entries are deleted first, because a new
+                             entry with the same key may be written next */
             remove_one(t);
         else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
@@ -401,7 +416,7 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- lookups ------------------------------------------------------------- */
+/* ---- looking up prompts in the tiers ------------------------------------- */
 
 static void free_search(struct tiers_lookup *s)
 {
@@ -424,7 +439,8 @@ static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
     return wanted;
 }
 
-/* Records that the reader begins a disk access (`is` true) or has ended it. */
+/* Records that the reader thread begins a disk access, if `is` is true, or has
+ * ended it. */
 static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
@@ -454,9 +470,9 @@ static struct tier_entry *read_disk_entry(struct tiers *t,
     return e;
 }
 
-/* Finds an entry in host memory or on disk. Returns it with a reference, or
- * NULL. If `head`, an entry from disk is returned without data. Sets *of_ram to
- * true if the entry was in host memory, else to false. */
+/* Finds an entry in host memory or on disk, and returns it with a reference;
+ * NULL if no tier has it. If `head`, an entry from disk has no data. Sets
+ * *of_ram to true if the entry was in host memory, else to false. */
 static struct tier_entry *find_entry(struct tiers *t,
                                      const struct tiers_lookup *s,
                                      const struct tier_key *key, bool head,
@@ -473,7 +489,8 @@ static struct tier_entry *find_entry(struct tiers *t,
     return e || s->no_disk ? e : read_disk_entry(t, key, head);
 }
 
-/* Adds the page with this key to s->page. Returns false if no tier has it. */
+/* Appends the page with this key to s->page, the list of found pages. Returns
+ * false if no tier has the page. */
 static bool find_page(struct tiers *t, struct tiers_lookup *s,
                       const struct tier_key *key)
 {
@@ -487,8 +504,8 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
     return true;
 }
 
-/* Returns how many of the found pages can be used: all up to the last page
- * after which a sequence can continue. */
+/* Returns how many of the found pages can be used: those up to the last page
+ * after which a sequence can continue (a resumable page). */
 static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
@@ -498,8 +515,8 @@ static int n_resumable_pages(const struct tiers_lookup *s)
     return n;
 }
 
-/* Finds the full pages that start at token s->from, up to the first that no
- * tier has. */
+/* Finds the full pages of the prompt from token s->from on, up to the first
+ * page that no tier has. */
 static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
@@ -507,11 +524,11 @@ static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
             return;
 }
 
-/* Finds a partial page that continues the full pages found, the longest
- * possible. The tiers have partial pages where a state was cached within a
- * page. If no partial page follows the last full page, tries the earlier ones,
- * back to the last resumable page. The full pages after the partial page are
- * then dropped. */
+/* Finds the longest partial page in the tiers that continues the full pages
+ * found. The tiers have partial pages where a state was cached within a page.
+ * If no partial page follows the last full page, tries those that follow
+ * earlier full pages, back to the last resumable one. The full pages after the
+ * found partial page are then dropped. */
 static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
     int good = n_resumable_pages(s), whole = s->n_page;
@@ -536,9 +553,9 @@ static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
     }
 }
 
-/* Finds all pages of a lookup. The result has no pages if they do not extend
- * the prefix that is on the devices. Also marks the tiers' copies of the pages
- * of this prefix as used. */
+/* Finds all pages of a lookup, s->page. The list is empty if the pages do not
+ * extend the prefix that is on the devices. Also marks the tiers' copies of the
+ * pages of this prefix as used. */
 static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
@@ -549,8 +566,8 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
                       TIER_TOKENS);
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->length; i++) {
         pthread_mutex_lock(&t->lock);
-        tier_table_find(&t->table, &s->key[i + 1]); /* marks the entry as
-                                                       used */
+        /* Finding an entry also marks it as used. */
+        tier_table_find(&t->table, &s->key[i + 1]);
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
             continue;
@@ -558,11 +575,11 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         tier_disk_touch(&t->disk, &s->key[i + 1]);
         mark_disk_busy(t, false);
     }
-    if (!is_wanted(t, s)) /* the caller freed the lookup, which only had to mark
-                             pages as used, or its task has ended */
+    if (!is_wanted(t, s)) /* the lookup was freed: it only had to mark pages as
+                             used, or its task has ended */
         return;
-    /* Pages cannot be appended to a state that ends within a page, so all pages
-     * from 0 are needed. */
+    /* A sequence that ends within a page cannot be continued by further pages,
+     * so all pages from token 0 on are needed. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     match_full_pages(t, s);
     match_partial_page(t, s);
@@ -572,8 +589,9 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         s->n_page = 0;
 }
 
-/* Reads page i of a lookup and returns it with a reference; NULL if it is no
- * longer in a tier. A page read from disk is also inserted into host memory. */
+/* Reads page i of a lookup and returns its entry with a reference; NULL if no
+ * tier has the page any more. A page read from disk is also inserted into host
+ * memory. */
 static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
                                     int i)
 {
@@ -584,17 +602,17 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
         return NULL;
     pthread_mutex_lock(&t->lock);
     if (!ram && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
-        tier_table_put(&t->table, e, false); /* no other thread has inserted it
-                                                meanwhile */
+        tier_table_put(&t->table, e, false); /* inserted only if no other thread
+                                                has inserted it meanwhile */
     *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
     *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) += e->bytes;
     pthread_mutex_unlock(&t->lock);
     return e;
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- the reader thread, and the results of lookups ----------------------- */
 
-/* Callers of the following functions hold the lock. */
+/* Callers of the functions from here to discard_search hold tiers.lock. */
 
 static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
@@ -605,8 +623,8 @@ static void enlist(struct tiers *t, struct tiers_lookup *s)
     pthread_cond_signal(&t->to_read);
 }
 
-/* Removes a lookup from the list. `before` is the one before it, NULL if it is
- * the first. */
+/* Removes a lookup from the queue of the reader thread. `before` is the lookup
+ * before it in the queue; NULL if it is the first. */
 static void unlist(struct tiers *t, struct tiers_lookup *s,
                    struct tiers_lookup *before)
 {
@@ -616,14 +634,15 @@ static void unlist(struct tiers *t, struct tiers_lookup *s,
     s->listed = false;
 }
 
-/* Returns true if the limit of pages read ahead allows reading another page for
- * a lookup. One page is always allowed, so that every lookup progresses. */
+/* Returns true if the limit of bytes of pages read ahead, tiers_options.ahead,
+ * allows reading another page for a lookup. A lookup may always hold one page,
+ * so that every lookup progresses. */
 static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
-/* Removes the first lookup that can be searched or read from the list and
+/* Removes the first lookup that the reader thread can serve from the queue and
  * returns it; NULL if there is none. */
 static struct tiers_lookup *next_search(struct tiers *t)
 {
@@ -637,8 +656,8 @@ static struct tiers_lookup *next_search(struct tiers *t)
     return NULL;
 }
 
-/* Performs one operation for a lookup: finds its pages, or reads one page.
- * Releases the lock meanwhile. */
+/* Performs one operation for a lookup on the reader thread: finds its pages, or
+ * reads one page. Caller holds the lock, which is released meanwhile. */
 static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
@@ -666,8 +685,9 @@ static void discard_search(struct tiers *t, struct tiers_lookup *s)
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
     t->n_search--;
-    pthread_cond_signal(&t->to_read); /* the limit may now allow other lookups
-                                         to read */
+    /* The limit of bytes read ahead may now allow the reader to read for other
+     * lookups. */
+    pthread_cond_signal(&t->to_read);
     free_search(s);
 }
 
@@ -698,8 +718,8 @@ static void *reader_thread(void *user)
     return NULL;
 }
 
-/* Finds and reads all pages of a lookup that are in host memory, on the
- * caller's thread. Used while the disk hangs. */
+/* Finds and reads all pages of a lookup that are in host memory, on the thread
+ * that calls tiers_search. Used while the disk hangs. */
 static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;
@@ -795,9 +815,9 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        if (!atomic_load(&s->over)) { /* the reader must still mark pages as
-                                         used, and frees the lookup
-                                         afterwards */
+        /* Before the search has ended, the reader thread must still mark pages
+         * as used; it frees the lookup afterwards. */
+        if (!atomic_load(&s->over)) {
             pthread_mutex_unlock(&t->lock);
             return;
         }
@@ -805,7 +825,8 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* otherwise the reader discards it later */
+    if (!s->busy) /* if the reader thread is using the lookup, it frees it
+                     later */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
@@ -819,8 +840,9 @@ void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
-    if (b) { /* if out of memory, the entry stays on disk until it is found
-                damaged again */
+    /* If out of memory, the entry stays on disk until it is again found to be
+     * damaged. */
+    if (b) {
         b->next = t->bad_entry;
         t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
@@ -839,7 +861,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- creation and destruction -------------------------------------------- */
+/* ---- creating, flushing and freeing the tiers ---------------------------- */
 
 static pl_status fail(pl_err *err, const char *what)
 {
@@ -898,7 +920,7 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
 }
 
 struct bytes {
-    unsigned char *b; /* owned */
+    unsigned char *b; /* the collected bytes, owned */
     size_t n;
 };
 
@@ -915,8 +937,8 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Results are bit-identical only within one architecture, so the root key
- * includes it. */
+/* Results are bit-identical only within one processor architecture, so its name
+ * is a part of the root key. */
 #if defined(__x86_64__)
 static const char arch[] = "x86-64";
 #elif defined(__aarch64__)
@@ -925,8 +947,8 @@ static const char arch[] = "aarch64";
 static const char arch[] = "another";
 #endif
 
-/* The key is made from the saved state of zero tokens, which contains only the
- * description of the engine that computes it. */
+/* Makes the root key from the saved state of zero tokens. Such a state contains
+ * only the description of the engine that computed it. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
@@ -950,8 +972,8 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
-/* Waits for a thread to end, at most until `end`. Returns false after detaching
- * the thread if it hangs. */
+/* Waits until a thread ends, at most until the time *end (CLOCK_REALTIME). If
+ * the thread hangs, detaches it and returns false. */
 static bool joined(pthread_t thread, const struct timespec *end)
 {
     if (pthread_timedjoin_np(thread, NULL, end) == 0)
@@ -975,7 +997,8 @@ void tiers_flush(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
-    clock_gettime(CLOCK_REALTIME, &end); /* the clock of pthread_timedjoin_np */
+    /* pthread_timedjoin_np uses this clock. */
+    clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
     if (t->sorts)
         t->left |= !joined(t->sorter, &end);
@@ -990,8 +1013,9 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    if (t->left) { /* A hanging thread still uses *t. So *t is leaked, but its
-                      log is removed, because the log's owner may be freed. */
+    /* If a thread hangs, it still uses *t, so *t is not freed. Its log callback
+     * is removed, because the owner of the log may be freed. */
+    if (t->left) {
         log_line(t, PL_LOG_WARN,
                  "the cache folder does not respond; its pending writes are "
                  "abandoned");

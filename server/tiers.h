@@ -9,10 +9,11 @@
  * looked up (tiers_search). The pages that were found are then read, a little
  * before the loop needs them.
  *
- * Three threads: one hashes pages and inserts them into host memory, one writes
- * to disk, one looks up and reads. No function waits for a disk. While the disk
- * hangs, host memory still stores and serves pages. If the disk fails, pending
- * writes are lost; this is logged once, and the disk is tried again later. */
+ * There are three threads. The sorter hashes pages and inserts them into host
+ * memory. The writer writes pages to disk. The reader looks up prompts and
+ * reads pages. No function of this file waits for a disk. While the disk hangs,
+ * host memory still stores and serves pages. If the disk fails, pending writes
+ * are lost; this is logged once, and the disk is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
 
@@ -23,65 +24,72 @@ struct tiers;
 struct tiers_lookup;
 
 struct tiers_options {
-    uint64_t ram;    /* limit of host memory in bytes; 0 for no such tier */
+    /* Limit of the host memory tier in bytes; 0 for no such tier. */
+    uint64_t ram;
     const char *dir; /* folder of the disk tier; NULL if none */
-    uint64_t disk;   /* limit of the folder in bytes */
+    uint64_t disk;   /* limit of the disk tier's folder in bytes */
     /* Limit of the bytes of pages that were read but that lookups still hold,
      * summed over all lookups; 0 for 256 MiB. Each lookup may hold one page
      * even beyond the limit. */
     uint64_t ahead;
-    double hang_s;      /* seconds after which a write counts as hanging; 0 for
-                           5 */
-    double read_hang_s; /* seconds after which a read counts as hanging; 0 for
-                           1 */
-    double flush_s;     /* seconds that tiers_flush writes dirty pages; 0 for
-                           5 */
+    /* a write to disk counts as hanging after this many seconds; 0 for 5. */
+    double hang_s;
+    /* a read from disk counts as hanging after this many seconds; 0 for 1. */
+    double read_hang_s;
+    /* tiers_flush writes dirty pages for at most this many seconds; 0 for 5. */
+    double flush_s;
     pl_log_fn *log;
     void *log_user;
 };
 
 /* Counters since the start, except that fields marked "now" are current values.
- * Fields named bytes are total sizes of pages. */
+ * Fields whose names end in "bytes" are total sizes of pages. */
 struct tiers_counts {
-    uint64_t ram_pages, ram_bytes;    /* now */
-    uint64_t dirty_bytes;             /* now; size of pages not written to disk
-                                         yet */
-    uint64_t ram_hits, ram_hit_bytes; /* pages loaded from host memory */
+    /* Current number and size of the pages in host memory. */
+    uint64_t ram_pages, ram_bytes;
+    /* Current size of the pages that are not written to disk yet. */
+    uint64_t dirty_bytes;
+    /* Number and size of the pages that were loaded from host memory. */
+    uint64_t ram_hits, ram_hit_bytes;
     uint64_t disk_hits, disk_hit_bytes;
-    uint64_t disk_bytes;             /* size of all files in the folder, at the
-                                        last scan */
-    uint64_t written, written_bytes; /* pages written to disk */
-    uint64_t failed, damaged, lost;  /* failed: failed writes; damaged: pages
-                                        that failed verification; lost: pages
-                                        dropped without being written to disk */
+    /* Size of all files in the folder, at the last scan of it. */
+    uint64_t disk_bytes;
+    /* Number and size of the pages that were written to disk. */
+    uint64_t written, written_bytes;
+    /* failed: number of failed writes. damaged: number of pages that failed
+     * verification. lost: number of pages that were dropped before they were
+     * written to disk. */
+    uint64_t failed, damaged, lost;
 };
 
-/* Computes the root key of an engine (tier_entry.h). Two engines have the same
- * root key if one can use the pages of the other, with the same bits. */
+/* Sets *out to the root key of an engine (tier_entry.h). Two engines have the
+ * same root key if each can use the pages of the other and get the same
+ * bits. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
 /* Opens the tiers for an engine. If there is a folder, computes the root key of
  * the engine, which includes the checksum of its weights (pl_engine_sum). The
- * engine is not used later. Errors are those of tiers_root and tiers_create. */
+ * engine is not used after this call. Errors are those of tiers_root and
+ * tiers_create. */
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err);
-/* Opens the tiers for an engine with this root key. Errors are those of
+/* Opens the tiers for an engine with the root key *root. Errors are those of
  * tier_disk_open, and NO_MEMORY. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes dirty pages for at most flush_s seconds, then stops the threads. It
- * does not wait for a hanging disk. The counters are final after it. NULL is
- * allowed. */
+/* Writes dirty pages to disk for at most flush_s seconds, then stops the
+ * threads. Does not wait for a disk that hangs. Afterwards the counters are
+ * final. NULL is allowed. */
 void tiers_flush(struct tiers *t);
 /* Calls tiers_flush, then frees the tiers. NULL is allowed. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
-/* Returns true if no more pages should be stored for now, because too many are
- * queued or not written to disk yet. */
+/* Returns true if the caller should store no more pages for now, because too
+ * many pages are queued or not written to disk yet. */
 bool tiers_is_full(struct tiers *t);
-/* Stores the page that contains the last of these n tokens of a sequence.
- * `data` is as returned by pl_prefix_export_page; it is owned by the tiers from
- * here on. If `resumable`, a sequence can continue after the page. */
+/* Stores the page of a cached prefix that ends with the last of the n tokens
+ * token[]. `data` is the page's contents from pl_prefix_export_page; the tiers
+ * take ownership of it. `resumable`: a sequence can continue after the page. */
 void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
                  bool resumable, void *data, size_t bytes);
 
@@ -96,10 +104,11 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
 struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
-/* Returns true while a read from disk hangs, so that the caller should not wait
- * for pages. Takes no lock. */
+/* Returns true while a read from disk hangs, so that a task should not wait for
+ * its pages. Takes no lock. */
 bool tiers_disk_stalled(const struct tiers *t);
-/* Returns true if the result of the lookup is known. Takes no lock. */
+/* Returns true if the search of the lookup has ended, so that its result is
+ * known. Takes no lock. */
 bool tiers_search_done(const struct tiers_lookup *s);
 /* The result of a lookup: n consecutive pages that contain tokens from ... end
  * - 1 of the prompt. A sequence can continue after them. n is 0 if nothing
@@ -109,19 +118,19 @@ struct tiers_found {
     int n;
 };
 struct tiers_found tiers_search_found(const struct tiers_lookup *s);
-/* Returns page i of the result, valid until the next call for this lookup.
- * Pages before i are released and must not be requested again. Returns NULL if
- * the page is not read yet. Sets *ended to true if this page and later ones
- * will never be available, because the result has no such pages, or because
- * they were found damaged or deleted. */
+/* Returns page i of the lookup's result. It is valid until the next call for
+ * this lookup. Pages before i are released and must not be requested again.
+ * Returns NULL if the page has not been read yet. Also returns NULL and sets
+ * *ended to true if this page and later ones will never be available: the
+ * result has no such pages, or they were found damaged or deleted. */
 const struct tier_entry *
 tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
 /* Frees a lookup and releases its pages. Allowed even while the search or a
  * read is in progress; it does not wait for them. `s` may be NULL. */
 void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
-/* Reports an entry that the engine rejected as damaged. The entry is removed
- * from host memory at once, and deleted from disk later by the writer
- * thread. */
+/* Reports that an entry is damaged, because the engine rejected it. The entry
+ * is removed from host memory at once, and the writer thread deletes it from
+ * disk later. */
 void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

@@ -1,5 +1,5 @@
-/* Parses and formats the JSON of requests about texts and tokens. See
- * token_routes.h. */
+/* Parses and formats the JSON of requests that convert between texts and
+ * tokens. See token_routes.h. */
 #include "token_routes.h"
 
 #include "json_field.h"
@@ -72,8 +72,8 @@ void tokens_fini(struct tokens_request *a)
     *a = (struct tokens_request){0};
 }
 
-/* Returns the JSON text of `j`, malloc'ed; NULL if out of memory. Takes
- * ownership of `j`. */
+/* Returns the JSON text of `j` as a malloc'ed response body; NULL if out of
+ * memory. Takes ownership of `j`. */
 static char *body_of(json_t *j)
 {
     char *s = json_text_plain(j, JSON_COMPACT);
@@ -94,8 +94,8 @@ static json_t *piece_json(const struct tokens_piece *p)
     return j;
 }
 
-/* Appends a token of a response: its id, or an object if `piece` is not
- * NULL. */
+/* Appends a token to a list in a response body: its id or, if `piece` is not
+ * NULL, an object with its id and text. */
 static bool add_token(struct text *out, int32_t id,
                       const struct tokens_piece *piece)
 {
@@ -112,8 +112,8 @@ static bool add_token(struct text *out, int32_t id,
     return ok;
 }
 
-/* Writes the text token by token. Values of jansson for millions of tokens
- * would take much more memory, in small blocks. */
+/* Writes the JSON text token by token. Parsed JSON values for millions of
+ * tokens would take much more memory, in small blocks. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece)
 {

@@ -31,22 +31,27 @@
 
 #include "lib/watch.h"
 
-/* The cases of one file. */
+/* A group: the cases of one file. */
 static struct group {
-    char name[64];           /* the file's, without its folder and .c */
-    struct CMUnitTest *test; /* [n] */
-    unsigned *flags;         /* [n] of enum test_flag */
+    char name[64];           /* name of the file, without its folder and .c */
+    struct CMUnitTest *test; /* [n] cases */
+    unsigned *flags;         /* [n] sets of flags (enum test_flag) */
     size_t n;
-    size_t n_left; /* cases still to run or running, when logging */
-} * groups;        /* [n_group] */
+    /* number of cases that have not ended yet, for the log of groups that
+     * passed */
+    size_t n_left;
+} * groups; /* [n_group] groups */
 static int n_group;
 
 enum {
     MAX_JOB = 16,
     MAX_LEFT_OUT = 32,
-    CPU_SHORT = 900, /* processor seconds of a group in the short tier */
+    /* limit of processor seconds of a group in the short tier */
+    CPU_SHORT = 900,
     CPU_LONG = 12 * 3600,
-    MAX_QUIET = 180, /* ticks without output, each with next to no work */
+    /* ticks without output and with hardly any work after which a group is
+     * ended */
+    MAX_QUIET = 180,
     MAX_UNSTABLE = 2,
 };
 
@@ -57,7 +62,7 @@ static const double LEAST_SHARE = 0.05;
 enum outcome { PASSED, FAILED, SKIPPED, N_OUTCOME };
 
 static const struct {
-    const char *mark; /* as cmocka prints it, followed by the case's name */
+    const char *mark; /* text that cmocka prints before the case's name */
     enum outcome outcome;
 } marks[] = {
     {"[       OK ] ", PASSED},
@@ -72,7 +77,7 @@ static const char *const chatter[] = {"[==========] ", "[  PASSED  ] ",
                                       "[  FAILED  ] ", "[  SKIPPED ] "};
 
 struct text {
-    char *s; /* owned, terminated */
+    char *s; /* [n] text, owned, NUL-terminated */
     size_t n;
 };
 
@@ -83,56 +88,66 @@ struct task {
 };
 
 struct job {
-    struct task task; /* group == NULL: free */
+    /* the cases that the child runs; group == NULL if this element is not in
+     * use */
+    struct task task;
     pid_t pid;
-    int fd; /* the child's stdout and stderr */
+    int fd; /* end of the pipe from the child's standard output and error */
     double started;
     struct watch watch;
-    const char *ended; /* the runner's reason to end it, or NULL */
-    int n_dead;        /* ticks since the child's end */
-    char current[256]; /* the case now running, "" between cases */
-    double cpu_s;      /* used by the child */
-    size_t log_at;     /* start of its part of the log */
-    struct text line;  /* the last, unfinished line */
-    struct text why;   /* reason of the running case's skip */
-    struct text log;   /* output of the tests themselves */
+    /* reason for which the runner ended the child; NULL if it did not */
+    const char *ended;
+    int n_dead;        /* number of ticks since the child has ended */
+    char current[256]; /* name of the running case; "" between two cases */
+    double cpu_s;      /* processor seconds that the child has used */
+    /* offset in `log` at which the running case's output begins */
+    size_t log_at;
+    struct text line; /* the last line of output, as far as it was received */
+    struct text why;  /* reason for which the running case is skipped */
+    struct text log;  /* output of the cases, without cmocka's lines */
     int count[N_OUTCOME];
 };
 
 /* A case that failed, or a whole group that ended badly after its cases. */
 struct failure {
     struct task task;
-    bool whole;      /* not of one case: all of the task runs again */
-    char *name;      /* owned: "group: case" */
-    char *how;       /* owned: "" or the reason of its end */
-    struct text log; /* of the first run */
+    bool whole; /* not of one case: all of the task runs again */
+    char *name; /* "group: case", owned */
+    /* how the child ended, or "" if the case failed by itself; owned */
+    char *how;
+    struct text log; /* output of the case in its first run */
 };
 
 static struct {
     int count[N_OUTCOME];
-    struct text named[N_OUTCOME]; /* one line a case that did not pass */
+    /* for each outcome but PASSED, one line per case */
+    struct text named[N_OUTCOME];
     struct {
-        char *why; /* owned */
+        char *why; /* the reason, owned */
         int n;
-    } * reasons; /* [n_reason] of skips */
+    } * reasons; /* [n_reason] reasons of skipped cases, with their number */
     int n_reason;
-    struct task *queue; /* [n_queue] */
+    struct task *queue; /* [n_queue] tasks that have not started */
     size_t n_queue;
-    struct failure *failures; /* [n_failure] that wait to run alone */
+    /* [n_failure] failed cases that wait to run once more, alone */
+    struct failure *failures;
     size_t n_failure;
-    struct text unstable; /* one line a case */
+    /* one line for each case that passed only in its second run */
+    struct text unstable;
     int n_unstable;
-    int n_left; /* cases left to other tiers */
-    bool alone; /* the second runs of failures */
-    bool once;  /* no second run */
+    int n_left; /* number of cases that only other tiers run */
+    bool alone; /* true during the second runs of failed cases */
+    bool once;  /* true if failed cases are not run again */
     bool verbose;
     bool progress;
-    bool times;                         /* print what each case took */
-    bool name_skipped;                  /* one line a skipped case */
-    double limit_s;                     /* processor seconds of one child */
-    int max_quiet;                      /* ticks */
-    FILE *log;                          /* groups that passed; NULL: none */
-    const char *left_out[MAX_LEFT_OUT]; /* parts of groups' names */
+    bool times;        /* true if the time of each case is printed */
+    bool name_skipped; /* true if each skipped case is printed on a line */
+    double limit_s;    /* limit of processor seconds of a child */
+    int max_quiet;     /* ticks of silence after which a child is ended */
+    /* file to which groups that passed are appended; NULL for none */
+    FILE *log;
+    /* parts of the names of groups that are left out */
+    const char *left_out[MAX_LEFT_OUT];
     int n_left_out;
 } all;
 
@@ -391,8 +406,11 @@ static void job_start(struct job *j, const struct task *t)
     if (j->pid == 0) {
         setpgid(0, 0); /* so that a hung group is killed with its children */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        signal(SIGHUP, SIG_DFL); /* nohup ignores it, and cases send it */
-        signal(SIGINT, SIG_DFL); /* so does a shell's & */
+        /* nohup starts programs with SIGHUP ignored, but cases send it to
+         * themselves */
+        signal(SIGHUP, SIG_DFL);
+        /* a shell starts background programs with SIGINT ignored */
+        signal(SIGINT, SIG_DFL);
         dup2(fds[1], STDOUT_FILENO);
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
@@ -438,7 +456,9 @@ static void note_done(const struct job *j)
 
     g->n_left -= j->task.n;
     if (j->count[FAILED] > 0)
-        g->n_left = g->n + 1; /* never done: it is run again next time */
+        /* more than all cases, so that the group is never logged and runs again
+         * next time */
+        g->n_left = g->n + 1;
     if (all.log == NULL || g->n_left != 0)
         return;
     fprintf(all.log, "%s %d %d\n", g->name, j->count[PASSED],
@@ -459,7 +479,8 @@ static void job_finish(struct job *j)
         take_output(j, "\n", 1);
     while (wait4(j->pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
-    kill(-j->pid, SIGKILL); /* kills processes that it left running */
+    /* kills processes that the child has left running */
+    kill(-j->pid, SIGKILL);
     describe_end(j, status, how, sizeof(how));
     if (how[0] != '\0') {
         size_t next = case_index(t.group, j->current) + 1;
@@ -522,7 +543,8 @@ static void jobs_watch(struct job *jobs, int n_job)
         if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
                 0 &&
             info.si_pid == j->pid) {
-            kill(-j->pid, SIGKILL); /* children that hold its pipe open */
+            /* kills children of the child that hold its pipe open */
+            kill(-j->pid, SIGKILL);
             j->n_dead++;
             continue;
         }
@@ -647,7 +669,8 @@ static void run_alone(const struct failure *f)
     job_start(&j, &f->task);
     ended = jobs_wait(&j, 1);
     passed = ended->count[FAILED] == 0 && ended->count[PASSED] > 0;
-    if (!passed && ended->count[FAILED] == 0) { /* it skips what failed */
+    /* the second run skips the case that failed in the first */
+    if (!passed && ended->count[FAILED] == 0) {
         ended->count[FAILED] = 1;
         ended->count[SKIPPED] = 0;
         text_print(&all.named[FAILED], "  %s\n", f->name);
@@ -661,7 +684,8 @@ static void run_alone(const struct failure *f)
         all.n_unstable++;
         free(path);
     }
-    for (int k = 0; k < N_OUTCOME; k++) /* the cases were counted before */
+    /* single cases were counted in their first run; a whole task was not */
+    for (int k = 0; k < N_OUTCOME; k++)
         all.count[k] += f->whole ? 0 : ended->count[k];
     if (f->whole)
         all.count[FAILED] += ended->count[FAILED] > 0;
@@ -791,7 +815,7 @@ static void resume(const char *file)
     }
 }
 
-/* Makes a task of each case. */
+/* Replaces the task of each group by one task per case. */
 static void split_tasks(void)
 {
     const size_t n = all.n_queue;
@@ -879,7 +903,8 @@ int main(int argc, char **argv)
     int n_job = 1;
     int c;
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* the log may be cut short */
+    /* writes each line at once, because the process may be killed */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     /* measurements of this machine are neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
     /* plans depend on memory, and cases must not depend on the machine's */

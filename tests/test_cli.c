@@ -50,7 +50,8 @@ TEST(cli_every_help_has_an_example_that_works)
     }
 }
 
-/* Checks the lines up to the example, which is as long as it must be. */
+/* Checks that no line before the example, which may be of any length, has more
+ * than 80 bytes. */
 static void must_fit(struct ran r)
 {
     *strstr(r.out, "\nexample:") = '\0';
@@ -280,7 +281,7 @@ TEST(cli_takes_placement_options)
         sh(0, list[i]);
 }
 
-/* One warning, however many devices and engines it applies to. */
+/* There is one warning, however many devices and engines it applies to. */
 TEST(cli_warns_of_threads_that_share_a_core)
 {
 #define WARNINGS " 2>&1 | grep -c 'share a core'; "
@@ -401,7 +402,8 @@ TEST(cli_failures_exit_1_and_name_the_thing)
     MUST_REFUSE(list, 1);
 }
 
-/* The bundled model was trained on 512 tokens. */
+/* A longer context than the bundled model's 512 tokens of training gives a
+ * warning. */
 TEST(cli_contexts_are_held_against_what_the_model_was_trained_on)
 {
     must_say(sh(0, "plait run " MODEL "-p x -n 1 -c 1000"),
@@ -483,7 +485,9 @@ TEST(cli_options_are_judged_before_a_model_loads)
         if (!end || end[1] != '\0')
             fail_msg("%s\n  says more than a line: %s", r.line, r.err);
     }
-    must_say(sh(1, SERVE), "does not fit"); /* so they were judged before */
+    /* with valid options the command fails for lack of memory, so the wrong
+     * ones were found before that */
+    must_say(sh(1, SERVE), "does not fit");
 #undef RUN
 #undef SERVE
 }
@@ -684,8 +688,8 @@ TEST(cli_run_goes_on_from_a_state)
              "the state and the prompt have 34 tokens, but the context has 33");
 }
 
-/* Runs with states between them, only the first with a text, write what one run
- * does: penalties and spelling look back over all of it. */
+/* Several runs with states between them, of which only the first has a text,
+ * write what one run does: penalties and spelling look back over all of it. */
 TEST(cli_run_without_a_text_goes_on_from_the_last_token)
 {
 #define TEMP "--temp 0 --ignore-eos --repeat-penalty 1.3 "
@@ -709,7 +713,8 @@ TEST(cli_run_without_a_text_goes_on_from_the_last_token)
     assert_non_null(strstr(sh(0, "plait inspect s").out, "\nnote "));
 }
 
-/* The same plan except for the bits: the hash, the note about them, states. */
+/* With fast numerics the plan is the same except for what depends on the bits:
+ * the hash, the note about numerics, and states. */
 TEST(cli_plan_tells_fast_numerics)
 {
     struct ran r;
@@ -774,7 +779,7 @@ TEST(cli_run_traces_every_device)
         json_int_t pid = json_integer_value(json_object_get(e, "pid"));
 
         assert_true(json_is_string(json_object_get(e, "name")));
-        assert_in_range(pid, 0, 3); /* the last is "io" */
+        assert_in_range(pid, 0, 3); /* 0 to 2 are the devices, 3 is io */
         if (strcmp(json_string_value(json_object_get(e, "ph")), "X") == 0)
             seen[pid] = true;
     }
@@ -828,7 +833,7 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
 
     endless(argv);
     pid = start(&out, argv);
-    /* Output after the prompt shows that it is generating. */
+    /* The command has printed more than the prompt, so it is generating. */
     for (int i = 0; i < 3; i++)
         assert_true(read(out, text, sizeof(text)) > 0);
     kill(pid, SIGINT);
@@ -972,7 +977,8 @@ TEST(cli_logits_are_tokens_times_vocabulary_floats)
     free(b);
 }
 
-/* Computes it from the logits of one window, by the definition. */
+/* Computes the perplexity of one window from its n rows of v logits, by the
+ * definition. */
 static double perplexity_of(const float *logits, const int *id, int n, int v)
 {
     double sum = 0.0;
@@ -1110,7 +1116,8 @@ static void write_damaged(const char *path, float v)
     free(bytes);
 }
 
-/* No figure is better than a meaningless one. */
+/* If the perplexity is NaN or infinite, the command prints an error and no
+ * figure. */
 TEST(cli_perplexity_of_damage_is_an_error)
 {
     static const struct {

@@ -188,7 +188,8 @@ TEST(bench_limit_is_that_of_reading)
                              "per_layer_token_embd.weight");
 }
 
-/* The devices are named, and a GPU is not compared with the processors. */
+/* The output names the devices, and has no limit with a GPU, as the limit is
+ * that of the processors. */
 TEST(bench_names_gpus_and_gives_them_no_limit)
 {
     static const struct {
@@ -344,7 +345,7 @@ TEST(bench_tables_have_as_many_cells_in_each_line)
     assert_int_equal(lines, 1 + 2);
 }
 
-/* Each start of an element has its end. */
+/* Each element of the SVG picture that is opened is also closed. */
 TEST(bench_svg_is_well_formed)
 {
     struct ran r = sh(0, TINY "-d 0,70 -dev cpu -dev 'cpu*2' --svg b.svg "
@@ -354,14 +355,15 @@ TEST(bench_svg_is_well_formed)
     assert_string_equal(r.out + r.n_out - 7, "</svg>\n");
     assert_int_equal(count(r.out, "<text"), count(r.out, "</text>"));
     assert_int_equal(count(r.out, "<"), count(r.out, ">"));
-    assert_int_equal(count(r.out, "<circle"), 2 * 8); /* rows, two panels */
+    /* a dot for each of 8 rows in two panels */
+    assert_int_equal(count(r.out, "<circle"), 2 * 8);
     assert_null(strstr(r.out, "nan"));
     r = sh(0, TINY "-t 1,2 --svg b.svg >/dev/null && cat b.svg");
     assert_non_null(strstr(r.out, ", 1 thread,"));
     assert_non_null(strstr(r.out, ", 2 threads,"));
 }
 
-/* No file is left where the models were. */
+/* plait bench removes the synthetic models that it has written. */
 TEST(bench_removes_its_models)
 {
     static const char *const line =
@@ -437,7 +439,8 @@ TEST(synth_models_of_every_type_compute)
     }
 }
 
-/* In the layers where llama.cpp has it, and in the output. */
+/* Q4_K_M has Q6_K weights in the layers where llama.cpp has them, and in the
+ * output matrix. */
 TEST(synth_q4_k_m_has_more_bits_where_llama_cpp_has)
 {
     struct ran r = sh(0, "plait synth --shape qwen3-0.6b -o x.gguf && "
@@ -511,7 +514,7 @@ TEST(compare_prints_ratios)
     assert_non_null(strstr(r.out, "| two.gguf | prompt 8 |"));
 }
 
-/* The merges lead to every word. */
+/* Each word of the synthetic vocabulary is one token, reached by its merges. */
 TEST(synth_texts_of_words_have_a_token_each)
 {
     struct ran r;
@@ -522,13 +525,13 @@ TEST(synth_texts_of_words_have_a_token_each)
     assert_non_null(strstr(r.out, "281"));
     assert_non_null(strstr(r.out, "282"));
     assert_non_null(strstr(r.out, "283"));
-    assert_non_null(strstr(r.out, "510")); /* the last */
+    assert_non_null(strstr(r.out, "510")); /* id of the last token */
     assert_non_null(strstr(r.out, "272"));
 }
 
 #define FORMS "plait bench --shape tiny --no-limits -r 1 "
 
-/* The forms and tests of llama-bench. */
+/* Output formats and tests are those of llama-bench. */
 TEST(bench_has_the_forms_and_tests_of_llama_bench)
 {
     struct ran r = sh(0, FORMS "-p 4 -n 2 -pg 4,2 -o jsonl -fa 0,1 -nkvo 0");

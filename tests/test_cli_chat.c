@@ -223,7 +223,8 @@ static void await(struct terminal *t, const char *keys, const char *text)
             type(t, keys);
         if (got < 0)
             fail_msg("\"%s\" does not come: %s", text, t->shown);
-        for (; got > 0; got--, t->n++) /* an echo may contain zero bytes */
+        /* replaces zero bytes, which the terminal's echo may contain */
+        for (; got > 0; got--, t->n++)
             if (t->shown[t->n] == '\0')
                 t->shown[t->n] = ' ';
     }
@@ -258,7 +259,7 @@ static pid_t start_on(struct terminal *t, const char *name, const char *value,
 #define START(t, ...)                                                          \
     start_on(t, NULL, NULL, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Waits for its end, which must be successful. */
+/* Waits until the command ends, which must be with exit code 0. */
 static void ends(struct terminal *t, pid_t pid)
 {
     int status;
@@ -290,7 +291,8 @@ TEST(cli_chat_on_a_terminal_survives_a_refused_message)
     await(&t, NULL, "> ");
     await(&t, "good\r", "good\r\n");
     await(&t, NULL, "> ");
-    await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
+    /* Ctrl-U deletes the line, Ctrl-D ends the input */
+    await(&t, "\025\004", "generation");
     ends(&t, pid);
 }
 
@@ -353,7 +355,8 @@ TEST(cli_chat_writes_what_the_terminal_knows)
     }
 }
 
-/* Also under nohup, where no signal reports it. */
+/* A chat saves its state when its terminal is closed, also under nohup, where
+ * no signal reports that. */
 TEST(cli_chat_is_saved_when_its_terminal_goes)
 {
     const char *saved = test_temp("gone.state");
@@ -440,7 +443,7 @@ TEST(cli_chat_ends_by_a_signal_just_before_it_reads)
 
         assert_true(n > 0);
         text[0] = text[n - 1];
-    } while (text[0] != '\n'); /* the turn has ended */
+    } while (text[0] != '\n'); /* the newline shows that the turn has ended */
     TEST_UNTIL(state_of(pid) == 'S');
     kill(pid, SIGTERM);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -450,7 +453,7 @@ TEST(cli_chat_ends_by_a_signal_just_before_it_reads)
     close(out[0]);
 }
 
-/* An endless answer is stopped, and the chat continues. */
+/* Ctrl-C stops an endless answer, and the chat continues. */
 TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
 {
     const char *saved = test_temp("typed.json");
@@ -464,11 +467,12 @@ TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
     await(&t, NULL, "> ");
     await(&t, "One\\\r", "| ");
     await(&t, "two\r", "two\r\n");
-    await(&t, NULL, " "); /* of the answer */
+    await(&t, NULL, " "); /* a blank of the answer */
     await(&t, "\003", "> ");
     await(&t, keys, "json\r\n");
     await(&t, NULL, "> ");
-    await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
+    /* Ctrl-U deletes the line, Ctrl-D ends the input */
+    await(&t, "\025\004", "generation");
     ends(&t, pid);
     m = json_load_file(saved, 0, NULL);
     assert_int_equal(json_array_size(m), 2);

@@ -19,13 +19,16 @@
 /* ---- options that name files --------------------------------------------- */
 
 /* By their first names, in any command. */
-static const char *const that_read[] = {
-    "-m",         "-f",           "-bf",     "--tokens",
-    "--template", "--messages",   "--tools", "--grammar-file",
-    "-jf",        "--state-load", "-sysf",   NULL};
+static const char *const that_read[] = {"-m",         "-f",
+                                        "-bf",        "--tokens",
+                                        "--template", "--messages",
+                                        "--tools",    "--grammar-file",
+                                        "-jf",        "--state-load",
+                                        "-sysf",      "--sign-key",
+                                        "--trust",    NULL};
 static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
                                          "--trace", "--receipt", NULL};
-/* serve writes no file that an option names; test_server_slots.c has slots. */
+/* serve begins in none of these cases: it waits for clients. */
 static const char *const commands[] = {
     "run",      "plan",   "inspect", "devices", "perplexity", "logits",
     "tokenize", "render", "bench",   "synth",   "verify"};
@@ -75,7 +78,7 @@ static void find_options(struct used *u, const char *command)
 
 /* ---- one run ------------------------------------------------------------- */
 
-static char home[256]; /* the directory of all runs */
+static char home[256]; /* directory in which all commands run */
 
 static void write_text(const char *name, const char *text)
 {
@@ -184,7 +187,8 @@ static void expect_mine(const struct stat *before, const char *line)
         fail_msg("%s: the file or its folder is another", line);
 }
 
-/* `a` writes the file that `b` names in another way. */
+/* Checks that the command refuses to write the file of option `a`, which option
+ * `b` names in another way. */
 static void must_refuse(const char *command, const char *a, const char *path,
                         const char *b, const char *other)
 {
@@ -205,7 +209,8 @@ static void must_refuse(const char *command, const char *a, const char *path,
     expect_mine(&st, line);
 }
 
-/* Makes mine, and four other ways to name it. */
+/* Makes the file `mine`, and four other names for it: links, and other
+ * paths. */
 static void enter_mine(const char *name)
 {
     enter(name);
@@ -235,7 +240,8 @@ TEST(cli_files_that_are_written_are_none_that_are_read)
             for (int r = 0; r < u.n_read; r++) {
                 if (strcmp(u.writes[w], "--state-save") == 0 &&
                     strcmp(u.reads[r], "--state-load") == 0)
-                    continue; /* a state is replaced by its successor */
+                    /* a state may be saved over the state that was loaded */
+                    continue;
                 for (int k = 0; k < N_WAY; k++, n++)
                     must_refuse(u.command, u.writes[w], ways[k], u.reads[r],
                                 "mine");
@@ -243,7 +249,7 @@ TEST(cli_files_that_are_written_are_none_that_are_read)
                 must_refuse(u.command, u.writes[w], "hard", u.reads[r], "sym");
             }
     }
-    assert_true(n >= 100); /* such options exist */
+    assert_true(n >= 100); /* at least 100 combinations were tried */
 }
 
 /* No two options write one file, whether it exists or not. */
@@ -321,8 +327,8 @@ TEST(cli_files_that_are_read_are_not_standard_output)
     must_say(r, "-o - would overwrite the file of --tokens");
 }
 
-/* Nor are they files to which standard input, output or errors were
- * redirected. */
+/* Files to which standard input, output or errors were redirected are not
+ * overwritten either. */
 TEST(cli_files_that_are_written_are_not_redirected)
 {
     static const struct {
@@ -438,7 +444,7 @@ TEST(cli_files_without_write_permission_stay)
 
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* Starts it; *out reads its output, *in writes its input. */
+/* Starts the command; *out reads its output, *in writes its input. */
 static pid_t start(const char *const *argv, int *in, int *out)
 {
     int to[2], from[2];
@@ -492,12 +498,14 @@ static void expect_saved(int extra)
 
     assert_true(n > 3 && strstr(trace + n - 4, "]}"));
     free(trace);
-    assert_int_equal(run(argv, said), 0); /* its sums are tried */
+    /* loads the saved state, which verifies its checksums */
+    assert_int_equal(run(argv, said), 0);
     assert_int_equal(files_here(), 2 + extra);
     assert_int_equal(unlink("q") | unlink("t"), 0);
 }
 
-/* A text, and a conversation, which Ctrl-C ends after two. */
+/* Signals end a run with a text, and a conversation, which only a second Ctrl-C
+ * would end. */
 TEST(cli_signals_that_end_save_what_ctrl_c_saves)
 {
     enter("signals");
@@ -523,7 +531,7 @@ TEST(cli_signals_that_end_save_what_ctrl_c_saves)
     }
 }
 
-/* `nohup plait run` continues without its terminal. */
+/* Under nohup, `plait run` continues when its terminal is closed. */
 TEST(cli_signals_that_were_ignored_stay_so)
 {
     const char *argv[] = {"plait", "run", "-m", test_model(),   "-p", "x", "-c",
@@ -561,7 +569,8 @@ static bool has_open(pid_t pid, const char *dir)
     return found;
 }
 
-/* SIGKILL needs a file system that supports unnamed files. */
+/* After SIGKILL there is no incomplete file, if the file system supports
+ * unnamed files. */
 TEST(cli_signals_leave_nothing_that_is_not_whole)
 {
     static const int sig[] = {SIGINT, SIGTERM, SIGHUP, SIGKILL};

@@ -26,7 +26,7 @@ static bool is_name(const char *s)
            strspn(s + 1, "abcdefghijklmnopqrstuvwxyz") == n - 1;
 }
 
-/* Returns the number of UTF-8 characters. */
+/* Returns the number of UTF-8 characters in the text. */
 static size_t length_of(const char *s)
 {
     size_t n = 0;
@@ -36,7 +36,8 @@ static size_t length_of(const char *s)
     return n;
 }
 
-/* Checks by hand, without the code that made the grammar. */
+/* Returns true if the value matches the schema, without the code that made the
+ * grammar. */
 static bool fits(const json_t *v)
 {
     const json_t *name = json_object_get(v, "name");

@@ -21,7 +21,8 @@ static double number(const json_t *row, const char *key)
     return json_number_value(v);
 }
 
-/* Returns the rows of a load, to be released. */
+/* Runs plait bench --serve and returns its rows as JSON, which the caller
+ * releases. */
 static json_t *load(struct load_try *t, const char *more)
 {
     size_t size = strlen(more) + 200;
@@ -92,7 +93,7 @@ TEST(load_that_fails_as_a_whole_says_why)
     r = sh(1, line);
     must_say(r, "too many");
     load_try_stop(&t);
-    r = sh(1, line); /* nothing listens there any more */
+    r = sh(1, line); /* no server listens at this address any more */
     must_say(r, "start a server there");
 }
 
@@ -135,7 +136,9 @@ TEST(load_ends_who_takes_longer_than_the_timeout)
     size_t n_done = 0, i;
 
     load_try_start(&t);
-    for (int s = 1; n_done == 0; s *= 2) { /* a slow machine takes longer */
+    /* doubles the seconds until a request ends, because a slow machine takes
+     * longer */
+    for (int s = 1; n_done == 0; s *= 2) {
         json_t *all, *row;
         struct ran r;
 
@@ -163,7 +166,7 @@ TEST(load_ends_who_takes_longer_than_the_timeout)
     load_try_stop(&t);
 }
 
-/* A response that never began was not in time. */
+/* A response without any token does not count as good. */
 TEST(load_counts_no_answer_without_a_token_as_good)
 {
     struct load_try t = {.script = "o", .n_token = 0};
@@ -181,8 +184,9 @@ TEST(load_counts_no_answer_without_a_token_as_good)
 
 /* ---- times --------------------------------------------------------------- */
 
-/* The first of 19 gets its first token when the others have ended, three at a
- * time. A busy machine makes all of it longer and changes no order. */
+/* Of 19 requests the first gets its first token only when the others have
+ * ended, which run three at a time. A busy machine makes all of it longer and
+ * changes no order. */
 TEST(load_percentiles_are_those_of_known_delays)
 {
     enum { FIRST = 20, GAP = 10, N = 5, ALL = 19 };
@@ -344,7 +348,7 @@ TEST(load_prompts_have_their_lengths_and_their_share_in_common)
     }
     assert_true(n40 > 2 && n80 > 2);
     assert_int_equal(n40 + n80, 24);
-    assert_in_range(same, 3, 20); /* of two kinds, drawn */
+    assert_in_range(same, 3, 20); /* each prompt draws one of two prefixes */
     json_decref(all);
     load_try_stop(&t);
 }

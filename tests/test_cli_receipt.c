@@ -1,6 +1,7 @@
 /* plait run --receipt, plait verify and plait diff: whoever has the file and
  * the model learns by one command, and its exit code, whether it holds. */
 #include "lib/command.h"
+#include "lib/jws_try.h"
 #include "lib/support.h"
 
 #include <stdio.h>
@@ -126,6 +127,43 @@ TEST(cli_receipts_of_a_chat_have_a_line_each)
     assert_non_null(strstr(r.out, "prompt: differs at token "));
 }
 
+TEST(cli_verify_renders_the_prompt_of_a_conversation)
+{
+    struct ran r;
+
+    sh(0, "echo '[{\"role\":\"user\",\"content\":\"Hello\"}]' >m.json");
+    sh(0, "printf 'Hello\\n' | plait run " MODEL
+          "-i -n 8 --receipt a.json --receipt-form brief");
+    r = sh(2, "plait verify " MODEL "a.json");
+    assert_non_null(strstr(r.out, "give the prompt"));
+    sh(0, "plait verify " MODEL "a.json --messages m.json");
+    sh(0, "sed s/Hello/Hallo/ m.json >other.json");
+    r = sh(1, "plait verify " MODEL "a.json --messages other.json");
+    assert_non_null(strstr(r.out, "the prompt is another one"));
+    must_say(sh(2, "plait verify " MODEL "a.json --messages m.json -p Hello"),
+             "leave one out");
+}
+
+/* The figure is that of the receipts, and these hold elsewhere. */
+TEST(cli_perplexity_has_a_receipt)
+{
+    char figure[32];
+    struct ran r;
+
+    r = sh(0, "plait perplexity " MODEL "-f models/heldout.txt -c 64 --chunks "
+              "3 -dev 'cpu*2' --receipt p.jsonl");
+    assert_int_equal(sscanf(r.out, "perplexity: %31s", figure), 1);
+    sh(0, "test $(wc -l <p.jsonl) = 3");
+    r = sh(0, "plait verify " MODEL "p.jsonl -dev 'sim*3'");
+    must_say(r, "3 receipts: 3 hold");
+    must_say(r, figure);
+    sh(0, "sed 's/\"nll\":\"/&9/' p.jsonl >q.jsonl");
+    r = sh(1, "plait verify " MODEL "q.jsonl");
+    assert_non_null(strstr(r.out, "the sum of -ln p is"));
+    must_say(sh(2, "plait verify " MODEL "p.jsonl --sample 3"),
+             "3 cannot be compared");
+}
+
 TEST(cli_shares_of_ranks_are_those_of_devices)
 {
     struct ran a, b;
@@ -144,4 +182,35 @@ TEST(cli_shares_of_ranks_are_those_of_devices)
     must_say(sh(2, "plait plan " MODEL "--ranks 3 --rank-split 3,1"),
              "one per rank");
     must_say(sh(2, "plait plan " MODEL "--rank-split 0,0"), "not all 0");
+}
+
+TEST(cli_receipts_are_signed_and_the_signer_is_checked)
+{
+    struct ran r;
+
+    sh(0, "printf '%s' '" JWS_TRY_PRIVATE "' >key.pem");
+    sh(0, "printf '%s' '" JWS_TRY_PUBLIC "' >trust.pem");
+    sh(0, RUN "-s 5 --receipt a.json --sign-key key.pem");
+    sh(0, RUN "-s 5 --receipt plain.json");
+    r = sh(0, "plait verify " MODEL "a.json --trust trust.pem");
+    assert_non_null(strstr(r.out, "; signed by " JWS_TRY_ID));
+    r = sh(0, "plait verify " MODEL "a.json");
+    assert_non_null(strstr(r.out, "is not checked without --trust"));
+    /* Signing changes nothing in a receipt. */
+    sh(0, "plait diff a.json plain.json");
+    r = sh(2, "plait verify " MODEL "plain.json --trust trust.pem");
+    assert_non_null(strstr(r.out, "it is not signed"));
+    /* one receipt under the signature of another */
+    sh(0, RUN "-s 6 --receipt c.json --sign-key key.pem");
+    sh(0, "sed 's/,\"protected.*//' c.json | tr -d '\\n' >b.json; "
+          "sed 's/.*,\"protected/,\"protected/' a.json >>b.json");
+    r = sh(1, "plait verify " MODEL "b.json --trust trust.pem");
+    assert_non_null(strstr(r.out, "not what the key " JWS_TRY_ID " signed"));
+    must_say(sh(2, RUN "--sign-key key.pem"), "--receipt");
+    must_say(sh(2, RUN "--receipt d.json --sign-key trust.pem"),
+             "--sign-key trust.pem: not a private key");
+    must_say(sh(2, "plait verify " MODEL "a.json --trust key.pem"),
+             "--trust key.pem: no public key");
+    must_say(sh(2, RUN "--receipt key.pem --sign-key key.pem"), "key.pem");
+    sh(0, "plait verify " MODEL "a.json --trust trust.pem --sample 2");
 }

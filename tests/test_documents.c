@@ -34,7 +34,8 @@ TEST_LONG(documents_have_long_commands_that_work)
     run_documents("--long");
 }
 
-/* Pages that break one rule each. */
+/* Runs scripts/documents.py on pages that break one rule each, which it must
+ * report. */
 TEST(documents_that_lie_are_found)
 {
     static const char *const lies[][2] = {

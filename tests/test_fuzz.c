@@ -20,7 +20,7 @@ enum {
     MAX_SEED = 256,
     N_CUT = 200,
     N_MUTATION = 30000,
-    LONGER = 180, /* in the long tier */
+    LONGER = 180, /* factor of the number of mutations in the long tier */
     SLOW_S = 10,  /* processor seconds for an input of at most 1 MiB */
 };
 
@@ -33,7 +33,7 @@ static const struct {
 struct target {
     int (*run)(const uint8_t *data, size_t n);
     struct input {
-        uint8_t *data; /* owned */
+        uint8_t *data; /* [n] bytes of the seed, owned */
         size_t n;
     } seed[MAX_SEED];
     int n_seed;
@@ -79,7 +79,8 @@ static void load_corpus(struct target *t, const char *name)
     path = test_file(dir);
     if (path == NULL)
         fail_msg("%s is missing: a target needs seeds", dir);
-    n = scandir(path, &entry, NULL, by_name); /* in a fixed order */
+    /* sorted by name, so that PLAIT_SEED decides the order */
+    n = scandir(path, &entry, NULL, by_name);
     for (int i = 0; i < n; i++) {
         char file[1024];
         FILE *f;
@@ -128,20 +129,20 @@ static size_t mutate(const struct target *t, uint8_t *data, size_t n,
         len = (size_t)1 << test_below(rng, 4);
         memcpy(data + at, &v, len < n - at ? len : n - at);
         return n;
-    case 3: /* a number a little off */
+    case 3: /* changes a byte by at most 4 */
         data[at] = (uint8_t)(data[at] + test_below(rng, 9) - 4);
         return n;
-    case 4: /* removes a piece */
+    case 4: /* removes some bytes */
         len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
         memmove(data + at, data + at + len, n - at - len);
         return n - len;
-    case 5: /* repeats a piece */
+    case 5: /* repeats some bytes */
         len = (size_t)test_below(rng, (int64_t)(n - at) + 1);
         if (len > MAX_BYTES - n)
             len = MAX_BYTES - n;
         memmove(data + at + len, data + at, n - at);
         return n + len;
-    default: { /* continues as another seed does */
+    default: { /* continues with the bytes of another seed */
         const struct input *in = &t->seed[test_below(rng, t->n_seed)];
 
         if (in->n <= at)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Git without a user's configuration. */
+/* Shell commands that run Git without the user's configuration. */
 #define PLAIN                                                                  \
     "unset GIT_DIR GIT_INDEX_FILE GIT_WORK_TREE PLAIT_BASE; "                  \
     "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 "                \

@@ -121,8 +121,8 @@ static bool same_options(struct options *a, struct options *b)
     return same;
 }
 
-/* The value of a row in a spelling, without the mark that it may be left
- * out. */
+/* Returns the example value of a row of llama_table.c, without the mark that
+ * the value may be left out; NULL if there is none. */
 static char *example(const struct llama_option *l, char value[static 64])
 {
     if (l->example == NULL)
@@ -195,8 +195,9 @@ TEST(llama_options_that_unset_a_flag_take_it_back)
     llama_rows(LLAMA_UNSETS, must_unset);
 }
 
-/* An option passed over has no effect, with its value or, where it may lack
- * one, without; the word after it is another option. The note names it. */
+/* Checks that an option without effect is skipped, with its value or, if the
+ * value may be left out, without it. The word after it is another option, and
+ * the note names the skipped one. */
 static void must_be_passed_over(const struct llama_option *l, enum command c,
                                 char *name)
 {
@@ -228,7 +229,8 @@ TEST(llama_options_passed_over_change_nothing)
     llama_rows(LLAMA_PASSED, must_be_passed_over);
 }
 
-/* The error of a refusal names no option that the command refuses, too. */
+/* Checks that the command rejects an option, with an error whose remedy names
+ * only options that the command has. */
 static void must_be_refused(const struct llama_option *l, enum command c,
                             char *name)
 {
@@ -269,7 +271,8 @@ TEST(llama_options_passed_over_share_one_note)
     options_free(&o);
 }
 
-/* A variable stands for its option, which takes precedence. */
+/* A variable LLAMA_ARG_* stands for its option; the option on the command line
+ * takes precedence. */
 TEST(llama_variables_stand_for_their_options)
 {
     static const struct {
@@ -315,7 +318,7 @@ TEST(llama_variables_stand_for_their_options)
         llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2, (char **)port),
         EXIT_DONE);
     assert_int_equal(w.n, 0);
-    /* a model that is named in another way */
+    /* another option names the model, so the variable is ignored */
     assert_int_equal(llama_variable(&w, CMD_SERVE, "LLAMA_ARG_MODEL", "a.gguf",
                                     2, (char **)repo),
                      EXIT_DONE);
@@ -329,7 +332,7 @@ TEST(llama_options_of_rope_override_keys)
 {
     static const struct {
         char *words[11];
-        const char *keys; /* after .rope. */
+        const char *keys; /* the key overrides that result, without ".rope." */
     } list[] = {
         {{"--rope-scaling", "yarn"}, "scaling.type=str:yarn "},
         {{"--rope-scale", "4"}, "scaling.factor=float:4 "},
@@ -424,7 +427,7 @@ TEST(options_accept_every_word_that_completion_offers)
             struct options o;
             size_t n = (size_t)snprintf(word, sizeof word, "%s", row->words[k]);
 
-            if (word[n - 1] == ':') /* hybrid:N */
+            if (word[n - 1] == ':') /* hybrid:N needs a number */
                 strcpy(word + n, "2");
             if (!parse(&o, first_command(row), row, word))
                 fail_msg("%s does not take %s", row->name[0], word);

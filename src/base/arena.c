@@ -38,16 +38,17 @@ enum { RED_ZONE = 0 };
 enum {
     ALIGN = 16,
     BLOCK_BYTES = 32 * 1024,
-    HUGE_BYTES = 2 << 20,   /* size of a huge page */
-    HUGE_FROM = 256 * 1024, /* number of bytes in use above which an arena is
-                               large */
+    HUGE_BYTES = 2 << 20,   /* size of a huge page in bytes */
+    HUGE_FROM = 256 * 1024, /* bytes in use in an arena above which its further
+                               blocks are huge pages */
 };
 
 struct arena_block {
     struct arena_block *next;
-    size_t size; /* size of data[] */
+    size_t size; /* size of data[] in bytes */
     size_t used;
-    bool huge; /* mapped by mmap, so initially zero; else allocated by malloc */
+    bool huge; /* the block was mapped by mmap, so its memory was zero; else it
+                  is from malloc */
     _Alignas(16) unsigned char data[];
 };
 
@@ -90,9 +91,9 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-/* Allocates a block of `bytes` in all, aligned to a huge page. If that fails,
- * allocates an ordinary block with `size` bytes of data. Returns NULL if out of
- * memory. */
+/* Allocates a block of `bytes` bytes, header included, aligned to a huge page.
+ * If that fails, allocates an ordinary block with `size` bytes of data instead.
+ * Returns NULL if out of memory. */
 static struct arena_block *block_huge(size_t bytes, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before, after;
@@ -144,7 +145,9 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
                                : block_new(BLOCK_BYTES);
         if (!b)
             return NULL;
-        /* the partly filled block stays first, so that it is filled */
+        /* A block for one large request becomes the second of the list. The
+         * first block, which is only partly filled, stays first, because
+         * further memory is allocated from the first block. */
         if (own && a->head) {
             b->next = a->head->next;
             a->head->next = b;

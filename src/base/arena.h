@@ -12,9 +12,10 @@
 struct arena_block;
 
 struct arena {
-    struct arena_block *head; /* owned, newest first */
-    size_t used_bytes;        /* bytes allocated so far, for reports and
-                                 tests */
+    struct arena_block *head; /* owned list of the arena's blocks, the newest
+                                 first */
+    size_t used_bytes;        /* total bytes of all allocations so far, for
+                                 reports and tests */
 };
 
 /* A zero-initialised struct arena is valid and empty, as after arena_init. */

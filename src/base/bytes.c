@@ -1,5 +1,5 @@
-/* See bytes.h. sink_size (report/writer.h) has a shorter form for columns of
- * tables. */
+/* Implements bytes_text, which writes a size with two decimals. sink_size
+ * (report/writer.h) writes sizes shorter, for the columns of tables. */
 #include "base/bytes.h"
 
 #include "base/numeral.h"

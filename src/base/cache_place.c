@@ -1,4 +1,4 @@
-/* See cache_place.h. */
+/* Implements cache_place.h: the paths of files in the cache directory. */
 #include "base/cache_place.h"
 
 #include "base/err.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Ignores paths that are not absolute, as the XDG specification demands. */
+/* Ignores XDG_CACHE_HOME or HOME if its value is not an absolute path, as the
+ * XDG specification demands. */
 pl_status cache_path(char path[CACHE_PATH], const char *name, const char *what,
                      pl_err *err)
 {

@@ -20,8 +20,9 @@ pl_status err_no_memory(pl_err *err, const char *what);
  * Another thread may set *cancel at any time. `cancel` may be NULL. */
 pl_status err_cancelled(const volatile int *cancel, pl_err *err);
 
-/* Writes s[len] to `buf` for a message: non-printable characters are replaced,
- * and a long text is shortened. Returns `buf`. */
+/* err_shown writes the text s[len] to `buf` for a message: replaces characters
+ * that are not printable and shortens a long text. Returns `buf`, whose size is
+ * ERR_SHOWN bytes. */
 enum { ERR_SHOWN = 80 };
 const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
 

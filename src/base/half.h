@@ -30,7 +30,8 @@ static inline float f16_to_f32(uint16_t h)
 
     if (exp == 31)
         return float_from_bits(sign | 0x7f800000u | man << 13);
-    if (exp == 0) { /* zero or subnormal: man * 2^-24, exact */
+    if (exp == 0) { /* The half is zero or subnormal. Its value is man * 2^-24,
+                       which a float represents exactly. */
         float f = (float)man * 0x1p-24f;
 
         return float_from_bits(sign | float_bits(f));
@@ -45,10 +46,13 @@ static inline uint16_t f32_to_f16(float f)
     uint32_t abs = u & 0x7fffffff;
 
     if (abs > 0x7f800000)
-        return sign | 0x7e00; /* quiet NaN */
-    if (abs >= 0x477ff000)    /* rounds to 65536 or more: infinity */
+        return sign | 0x7e00; /* f is a NaN: returns a quiet NaN with its
+                                 sign */
+    if (abs >= 0x477ff000)    /* f rounds to 65536 or more, beyond the largest
+                                 half: returns infinity */
         return sign | 0x7c00;
-    /* subnormal: adding 0.5 rounds to a multiple of 2^-24 */
+    /* f becomes a subnormal half or zero. Adding 0.5 rounds f to a multiple of
+     * 2^-24, because that is the spacing of floats from 0.5 to 1. */
     if (abs < 0x38800000) {
         float r = float_from_bits(abs) + 0.5f;
 
@@ -68,7 +72,8 @@ static inline uint16_t f32_to_bf16(float f)
     uint32_t u = float_bits(f);
 
     if ((u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(u >> 16 | 64); /* quiet NaN */
+        return (uint16_t)(u >> 16 | 64); /* f is a NaN: bit 6 makes the result a
+                                            quiet NaN */
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 

@@ -12,7 +12,8 @@
 
 struct hash64 {
     uint64_t lane[8];
-    unsigned char rest[64]; /* last bytes, not yet hashed */
+    unsigned char rest[64]; /* the last bytes of the data so far, hashed when 64
+                               of them are there or at the end */
     uint64_t bytes;         /* number of bytes added so far */
 };
 

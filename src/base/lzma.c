@@ -18,7 +18,7 @@ enum {
      * FIRST_MODEL to END_MODEL - 1 */
     FIRST_MODEL = 4,
     END_MODEL = 14,
-    LEAST = 2, /* length of the shortest match */
+    LEAST = 2, /* length of the shortest match in bytes */
 };
 
 typedef uint16_t prob; /* probability that a bit is 0, times 2048 */
@@ -43,19 +43,21 @@ struct model {
 struct decoder {
     const uint8_t *in, *end;
     uint8_t *out;
-    size_t at, n; /* number of output bytes written, and requested */
-    size_t base;  /* offset in `out` at which the dictionary begins */
+    size_t at, n; /* number of output bytes written so far, and number requested
+                     by the caller */
+    size_t base;  /* offset in bytes in `out` at which the dictionary begins */
     uint32_t range, code;
     unsigned lc, lp, pb;
     unsigned state;
-    uint32_t rep[4]; /* the last four distances, minus 1 */
-    bool whole;      /* the output is requested whole, not only its beginning */
+    uint32_t rep[4]; /* distances in bytes of the last four matches, minus 1 */
+    bool whole;      /* the caller requested all of the output, not only its
+                        beginning */
     bool damaged;
     bool has_state, has_props, has_base;
     struct model model;
 };
 
-/* ---- bit decoding -------------------------------------------------------- */
+/* ---- decoding of single bits --------------------------------------------- */
 
 static unsigned next_byte(struct decoder *d)
 {
@@ -132,7 +134,7 @@ static uint32_t even_bits(struct decoder *d, int n)
     return v;
 }
 
-/* ---- symbol decoding ----------------------------------------------------- */
+/* ---- decoding of literals and matches ------------------------------------ */
 
 static uint8_t behind(const struct decoder *d, uint32_t distance)
 {
@@ -146,7 +148,8 @@ static void literal(struct decoder *d)
     prob *p = d->model.literal + LITERALS * context;
     unsigned m = 1;
 
-    /* after a match, the context includes the byte after the match's source */
+    /* If a match precedes this literal, the probabilities also depend on the
+     * byte `other`, which follows the bytes that the match copied. */
     if (d->state >= 7) {
         unsigned other = behind(d, d->rep[0]);
 
@@ -234,7 +237,7 @@ static unsigned match(struct decoder *d, unsigned pos)
     return len;
 }
 
-/* ---- chunk decoding ------------------------------------------------------ */
+/* ---- decoding of the chunks of LZMA2 ------------------------------------- */
 
 static void reset_state(struct decoder *d)
 {

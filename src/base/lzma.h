@@ -7,7 +7,8 @@
 #include <stddef.h>
 
 struct lzma {
-    size_t n, n_packed; /* size after and before decompression, in bytes */
+    size_t n, n_packed; /* size in bytes of the decompressed data, and of the
+                           compressed data */
     const char *packed;
 };
 

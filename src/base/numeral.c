@@ -1,7 +1,8 @@
-/* See numeral.h. glibc and musl have the C locale built in: newlocale returns
- * it, at no cost and without failure, and freelocale keeps it. On a system that
- * must create the locale, newlocale may fail. The thread's locale then stays
- * unchanged, because uselocale(0) changes nothing. */
+/* Implements numeral.h by switching the thread to the C locale. glibc and musl
+ * have this locale built in: newlocale returns it, at no cost and without
+ * failure, and freelocale keeps it. On a system that must create the locale,
+ * newlocale may fail. The thread's locale then stays unchanged, because
+ * uselocale(0) changes nothing. */
 #include "base/numeral.h"
 
 #include <stdio.h>

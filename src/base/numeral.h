@@ -8,14 +8,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* These are vsnprintf, snprintf, strtod and strtof in the C locale. */
+/* Print and parse like vsnprintf, snprintf, strtod and strtof, but always in
+ * the C locale. */
 int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 int numeral_print(char *buf, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double numeral_double(const char *s, char **end);
-/* Writes a number with the fewest digits, 6 or more, that parse to the same
- * value. Returns `buf`. */
+/* numeral_shortest writes a number with the fewest digits, 6 or more, from
+ * which the same value is parsed. Returns `buf`, whose size is NUMERAL_SHORTEST
+ * bytes. */
 enum { NUMERAL_SHORTEST = 32 };
 const char *numeral_shortest(char buf[NUMERAL_SHORTEST], double v);
 float numeral_float(const char *s, char **end);

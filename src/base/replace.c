@@ -28,16 +28,20 @@ enum {
 
 struct pl_file {
     int fd;
-    bool whole;    /* the file replaces `path` atomically; else it is written
-                      directly */
-    bool resumes;  /* closing without a commit keeps the file `name` */
-    bool borrowed; /* fd is standard output */
-    bool done;     /* committed: the file is at `path` */
+    bool whole; /* the file replaces `path` atomically; else it is written
+                   directly */
+    /* If the file is closed without a commit, the temporary file `name` stays,
+     * so that a later call can resume the writing. */
+    bool resumes;
+    bool borrowed; /* fd is standard output, so closing the file leaves fd
+                      open */
+    bool done;     /* the new file has been committed: it is at `path` */
     char *path;    /* owned: final path, with symbolic links resolved */
     char *dir;     /* owned: directory of `path` */
-    char *name;    /* owned: the new file's temporary name, or NULL */
-    int error;     /* errno of the first write that failed, 0 if none */
-    unsigned char *buffer; /* owned, [BUFFER_BYTES] */
+    char *name; /* owned: temporary name of the new file; NULL if it has none */
+    int error;  /* errno of the first write that failed, 0 if none */
+    unsigned char *buffer; /* owned, [BUFFER_BYTES] bytes that the caller has
+                              written */
     size_t at; /* number of bytes in `buffer`, not yet written to fd */
     /* number of bytes written, and the number that the system was told to write
      * to disk */
@@ -69,7 +73,9 @@ static pl_status guard(const char *path, struct stat *old, pl_err *err)
     if (stat(path, &st) != 0) {
         int error = errno;
 
-        if (lstat(path, &st) == 0) /* rename would replace the link */
+        /* A link without a target is rejected, because rename would replace the
+         * link itself. */
+        if (lstat(path, &st) == 0)
             return err_set(err, PL_BAD_ARGUMENT,
                            "%s: a symbolic link without a target file (%s); "
                            "remove it, or name the file itself",
@@ -77,7 +83,9 @@ static pl_status guard(const char *path, struct stat *old, pl_err *err)
         errno = error;
         return error == ENAMETOOLONG
                    ? failed(path, "", "; give a shorter name", err)
-                   : PL_OK; /* opening the file reports other errors */
+                   /* Other errors of stat are not reported here, because
+                    * creating the file there then fails, too. */
+                   : PL_OK;
     }
     if (S_ISDIR(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
@@ -96,7 +104,7 @@ static pl_status guard(const char *path, struct stat *old, pl_err *err)
     return PL_OK;
 }
 
-/* ---- opening ------------------------------------------------------------- */
+/* ---- opening a file for writing ------------------------------------------ */
 
 /* Gives the open file f->fd an unused temporary name in the directory of
  * f->path. If f->fd is -1, creates a file with that name. The name begins with
@@ -104,7 +112,9 @@ static pl_status guard(const char *path, struct stat *old, pl_err *err)
  * and sets errno on failure. */
 static bool take_name(struct pl_file *f, mode_t mode)
 {
-    enum { ENDING = 1 + 16 + 5 }; /* ".", digits, ".part" */
+    /* Number of characters appended to the file name: ".", 16 digits and
+     * ".part". */
+    enum { ENDING = 1 + 16 + 5 };
     const char *slash = strrchr(f->path, '/');
     const char *base = slash ? slash + 1 : f->path;
     int kept = (int)(base - f->path) + (int)strnlen(base, NAME_MAX - ENDING);
@@ -146,7 +156,9 @@ static pl_status open_beside(struct pl_file *f, const struct stat *old,
     bool replaces = old->st_mode != 0;
     mode_t mode = replaces ? old->st_mode & 0777 : 0666;
 
-    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs this directory */
+    /* An O_TMPFILE file gets its name later by linkat from /proc/self/fd.
+     * Without this directory a named file is created instead. */
+    if (access("/proc/self/fd", X_OK) == 0)
         f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
     if (f->fd < 0 && !take_name(f, mode))
         return failed(f->path, "cannot create a file there: ",
@@ -287,7 +299,7 @@ int pl_file_fd(const pl_file *f)
     return f ? f->fd : -1;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing to an open file --------------------------------------------- */
 
 static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
 {
@@ -305,7 +317,8 @@ static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
         f->written += (uint64_t)k;
     }
     if (f->whole && f->written - f->flushed >= FLUSH_BYTES) {
-        /* errors are ignored, because fsync reports them again */
+        /* Errors of sync_file_range are ignored, because fsync reports them
+         * before the commit. */
         (void)!sync_file_range(f->fd, (off_t)f->flushed,
                                (off_t)(f->written - f->flushed),
                                SYNC_FILE_RANGE_WRITE);
@@ -337,6 +350,11 @@ bool pl_file_write(void *file, const void *data, size_t n)
     memcpy(f->buffer + f->at, data, n);
     f->at += n;
     return true;
+}
+
+bool pl_file_flush(pl_file *f)
+{
+    return f && !f->done && flush(f);
 }
 
 /* ---- commit and close ---------------------------------------------------- */
@@ -372,7 +390,8 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
     }
     if (!f->whole)
         return PL_OK;
-    /* check again: hours may have passed */
+    /* Checks again that `path` may be replaced, because the file was perhaps
+     * opened hours ago. */
     if (guard(f->path, &old, err) != PL_OK) {
         if (err)
             err->status = PL_IO;
@@ -382,7 +401,8 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         rename(f->name, f->path) != 0)
         return failed(f->path, "writing it: ", as_it_was, err);
     free(f->name);
-    f->name = NULL; /* rename removed this name */
+    f->name = NULL; /* The file no longer has its temporary name, because rename
+                       has moved it to `path`. */
     f->done = true;
     return sync_directory(f->dir, err);
 }

@@ -1,4 +1,4 @@
-/* See sha256.h. */
+/* Implements sha256_text, declared in sha256.h. */
 #include "base/sha256.h"
 
 #include <nettle/base16.h>

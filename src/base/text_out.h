@@ -8,7 +8,7 @@
 struct text_out {
     pl_write_fn *write;
     void *user;
-    size_t len; /* bytes of buf not yet written */
+    size_t len; /* number of bytes of `buf` that have not been written yet */
     char buf[1024];
 };
 

@@ -1,5 +1,6 @@
-/* See wide_json.h. Such integers are rare, so the text is changed only after
- * jansson has rejected it. */
+/* Implements wide_json. Integers that do not fit in 64 bits are rare, so a JSON
+ * text is first given to jansson unchanged. Only if jansson rejects such an
+ * integer is the text changed and parsed again. */
 #include "base/wide_json.h"
 
 #include <errno.h>
@@ -7,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The texts before and after an integer that does not fit in 64 bits. */
+/* Texts that are inserted before and after an integer that does not fit in 64
+ * bits, so that jansson accepts it: ".0" after it makes it a real number,
+ * quotes around it make it a string. */
 struct respelling {
     const char *before, *after;
 };
@@ -18,12 +21,14 @@ static size_t put(char *out, size_t k, const char *s, size_t n)
     return k + n;
 }
 
-/* Copies the text, with integers that do not fit in 64 bits as `how` says.
- * Returns the new length. `out` has space for twice the text. */
+/* Copies the JSON text s[n] to `out`. Puts the texts how->before and how->after
+ * around each integer that does not fit in 64 bits. Returns the new length.
+ * `out` has space for 2 n bytes. */
 static size_t widen(const char *s, size_t n, const struct respelling *how,
                     char *out)
 {
-    enum { MOST_SURE = 18 }; /* an integer of so many digits fits in 64 bits */
+    /* Every integer of at most 18 characters fits in 64 bits. */
+    enum { MOST_SURE = 18 };
     bool quoted = false;
     size_t k = 0;
 

@@ -8,16 +8,18 @@
  * number, rounded. */
 json_t *wide_json(const char *s, size_t n, size_t flags, json_error_t *e);
 
-/* The same, but such an integer becomes a string of WIDE_MARK, a character that
- * stands for nothing in texts, and its digits. */
+/* Parses JSON as wide_json does, but an integer beyond 64 bits becomes a
+ * string: WIDE_MARK, which is a character that texts do not contain, and the
+ * digits of the integer. */
 json_t *wide_json_marked(const char *s, size_t n, size_t flags,
                          json_error_t *e);
 #define WIDE_MARK "\xef\xb7\x90"
-/* Returns the digits of an integer that wide_json_marked made a string, with
- * its sign; NULL if `j` is something else. */
+/* Returns the digits, with the sign, of an integer that wide_json_marked turned
+ * into a string. Returns NULL if `j` is any other value. */
 const char *wide_digits(const json_t *j);
-/* Makes integers of such strings in a JSON text, which jansson wrote. `s` may
- * be NULL. Returns `s`. */
+/* Turns the strings that stand for integers beyond 64 bits (wide_json_marked)
+ * back into integers, in a JSON text written by jansson. `s` may be NULL.
+ * Returns `s`, which is changed in place. */
 char *wide_unmark(char *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Adapts conversations to a chat template; see adapt.h. */
+/* Changes conversations so that a chat template accepts them; see adapt.h. */
 #include "chat/adapt.h"
 
 #include "base/err.h"
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- attempts ------------------------------------------------------------ */
+/* ---- rendering with changes until one is accepted ------------------------ */
 
-/* Parses one of the texts of a conversation. Returns NULL if it is absent or
- * not JSON of this type. */
+/* Parses `text`, one of the JSON texts of a conversation. Returns NULL if it is
+ * absent, or not JSON of this type. */
 static json_t *load(struct conversation *w, const char *text, json_type type)
 {
     json_error_t e = {.line = -1};
@@ -21,7 +21,7 @@ static json_t *load(struct conversation *w, const char *text, json_type type)
 
     if (j && json_typeof(j) == type)
         return j;
-    /* jansson reports some failed allocations as an unknown error */
+    /* Jansson reports some failed allocations as an unknown error. */
     w->failed |= text && !j &&
                  (json_error_code(&e) == json_error_out_of_memory ||
                   json_error_code(&e) == json_error_unknown);
@@ -29,8 +29,8 @@ static json_t *load(struct conversation *w, const char *text, json_type type)
     return NULL;
 }
 
-/* Loads a conversation. Returns false if its texts are wrong, or if out of
- * memory. */
+/* Parses the texts of a conversation into *w. Returns false if a text is not
+ * valid, or if out of memory. */
 static bool load_all(struct conversation *w, const pl_conversation *c)
 {
     json_t *m;
@@ -45,7 +45,8 @@ static bool load_all(struct conversation *w, const pl_conversation *c)
     return w->messages && w->extra && (w->tools || !c->tools);
 }
 
-/* The inputs of all attempts at rendering one conversation. */
+/* The inputs of all attempts at rendering one conversation: the conversation
+ * itself, and the callback that renders it. */
 struct adapting {
     const struct chat_adapt *a;
     const pl_conversation *c;
@@ -54,9 +55,9 @@ struct adapting {
     void *user;
 };
 
-/* Renders the conversation with the changes of `set`. If the change `must`
- * changes nothing, returns PL_BAD_ARGUMENT with an empty message. `must` may be
- * -1. */
+/* Renders the conversation with the changes of `set`, bits 1 << enum change. If
+ * the change `must` of these changes nothing, does not render, and returns
+ * PL_BAD_ARGUMENT with an empty message. `must` may be -1 for none. */
 static pl_status attempt(const struct adapting *how, unsigned set, int must,
                          char **text, pl_err *err)
 {
@@ -86,8 +87,9 @@ static pl_status attempt(const struct adapting *how, unsigned set, int must,
     return s;
 }
 
-/* Tries one change after the other. Keeps a change if the template then accepts
- * the conversation, or rejects it with another message. */
+/* Renders the conversation, adding one change after the other until the
+ * template accepts it. A change is kept if the template then accepts the
+ * conversation, or rejects it with another error message. */
 static pl_status try_all(const struct adapting *how, char **text, pl_err *err)
 {
     enum { MOST = 100 };
@@ -109,13 +111,15 @@ static pl_status try_all(const struct adapting *how, char **text, pl_err *err)
         } else if (next.message[0] && strcmp(next.message, now.message) != 0) {
             set |= 1u << i;
             now = next;
-            i = -1; /* a change that did not help may help now */
+            /* Start again, because a change that did not help before may help
+             * now. */
+            i = -1;
         }
     }
     return s;
 }
 
-/* the message field in which clients send reasoning */
+/* Name of the message field in which clients send reasoning. */
 static const char usual_name[] = "reasoning_content";
 
 pl_status chat_adapt_render(const struct chat_adapt *a,
@@ -136,14 +140,14 @@ pl_status chat_adapt_render(const struct chat_adapt *a,
         s = try_all(&how, text, err ? err : &own);
     else if (how.given.failed)
         s = err_no_memory(err, "a conversation");
-    else /* render reports what is wrong with the conversation */
+    else /* the callback reports what is wrong with the conversation */
         s = render(user, c, text, err);
     conversation_fini(&how.given);
     numeral_end(before);
     return s;
 }
 
-/* ---- learning ------------------------------------------------------------ */
+/* ---- learning the changes that a template needs -------------------------- */
 
 #define U(text) "{\"role\": \"user\", \"content\": \"" text "\"}"
 #define S(text) "{\"role\": \"system\", \"content\": \"" text "\"}"
@@ -160,22 +164,24 @@ pl_status chat_adapt_render(const struct chat_adapt *a,
     "{\"role\": \"tool\", \"tool_call_id\": \"zqCallId1\", \"name\": "         \
     "\"zq_first\", \"content\": \"zq-result\"}"
 
-/* The calls in test conversations are not to this tool. Templates show the list
- * of tools too, which must not contain the calls' names. */
+/* The list of tools in test conversations. Templates show this list, so it must
+ * not contain the names of the called tools, which the test looks for. */
 static const char probe_tools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"zq_tool\", "
     "\"description\": \"d\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {\"zq_key\": {\"type\": \"string\", \"description\": "
     "\"d\"}}, \"required\": [\"zq_key\"]}}}]";
 
-/* A test conversation of which a template must show the texts `shows`. If it
- * does not, the changes `change` are tried in turn. The first that makes the
- * template show them becomes a part of `always`. */
+/* A test conversation, and the texts `shows` that a template must show of it.
+ * If it does not show them, the changes `change` are tried in turn. The first
+ * change with which the template shows the texts is added to
+ * chat_adapt.always. */
 struct probe {
     const char *messages;
     bool tools;
     const char *shows[2];
-    const char *hides[2]; /* texts that it must not show; NULL for none */
+    /* Texts that the template must not show; NULL for none. */
+    const char *hides[2];
     int n_change;
     enum change change[2];
 };
@@ -195,7 +201,8 @@ static const struct probe probes[] = {
      {NULL, NULL},
      1,
      {SYSTEM}},
-    /* Python's form of a dict is not what a model expects. */
+    /* The template must not print a call's arguments as Python prints a dict,
+     * with single quotes, because models do not expect this form. */
     {"[" U("u") "," A("", CALLS_OF(ONE)) "]",
      true,
      {"zq_first", "zq-value"},
@@ -222,15 +229,15 @@ static const struct probe probes[] = {
      {SPLIT}},
 };
 
-/* Texts that a template shows if it prints the list of content parts as it is,
- * instead of reading the reasoning in it. */
+/* The texts that a template shows if it prints the list of content parts as it
+ * is, instead of reading the reasoning in the list. */
 #define RAW                                                                    \
     {                                                                          \
         "'thinking': 'zq-", "\"thinking\": \"zq-"                              \
     }
 
-/* Test conversations with reasoning in a message with calls, and in the last
- * message, where more templates read it. */
+/* Test conversations with reasoning: in a message with tool calls, and in the
+ * last message, where more templates read reasoning. */
 static const struct probe thinks[] = {
     {"[" U("u") "," A("", CALLS_OF(ONE) THINKS) "," RESULT "]",
      true,
@@ -249,8 +256,9 @@ static const struct probe thinks_and_says = {
     1,
     {THOUGHT}};
 
-/* Renders a test conversation with the changes of `set`. Sets *yes if the
- * template shows all texts of p->shows and none of p->hides. */
+/* Renders a test conversation with the changes of `set`, bits 1 << enum change.
+ * Sets *yes to true if the template shows all texts of p->shows and none of
+ * p->hides. */
 static pl_status ask(const struct chat_adapt *a, const struct probe *p,
                      unsigned set, reply_render_fn *render, void *user,
                      bool *yes, pl_err *err)
@@ -309,9 +317,9 @@ static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
     return PL_OK;
 }
 
-/* Sets *text to what follows the message of a user in a prompt, with the
- * changes of `set` and the variables `extra`; to NULL if the template refuses
- * it. */
+/* Renders a conversation of one user message with the changes of `set` and the
+ * template variables `extra`. Sets *text to the rendered text from the content
+ * of this message on; to NULL if the template rejects the conversation. */
 static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
                             const char *extra, reply_render_fn *render,
                             void *user, char **text, pl_err *err)
@@ -335,8 +343,8 @@ static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
     return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
 }
 
-/* Sets *yes if enable_thinking changes how prompts end, with the changes of
- * `set`. */
+/* Sets *yes to true if the variable enable_thinking changes the end of a
+ * rendered prompt, with the changes of `set`. */
 static pl_status is_switched(const struct chat_adapt *a, unsigned set,
                              reply_render_fn *render, void *user, bool *yes,
                              pl_err *err)

@@ -1,4 +1,5 @@
-/* Changes of conversations; see adapt_change.h. */
+/* The changes that make a chat template accept a conversation; see
+ * adapt_change.h. */
 #include "chat/adapt_change.h"
 
 #include "base/whole_json.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- functions for messages and their texts ------------------------------ */
 
 static bool has_role(const json_t *message, const char *role)
 {
@@ -42,8 +43,8 @@ static const char *name_of(const json_t *call)
     return s ? s : "";
 }
 
-/* Sets object[key] to `value`, which may be NULL if out of memory. Takes
- * ownership of it. */
+/* Sets object[key] to `value`, and takes ownership of `value`. A NULL `value`
+ * means out of memory. */
 static void set(struct conversation *w, json_t *object, const char *key,
                 json_t *value)
 {
@@ -63,8 +64,9 @@ static json_t *turn(const char *role, const json_t *content)
     return json_pack("{sssO}", "role", role, "content", (json_t *)content);
 }
 
-/* Returns the texts a and b with `between` between them, if neither is empty.
- * NULL if out of memory. A value that is not a string counts as empty. */
+/* Returns the text a + between + b, where `between` is left out if a or b is
+ * empty. NULL if out of memory. A value that is not a string counts as
+ * empty. */
 static json_t *joined(const json_t *a, const char *between, const json_t *b)
 {
     size_t n_a = json_string_length(a), n_b = json_string_length(b);
@@ -82,8 +84,8 @@ static json_t *joined(const json_t *a, const char *between, const json_t *b)
     return out;
 }
 
-/* Appends the text `more` to field `key` of a message, or prepends it if
- * `first`. */
+/* Appends the text `more` to the text in field `key` of a message, or prepends
+ * it if `first`. A blank line separates the texts. */
 static void join(struct conversation *w, json_t *message, const char *key,
                  const json_t *more, bool first)
 {
@@ -94,7 +96,8 @@ static void join(struct conversation *w, json_t *message, const char *key,
             joined(first ? more : had, "\n\n", first ? had : more));
 }
 
-/* Replaces the list of messages. Takes ownership of `list`. */
+/* Replaces the list of the conversation's messages. Takes ownership of
+ * `list`. */
 static void replace(struct conversation *w, json_t *list)
 {
     json_decref(w->messages);
@@ -102,9 +105,8 @@ static void replace(struct conversation *w, json_t *list)
     w->failed = w->failed || !list;
 }
 
-/* Returns the texts of a list with blank lines between those that are not
- * empty. NULL if out of memory. A value that is not a string counts as
- * empty. */
+/* Returns the texts of a list joined with blank lines. Empty texts are left
+ * out. NULL if out of memory. A value that is not a string counts as empty. */
 static json_t *joined_all(const json_t *list)
 {
     size_t n = 0, at = 0, i;
@@ -133,7 +135,7 @@ static json_t *joined_all(const json_t *list)
     return out;
 }
 
-/* Appends the text in field `key` of a message to a list, if the message has
+/* Appends the text in field `key` of a message to `list`, if the message has
  * the field. */
 static void collect(struct conversation *w, json_t *list, const json_t *message,
                     const char *key)
@@ -144,12 +146,12 @@ static void collect(struct conversation *w, json_t *list, const json_t *message,
         add(w, list, json_incref(text));
 }
 
-/* ---- system messages ----------------------------------------------------- */
+/* ---- changing system messages -------------------------------------------- */
 
-/* Adds the system texts of a list that no message of the user follows. If
- * `keep`, they become a system message at the beginning. Else they become a
- * message of the user, at the end, or at the beginning if the assistant's
- * message is the last. */
+/* Adds to the messages `out` the system texts `list`, after which no user
+ * message came. If `keep`, the texts become a system message at the beginning.
+ * Else they become a user message: at the end, or at the beginning if the last
+ * message is the assistant's. */
 static void place_rest(struct conversation *w, json_t *out, const json_t *list,
                        bool keep)
 {
@@ -165,9 +167,10 @@ static void place_rest(struct conversation *w, json_t *out, const json_t *list,
     json_decref(rest);
 }
 
-/* Joins the system messages at the beginning to one. Makes each later system
- * message a part of the user's next message. If not `keep`, the system messages
- * at the beginning become a part of it, too. */
+/* Joins the system messages at the beginning of the conversation to one. Adds
+ * the text of each later system message to the next user message. If not
+ * `keep`, adds the text of the system messages at the beginning to the next
+ * user message, too. */
 static void place_system(struct conversation *w, bool keep)
 {
     json_t *out = json_array(), *m, *first = NULL;
@@ -213,11 +216,11 @@ static void no_system(struct conversation *w)
     place_system(w, false);
 }
 
-/* ---- turns --------------------------------------------------------------- */
+/* ---- changing the order of turns ----------------------------------------- */
 
-/* Inserts an empty message of the user after the system messages, unless the
- * user's is the first there. If there are only system messages, the last one
- * becomes the user's. */
+/* Inserts an empty user message after the system messages, unless a user
+ * message follows them already. If the conversation has only system messages,
+ * the last one becomes a user message. */
 static void user_first(struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i = 0;
@@ -238,8 +241,9 @@ static void user_first(struct conversation *w)
     json_decref(empty);
 }
 
-/* Returns the last message of `list` that is a turn: some templates do not
- * count results of tools and messages with calls. NULL if there is none. */
+/* Returns the last message of `list` that counts as a turn of the user or the
+ * assistant; NULL if there is none. Results of tools and messages with tool
+ * calls do not count, because some templates do not count them. */
 static const json_t *last_turn(const json_t *list)
 {
     for (size_t i = json_array_size(list); i-- > 0;) {
@@ -251,9 +255,9 @@ static const json_t *last_turn(const json_t *list)
     return NULL;
 }
 
-/* Adds a message of the user or the assistant that has no calls. If the last
- * turn is of the same role, adds an empty message of the other role in
- * between. */
+/* Adds a message m of the user or the assistant, without tool calls, to the
+ * messages `out`. If the last turn in `out` has the same role, first adds an
+ * empty message of the other role. */
 static void add_turn(struct conversation *w, json_t *out, json_t *m)
 {
     bool user = has_role(m, "user");
@@ -269,9 +273,9 @@ static void add_turn(struct conversation *w, json_t *out, json_t *m)
     add(w, out, json_incref(m));
 }
 
-/* Appends to message `at`, which has no calls, the messages of the same role
- * that follow it, up to and including one with calls. Returns the index of the
- * last of them. */
+/* Appends to message `at`, which has no tool calls, the following messages of
+ * the same role, up to and including one with tool calls. Returns the index of
+ * the last message that was appended; `at` if there is none. */
 static size_t merge(struct conversation *w, size_t at)
 {
     json_t *m = json_array_get(w->messages, at), *next;
@@ -318,9 +322,10 @@ static void take_turns(struct conversation *w)
     replace(w, out);
 }
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- changing tool calls and their results ------------------------------- */
 
-/* Writes an id of nine letters and digits, the same one for the same text. */
+/* Writes an id of nine letters and digits to `out`. The same text `id` always
+ * gives the same id. */
 static void nine_of(const char *id, char out[static 10])
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -338,11 +343,11 @@ static void nine_of(const char *id, char out[static 10])
     out[9] = '\0';
 }
 
-/* Returns an array with an element for each message: the call whose result the
- * message is, or NULL. This is the last call before the message that has its
- * id. Without such a call, it is the call that has the same position among the
- * last calls as the message among the results. The caller frees the array.
- * Returns NULL if out of memory. */
+/* Finds the tool call of which each message is the result. Returns an array
+ * with an element for each message: the call, or NULL. The call is the last one
+ * before the message that has the message's id. If no call has this id, result
+ * number n after a message with calls belongs to call number n of that message.
+ * The caller frees the array. Returns NULL if out of memory. */
 static const json_t **all_calls(struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i, k, first = 0;
@@ -375,8 +380,8 @@ static const json_t **all_calls(struct conversation *w)
     return of;
 }
 
-/* Sets the id of a call: functions.NAME:n if `named`, else nine letters and
- * digits. `n` is the call's index in the conversation. */
+/* Sets the id of a tool call: functions.NAME:n if `named`, else nine letters
+ * and digits. n is the number of calls before it in the conversation. */
 static void set_id(struct conversation *w, json_t *call, bool named, int n)
 {
     const char *id = json_string_value(json_object_get(call, "id"));
@@ -395,7 +400,8 @@ static void set_id(struct conversation *w, json_t *call, bool named, int n)
         set(w, call, "id", json_string(made));
 }
 
-/* Sets the ids of calls, as set_id does, and of their results. */
+/* Sets the ids of all tool calls, as set_id does, and gives the same ids to the
+ * results of these calls. */
 static void set_ids(struct conversation *w, bool named)
 {
     const json_t **of = all_calls(w);
@@ -449,8 +455,8 @@ static void name_results(struct conversation *w)
     free(of);
 }
 
-/* Turns results of calls into messages of the user. If `orphans`, only results
- * without a call. */
+/* Turns the results of tool calls into user messages. If `orphans`, only the
+ * results whose call is not in the conversation. */
 static void results_to_user(struct conversation *w, bool orphans)
 {
     const json_t **of = all_calls(w);
@@ -492,9 +498,9 @@ static bool has_call(const json_t *message, const json_t *call)
     return false;
 }
 
-/* Appends to `out` a message that has only call k of message `at`, and the
- * results of this call. Only the message with call 0 has the content and the
- * reasoning. */
+/* Appends to the messages `out` a copy of message `at` that has only its call
+ * k, and the results of this call. Only the copy with call 0 has the content
+ * and the reasoning of the message. */
 static void split_off(struct conversation *w, json_t *out, const json_t **of,
                       size_t at, size_t k)
 {
@@ -517,7 +523,9 @@ static void split_calls(struct conversation *w)
     const json_t **of = all_calls(w);
     json_t *out = json_array(), *m;
     size_t n = of ? json_array_size(w->messages) : 0;
-    enum { MOST = 256 }; /* no model makes more calls at once */
+    /* Limit of the calls in a message that are split; no model makes more at
+     * once. */
+    enum { MOST = 256 };
 
     for (size_t i = 0; i < n; i++) {
         json_t *caller = json_array_get(w->messages, i);
@@ -538,8 +546,8 @@ static void split_calls(struct conversation *w)
     replace(w, out);
 }
 
-/* Makes the content of a message with calls and reasoning a part of its
- * reasoning. */
+/* In each message that has tool calls and reasoning, appends the content to the
+ * reasoning, so that the message has no content. */
 static void join_thoughts(struct conversation *w)
 {
     json_t *m;
@@ -621,7 +629,7 @@ static void arguments_to_text(struct conversation *w)
     }
 }
 
-/* ---- content and reasoning ----------------------------------------------- */
+/* ---- changing content and reasoning -------------------------------------- */
 
 static void content_to_parts(struct conversation *w)
 {
@@ -637,8 +645,9 @@ static void content_to_parts(struct conversation *w)
     }
 }
 
-/* Removes the headers of channels from the assistant's messages: keeps the text
- * after the last <|message|>, up to the next marker. */
+/* Removes the headers of channels, such as <|channel|>final<|message|>, from
+ * the content of the assistant's messages. Keeps the text after the last
+ * <|message|>, up to the next marker. */
 static void drop_channels(struct conversation *w)
 {
     static const char message[] = "<|message|>";
@@ -659,8 +668,8 @@ static void drop_channels(struct conversation *w)
     }
 }
 
-/* Sets the content of the user's and the assistant's messages to a blank if
- * they have no content. */
+/* Sets the content of messages of the user and the assistant that have no
+ * content and no tool calls to a blank. */
 static void fill_empty(struct conversation *w)
 {
     json_t *m;
@@ -675,7 +684,8 @@ static void fill_empty(struct conversation *w)
     }
 }
 
-/* Makes the reasoning `thought` the first part of the content. */
+/* Makes the reasoning `thought` of message m the first part of its content,
+ * which becomes a list of parts. */
 static void reasoning_to_part(struct conversation *w, json_t *m,
                               json_t *thought)
 {
@@ -690,8 +700,8 @@ static void reasoning_to_part(struct conversation *w, json_t *m,
     set(w, m, "content", all);
 }
 
-/* Renames the field reasoning_content of messages to `name`; "content" makes
- * reasoning a part of the content. */
+/* Renames the field reasoning_content of all messages to `name`. If `name` is
+ * "content", makes the reasoning a part of the content instead. */
 static void rename_reasoning(struct conversation *w, const char *name)
 {
     bool part = strcmp(name, "content") == 0;
@@ -713,7 +723,7 @@ static void rename_reasoning(struct conversation *w, const char *name)
     }
 }
 
-/* ---- tools and variables ------------------------------------------------- */
+/* ---- changing tools and template variables ------------------------------- */
 
 static void set_missing(struct conversation *w, json_t *object, const char *key,
                         json_t *value)
@@ -742,7 +752,8 @@ static void complete_tools(struct conversation *w)
     }
 }
 
-/* Makes a list of types the first of them that is not "null". */
+/* If the "type" of a JSON Schema is a list of types, replaces it by the first
+ * type in it that is not "null". */
 static void one_type(struct conversation *w, json_t *schema)
 {
     json_t *types = json_object_get(schema, "type"), *type;
@@ -758,7 +769,8 @@ static void one_type(struct conversation *w, json_t *schema)
     }
 }
 
-/* Gives the properties of a JSON Schema one type and a description. */
+/* Gives each property in a JSON Schema a single type, and a description if it
+ * has none. */
 static void complete_schema(struct conversation *w, json_t *schema, int depth)
 {
     json_t *all = json_object_get(schema, "properties"), *p;
@@ -768,7 +780,9 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
     if (depth == 0)
         return;
     json_object_foreach (all, key, p) {
-        if (!json_is_object(p)) { /* the schema `true`: any value */
+        /* Replaces the schema `true`, which allows any value, by an object,
+         * which can get a type. */
+        if (!json_is_object(p)) {
             set(w, all, key, json_object());
             p = json_object_get(all, key);
         }
@@ -817,9 +831,10 @@ static void null_tools(struct conversation *w)
         set(w, w->extra, "tools", json_null());
 }
 
-/* ---- all changes --------------------------------------------------------- */
+/* ---- the table of all changes -------------------------------------------- */
 
-/* The changes, in the order in which they are made. */
+/* The functions that make the changes, in the order in which they are
+ * called. */
 static const struct {
     enum change is;
     void (*make)(struct conversation *w);

@@ -1,5 +1,6 @@
-/* Looks up builtins and binds the arguments of a call to their parameters. Also
- * defines the builtin functions. */
+/* Finds the builtin functions, filters, tests and methods of the template
+ * language, and binds the arguments of a call to their parameters. Also defines
+ * the builtin functions. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -57,7 +58,8 @@ const struct builtin *builtin_method(enum value_kind kind,
     }
 }
 
-/* Returns the index of parameter `name`, or -1 if there is none. */
+/* Returns the index of the parameter `name` in `params`, names separated by
+ * blanks; -1 if there is none. */
 static int parameter(const char *params, const struct string *name)
 {
     for (int i = 0;; i++) {
@@ -116,7 +118,7 @@ pl_status builtin_run(struct render *r, const struct builtin *b,
     return b->run(r, &c, out);
 }
 
-/* ---- functions --------------------------------------------------------- */
+/* ---- the builtin functions --------------------------------------------- */
 
 static pl_status raise_exception(struct render *r, const struct call *c,
                                  struct value *out)
@@ -142,7 +144,8 @@ static pl_status need_int(struct render *r, struct value v, int64_t *out)
 static pl_status range(struct render *r, const struct call *c,
                        struct value *out)
 {
-    enum { MOST = 100000 }; /* maximum number of items, as in Jinja's sandbox */
+    /* Maximum number of items of range(), as in Jinja's sandbox. */
+    enum { MOST = 100000 };
     int64_t v[3] = {0, 0, 1};
     struct range *range;
     __int128 span;
@@ -165,8 +168,8 @@ static pl_status range(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Builds a dict from the arguments of dict() or namespace(): at most one dict
- * or list of pairs, and named arguments. */
+/* Builds a dict from the arguments of a call of dict() or namespace(): at most
+ * one dict or list of pairs, and named arguments. */
 static pl_status make_dict(struct render *r, const struct call *c,
                            struct dict **out)
 {
@@ -252,8 +255,8 @@ static pl_status cycler(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Formats the machine's local time, with names of days and months in
- * English. */
+/* The function strftime_now(): formats the local time of the machine, with
+ * English names of days and months. */
 static pl_status strftime_now(struct render *r, const struct call *c,
                               struct value *out)
 {
@@ -271,8 +274,8 @@ static pl_status strftime_now(struct render *r, const struct call *c,
         return render_fail(r, PL_BAD_ARGUMENT,
                            "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
-    /* one more character, because strftime also returns 0 for an empty
-     * result */
+    /* Appends a character, because strftime returns 0 both on failure and for
+     * an empty result. */
     memcpy(form + s->len, ".", 2);
     before = numeral_begin();
     n = strftime(text, sizeof text, form, &tm);

@@ -1,5 +1,5 @@
-/* Filters of lists, dicts and values of any type: x|name(arguments). Filters of
- * texts and numbers are in filters_text.c. */
+/* Filters of lists, dicts and values of any type, x|name(arguments), in the
+ * template language. Filters of texts and numbers are in filters_text.c. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- defaults, sizes, attributes --------------------------------------- */
+/* ---- filters for defaults, sizes and attributes ------------------------ */
 
 static pl_status use_default(struct render *r, const struct call *c,
                              struct value *out)
@@ -49,9 +49,9 @@ static pl_status last(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* Sets *out to the item of `of` that `path` names: of.a.b for "a.b", of[0] for
- * "0" or an integer. If it does not exist, *out is `fallback`, unless that is
- * absent or None. */
+/* Sets *out to the item in `of` to which `path` leads: of.a.b for "a.b", of[0]
+ * for "0" or the integer 0. If the item does not exist, sets *out to
+ * `fallback`, unless that is absent or None. */
 static pl_status get_path(struct render *r, struct value of, struct value path,
                           struct value fallback, struct value *out)
 {
@@ -97,16 +97,17 @@ static pl_status attr(struct render *r, const struct call *c, struct value *out)
         return render_undefined(r, c->self);
     if (c->self.kind == V_DICT && !builtin_method(V_DICT, name)) {
         *out = (struct value){.kind = V_UNDEFINED, .sub = V_DICT, .str = name};
-        return PL_OK; /* attr() finds attributes only, not keys */
+        /* The filter attr() finds attributes only, not keys of a dict. */
+        return PL_OK;
     }
     return value_attribute(r, c->self, name, out);
 }
 
-/* ---- order ------------------------------------------------------------- */
+/* ---- filters that sort, group and compare ------------------------------ */
 
-/* Sets *out to the key by which an item is sorted or compared: what `path`
- * names, or the item itself if there is no path. Strings are in lower case
- * unless `cases`. */
+/* Sets *out to the value by which an item is sorted or compared: the item to
+ * which `path` leads (get_path), or the item itself if there is no path. A
+ * string is converted to lower case unless `cases`. */
 static pl_status sort_key(struct render *r, struct value item,
                           struct value path, bool cases, struct value *out)
 {
@@ -118,9 +119,9 @@ static pl_status sort_key(struct render *r, struct value item,
     return PL_OK;
 }
 
-/* Sets *out to a list of keys, one for each comma-separated path in `path`.
- * Python compares lists item by item. Without a path the item itself is the
- * only key. */
+/* Sets *out to a list of sort keys, one for each of the comma-separated paths
+ * in `path`. Such lists are compared item by item, as in Python. Without a path
+ * the item itself is the only key. */
 static pl_status sort_keys(struct render *r, struct value item,
                            struct value path, bool cases, struct value *out)
 {
@@ -173,8 +174,9 @@ static pl_status group_key(struct render *r, const struct call *c,
     return get_path(r, item, c->arg[0], c->arg[1], out);
 }
 
-/* Appends a group to the result of |groupby. `same` are its items. If case is
- * ignored, its key is that of the first item, not in lower case. */
+/* Appends a group of items, `same`, to the result of the filter groupby. If
+ * case is ignored, the key of the group is the key of its first item, not
+ * converted to lower case. */
 static pl_status add_group(struct render *r, const struct call *c,
                            const struct items *same, struct value key,
                            struct items *all)
@@ -189,8 +191,8 @@ static pl_status add_group(struct render *r, const struct call *c,
     return items_add(r, all, group);
 }
 
-/* Groups items by a key. Sets *out to a list of tuples (key, list of items),
- * ordered by key. */
+/* The filter groupby: groups the items of a list by a key. Sets *out to a list
+ * of tuples (key, list of items), ordered by key. */
 static pl_status groupby(struct render *r, const struct call *c,
                          struct value *out)
 {
@@ -310,7 +312,7 @@ static pl_status sum(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* ---- lists ------------------------------------------------------------- */
+/* ---- filters that make or select from lists ---------------------------- */
 
 static pl_status join(struct render *r, const struct call *c, struct value *out)
 {
@@ -404,7 +406,7 @@ static pl_status items(struct render *r, const struct call *c,
 }
 
 /* Fails for values that Python cannot hash: lists, dicts, and tuples that
- * contain one of these. */
+ * contain a list or dict. */
 static pl_status check_hashable(struct render *r, struct value v)
 {
     if (v.kind == V_LIST || v.kind == V_DICT)
@@ -444,8 +446,8 @@ static pl_status unique(struct render *r, const struct call *c,
     return make_iter(r, &kept, out);
 }
 
-/* Splits the items into lists of n. If a filler is given, the last list is
- * filled up to n items. */
+/* The filter batch: splits a list into lists of n items. If a filler is given,
+ * the last list is filled up with it to n items. */
 static pl_status batch(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -474,9 +476,9 @@ static pl_status batch(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Splits the items into n lists. If the number of items is not a multiple of n,
- * the first lists have one item more. The others get a filler, if one is
- * given. */
+/* The filter slice: splits a list into n lists. If the number of items is not a
+ * multiple of n, the first lists have one item more. The others get a filler,
+ * if one is given. */
 static pl_status slice(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -506,7 +508,7 @@ static pl_status slice(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Returns a copy of `args` without the first `skip` arguments. */
+/* Returns a copy of the arguments `args` without the first `skip`. */
 static struct args args_rest(const struct args *args, int skip)
 {
     struct args rest = *args;
@@ -532,7 +534,8 @@ static pl_status named(struct render *r, const struct args *args, int i,
                        err_shown(shown, name->s, name->len));
 }
 
-/* Returns the named argument `name`, or V_ABSENT if it is not given. */
+/* Returns the named argument `name` of a call; V_ABSENT if the call does not
+ * have it. */
 static struct value word_of(const struct args *args, const char *name)
 {
     for (int i = 0; i < args->n_word; i++)
@@ -550,7 +553,8 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     struct items mapped = {0};
     struct list l;
 
-    if (!value_truth(c->self)) /* Jinja returns no items for None */
+    if (!value_truth(c->self)) /* For None and other false values Jinja's filter
+                                  map returns no items. */
         return make_iter(r, &mapped, out);
     if (c->args->n > 0) {
         PL_TRY(named(r, c->args, 0, true, &filter));
@@ -572,9 +576,10 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     return make_iter(r, &mapped, out);
 }
 
-/* Sets *out to the items for which a test's result is `want`. If `by_path`, the
- * test is applied to the attribute of the item that the first argument names.
- * Without a test, the truth of the value itself counts. */
+/* Sets *out to the items for which the result of a test is `want`. The test is
+ * the argument of the call that names it. If `by_path`, the first argument
+ * names an attribute, and the test is applied to this attribute of the item.
+ * Without a test, the truth of the value counts. */
 static pl_status choose(struct render *r, const struct call *c, bool by_path,
                         bool want, struct value *out)
 {

@@ -1,4 +1,4 @@
-/* Filters of texts and numbers: x|name(arguments). */
+/* Filters of texts and numbers, x|name(arguments), in the template language. */
 #include "chat/strings.h"
 
 #include "base/ascii.h"
@@ -11,9 +11,9 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- text -------------------------------------------------------------- */
+/* ---- filters that change case, lines and blanks ------------------------ */
 
-/* Sets *out to the str() of the operand with its case changed. */
+/* Sets *out to the str() of the operand, converted to upper or lower case. */
 static pl_status with_case(struct render *r, const struct call *c,
                            enum string_case to, struct value *out)
 {
@@ -21,7 +21,8 @@ static pl_status with_case(struct render *r, const struct call *c,
 
     PL_TRY(str_of(r, c->self, &s));
     PL_TRY(string_case(r, s, to, out));
-    if (to != CASE_HEADING) /* Jinja builds a new string, which is not markup */
+    if (to != CASE_HEADING) /* Jinja builds a new string here, which is not
+                               markup (HTML) */
         *out = markup_like(c->self, *out);
     return PL_OK;
 }
@@ -136,9 +137,8 @@ static pl_status format(struct render *r, const struct call *c,
     return value_binary(r, N_REMAINDER, self, args, out);
 }
 
-/* Sets *out to the text that the filter `indent` inserts before each line: `v`
- * itself if it is a string, else `v` blanks. `usual` is the number of blanks if
- * `v` is absent. */
+/* Sets *out to the text that the filter indent inserts before each line: `v` if
+ * it is a string, else `v` blanks. If `v` is absent, `usual` blanks. */
 static pl_status indent_text(struct render *r, struct value v, int64_t usual,
                              struct string **out)
 {
@@ -171,7 +171,7 @@ static pl_status indent(struct render *r, const struct call *c,
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
-    /* This newline makes string_lines return an empty last line, too. */
+    /* Because of this newline, string_lines also returns an empty last line. */
     PL_TRY(render_put(r, "\n", 1));
     PL_TRY(render_take(r, from, &all));
     PL_TRY(string_lines(r, all.str, false, &line));
@@ -256,7 +256,7 @@ static pl_status tojson(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* ---- numbers ----------------------------------------------------------- */
+/* ---- filters of numbers ------------------------------------------------ */
 
 static pl_status absolute(struct render *r, const struct call *c,
                           struct value *out)
@@ -270,9 +270,9 @@ static pl_status absolute(struct render *r, const struct call *c,
     return value_negate(r, minus, c->self, out);
 }
 
-/* Copies the text of a number without surrounding whitespace and without
- * underscores between digits, which Python's int() and float() accept. Returns
- * false if it is empty, too long, or has other underscores. */
+/* Copies the text of a number to `buf`, without whitespace around it and
+ * without underscores between digits, which Python's int() and float() allow.
+ * Returns false if the text is empty, too long, or has other underscores. */
 static bool number_text(const struct string *s, char *buf, size_t size)
 {
     size_t first = unicode_space_first(s->s, s->len), n = 0;
@@ -305,15 +305,16 @@ static bool text_to_float(const struct string *s, double *out)
     if (!isdigit((unsigned char)*p) && *p != '.' && !ascii_same(p, "inf") &&
         !ascii_same(p, "infinity") && !ascii_same(p, "nan"))
         return false;
-    /* C accepts hexadecimal floats, Python does not. */
+    /* C's strtod accepts hexadecimal numbers, Python's float() does not */
     if (strchr(p, 'x') || strchr(p, 'X'))
         return false;
     *out = numeral_double(buf, &end);
     return *end == '\0';
 }
 
-/* Parses an integer as Python's int() does. If `base` is 0, the prefix decides.
- * Returns false if it is invalid or has more than 64 bits. */
+/* Parses an integer as Python's int() does. If `base` is 0, the prefix of the
+ * text, such as 0x, determines the base. Returns false if the text is not an
+ * integer or the integer has more than 64 bits. */
 static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
@@ -392,7 +393,8 @@ static pl_status to_float(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Rounds to `digits` decimals, to the nearest value, ties to even. */
+/* Rounds v to `digits` decimals: to the nearest value, and to an even digit if
+ * two values are equally near. */
 static double round_common(double v, int digits)
 {
     char text[400];
@@ -445,15 +447,15 @@ static pl_status round_to(struct render *r, const struct call *c,
     }
     unit = pow(10, (double)digits);
     *out = value_float(value_as_float(v) * unit);
-    /* In Python the result of ceil() or floor() is an integer, so it is never
-     * -0. */
+    /* Adding 0.0 turns -0 into 0: in Python the result of ceil() or floor() is
+     * an integer, which is never -0. */
     *out = value_float(((up ? ceil(out->f) : floor(out->f)) + 0.0) / unit);
     return PL_OK;
 }
 
-/* ---- shortening, URLs, HTML -------------------------------------------- */
+/* ---- filters that shorten, URLs and HTML ------------------------------- */
 
-/* Sets *out to `s` up to its last blank, without the blank. */
+/* Sets *out to the string `s` up to its last blank, without the blank. */
 static pl_status drop_word(struct render *r, struct value s, struct value *out)
 {
     size_t n = s.str->len;
@@ -524,9 +526,9 @@ static pl_status filesizeformat(struct render *r, const struct call *c,
     return render_string(r, text, strlen(text), out);
 }
 
-/* Appends str(v) to the output, with each byte as %XX. Exceptions are letters,
- * digits, any of _.-~ and, unless in a `query`, the slash. A blank in a query
- * becomes "+". */
+/* Appends str(v) to the output with each byte as %XX. Letters, digits, the
+ * characters _.-~ and, unless `query`, the slash are unchanged. In a query a
+ * blank becomes "+". */
 static pl_status put_url(struct render *r, struct value v, bool query)
 {
     static const char digits[] = "0123456789ABCDEF";

@@ -1,4 +1,4 @@
-/* Scans JSON as text; see json_span.h. */
+/* Finds values and members in JSON text without parsing it; see json_span.h. */
 #include "chat/json_span.h"
 
 #include "base/numeral.h"
@@ -35,7 +35,8 @@ bool json_is_valid(struct span t, bool *no_memory)
 {
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    /* Integers may have more than 64 bits, so they are read as reals. */
+    /* Integers may have more than 64 bits, so jansson reads them as real
+     * numbers. */
     json_t *j = json_loadb(
         t.s, t.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
         &e);
@@ -53,8 +54,8 @@ struct json_walk json_walk(struct span t)
                                                        : (struct span){0}};
 }
 
-/* Returns the length, quotes included, of the JSON string at the beginning of
- * `t`, or 0 if there is no complete string. */
+/* Returns the length in bytes, with its quotes, of the JSON string at the
+ * beginning of `t`; 0 if there is no complete string. */
 static size_t string_length(struct span t)
 {
     if (t.n == 0 || t.s[0] != '"')

@@ -5,31 +5,33 @@
 
 #include "chat/reply_format.h"
 
-/* Progress of json_scan. A zeroed struct is a scan that has not started. */
+/* State of json_scan between calls. A zeroed struct is a scan that has not
+ * begun. */
 struct json_scan {
-    size_t at; /* number of bytes scanned */
+    size_t at; /* number of bytes of the text that were scanned */
     int64_t depth;
     bool in_string, escaped;
 };
 
-/* Scans the JSON object or list at the beginning of `t`. Returns true if it is
- * complete; it ends at offset s->at then. Returns false if it is incomplete:
- * call again with the same `s` once `t` has grown, and the scan continues. Does
- * not validate the contents. */
+/* Scans the JSON object or list at the beginning of `t`. If it is complete,
+ * returns true, and it ends at offset s->at. If it is incomplete, returns
+ * false; after `t` has grown, a call with the same `s` continues the scan. Does
+ * not check that the contents are valid. */
 bool json_scan(struct json_scan *s, struct span t);
 
-/* Returns true if t is exactly one JSON value. Sets *no_memory if out of
- * memory; the result is meaningless then. */
+/* Returns true if t is exactly one valid JSON value. If out of memory, sets
+ * *no_memory to true, and the result has no meaning. */
 bool json_is_valid(struct span t, bool *no_memory);
 
-/* An iteration over the members of the JSON object at the beginning of `t`. If
- * `t` does not begin with an object, there are no members. */
+/* State of an iteration over the members of the JSON object at the beginning of
+ * `t`. If `t` does not begin with an object, there are no members. */
 struct json_walk {
     struct span rest;
 };
 struct json_walk json_walk(struct span t);
-/* Sets *key and *value to the next member. Returns false after the last one.
- * The key is without its quotes, and its escapes are not decoded. */
+/* Sets *key and *value to the texts of the object's next member. Returns false
+ * if there is none. The key is without its quotes; escapes in it are not
+ * decoded. */
 bool json_walk_next(struct json_walk *w, struct span *key, struct span *value);
 
 #endif

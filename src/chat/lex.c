@@ -1,5 +1,5 @@
 /* Splits the text of a template into tokens. Comments, the tags of {% raw %},
- * and whitespace that "-" or the settings strip do not become tokens. */
+ * and whitespace that a "-" sign or the settings strip become no tokens. */
 #include "chat/syntax.h"
 
 #include "base/ascii.h"
@@ -11,18 +11,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_NESTED = 1000 }; /* maximum number of open brackets */
+/* Maximum number of brackets that are open at one position. */
+enum { MAX_NESTED = 1000 };
 
 struct lexer {
     struct arena *arena;
-    const char *s; /* [len], newlines are \n */
+    /* Text of the template, [len], in which all newlines are \n. */
+    const char *s;
     size_t len, at;
     int line;
-    /* The text before `at` ends with a newline, or is empty. */
+    /* The text before offset `at` ends with a newline, or is empty. */
     bool line_starts;
     struct token *token;
     size_t n, cap;
-    /* closing brackets of the open ones, the innermost last */
+    /* The closing brackets for those that are open, the innermost last. */
     char open[MAX_NESTED];
     int n_open;
     pl_err *err;
@@ -67,7 +69,7 @@ static pl_status add_string(struct lexer *l, enum token_kind kind,
     return add(l, (struct token){.kind = kind, .value = value_str(v)});
 }
 
-/* Advances l->at to `to`, counting lines. */
+/* Advances l->at to offset `to`, and counts the lines in between. */
 static void go_to(struct lexer *l, size_t to)
 {
     for (; l->at < to; l->at++)
@@ -93,9 +95,10 @@ static bool is_sign(const struct lexer *l, size_t at)
     return at < l->len && (l->s[at] == '-' || l->s[at] == '+');
 }
 
-/* Returns the position after the marker `end`, "%}" or "#}", at position `at`,
- * where a sign may precede it. Skips the whitespace that the sign or the
- * settings strip. Returns 0 if the marker is not there. */
+/* Returns the offset after the marker `end` ("%}" or "#}") at offset `at`,
+ * where a sign "-" or "+" may precede the marker. Skips the whitespace after
+ * the marker that the sign or the settings strip. Returns 0 if the marker is
+ * not there. */
 static size_t behind_end(const struct lexer *l, size_t at, const char *end)
 {
     bool trim = at < l->len && l->s[at] == '-';
@@ -111,8 +114,8 @@ static size_t behind_end(const struct lexer *l, size_t at, const char *end)
     return !keep && at < l->len && l->s[at] == '\n' ? at + 1 : at;
 }
 
-/* Returns the position after `word` in the tag that "{%" at position `at`
- * begins. Returns 0 if the tag's first word is another. */
+/* Returns the offset after `word` in the tag whose "{%" is at offset `at`.
+ * Returns 0 if the tag begins with another word. */
 static size_t behind_word(const struct lexer *l, size_t at, const char *word)
 {
     at += 2;
@@ -120,8 +123,8 @@ static size_t behind_word(const struct lexer *l, size_t at, const char *word)
     return at_text(l, at, word) ? skip_space(l, at + strlen(word)) : 0;
 }
 
-/* Adds the text between l->at and the marker at position `mark`, without the
- * whitespace that the marker strips. */
+/* Adds a token for the text between l->at and the marker at offset `mark`. The
+ * whitespace that the marker strips is left out of the text. */
 static pl_status add_data(struct lexer *l, size_t mark)
 {
     const char *s = l->s + l->at;
@@ -143,7 +146,8 @@ static pl_status add_data(struct lexer *l, size_t mark)
     return PL_OK;
 }
 
-/* Adds the text between {% raw %}, whose tag ends at `at`, and {% endraw %}. */
+/* Adds a token for the text between {% raw %}, whose tag ends at offset `at`,
+ * and {% endraw %}. */
 static pl_status lex_raw(struct lexer *l, size_t at)
 {
     go_to(l, at);
@@ -181,7 +185,7 @@ static bool is_word(char c)
     return ascii_is_letter_or_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Returns the number of characters at `at` that are digits, or single
+/* Returns the number of characters at offset `at` that are digits, or single
  * underscores between digits. */
 static size_t digits(const struct lexer *l, size_t at)
 {
@@ -195,8 +199,8 @@ static size_t digits(const struct lexer *l, size_t at)
     return n;
 }
 
-/* Returns the length of the floating-point number at l->at, or 0 if there is
- * none. */
+/* Returns the length in bytes of the floating-point number at l->at; 0 if there
+ * is none. */
 static size_t float_length(const struct lexer *l)
 {
     size_t n = digits(l, l->at), more;
@@ -269,10 +273,10 @@ static pl_status lex_number(struct lexer *l)
     return add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
 }
 
-/* Decodes one escape; s[0] is the character after the backslash. Writes the
- * result to `out` and sets *used to the number of bytes of `s` read. Returns
- * the number of bytes written, or 0 for an invalid escape or an escaped
- * newline. */
+/* Decodes one backslash escape; s[0] is the character after the backslash.
+ * Writes the result to `out`, and sets *used to the number of bytes of `s` that
+ * were read. Returns the number of bytes written; 0 for an invalid escape or an
+ * escaped newline. */
 static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -299,7 +303,7 @@ static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
         *used = i;
         return unicode_put(out, c);
     }
-    out[0] = '\\'; /* an unknown escape keeps its backslash */
+    out[0] = '\\'; /* an unknown escape keeps its backslash, as in Python */
     out[1] = s[0];
     return 2;
 }
@@ -367,8 +371,8 @@ static pl_status lex_operator(struct lexer *l)
     return PL_OK;
 }
 
-/* Returns the position after the marker that ends the tag, if it is at l->at,
- * else 0. */
+/* Returns the offset after the marker that ends the current tag, "}}" if
+ * `print`, else "%}". Returns 0 if the marker is not at l->at. */
 static size_t behind_tag(const struct lexer *l, bool print)
 {
     if (l->n_open > 0)
@@ -380,7 +384,8 @@ static size_t behind_tag(const struct lexer *l, bool print)
     return at_text(l, l->at, "}}") ? l->at + 2 : 0;
 }
 
-/* Adds the tokens of a tag, including its opening and closing marker. */
+/* Adds the tokens of the tag at l->at, including its opening and closing
+ * marker. `print`: the tag is {{ ... }}, else {% ... %}. */
 static pl_status lex_tag(struct lexer *l, bool print)
 {
     PL_TRY(
@@ -420,8 +425,8 @@ static pl_status lex_tag(struct lexer *l, bool print)
     }
 }
 
-/* Copies the text. Each newline becomes \n, and a newline at the end is
- * dropped. */
+/* Copies the text of the template to l->s. Each kind of newline becomes \n, and
+ * a newline at the end of the text is left out. */
 static pl_status normalize(struct lexer *l, const char *text, size_t len)
 {
     char *s = arena_alloc(l->arena, len, 1);

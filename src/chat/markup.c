@@ -1,6 +1,7 @@
-/* Markup: strings that |safe and |escape mark as HTML, as in the Python package
- * markupsafe. A string joined with markup is escaped first, so that
- * '<a>' + ('x'|safe) is "&lt;a&gt;x". `~` and output ignore markup. */
+/* Markup: strings that the filters safe and escape mark as HTML, as in the
+ * Python package markupsafe. A string that is joined with markup is escaped
+ * first, so that '<a>' + ('x'|safe) is "&lt;a&gt;x". The operator ~ and the
+ * output of a template do not escape. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -48,8 +49,8 @@ pl_status markup_escape(struct render *r, struct value v, bool again,
     return PL_OK;
 }
 
-/* Escapes an argument that replaces a placeholder of markup. Numbers are
- * returned unchanged. */
+/* Escapes an argument that replaces a placeholder in a string that is markup. A
+ * number is returned unchanged. */
 static pl_status for_format(struct render *r, struct value v, struct value *out)
 {
     *out = v;
@@ -65,7 +66,8 @@ static pl_status escape_all(struct render *r, const struct list *l,
     return PL_OK;
 }
 
-/* Escapes the strings of `args`, the right operand of form % args. */
+/* Escapes the strings in `args`, the right operand of `%` when the left operand
+ * is markup. */
 static pl_status escape_args(struct render *r, struct value args,
                              struct value *out)
 {
@@ -99,14 +101,14 @@ pl_status markup_operands(struct render *r, enum node_kind kind,
     return markup_escape(r, *b, false, b);
 }
 
-/* If the method's result contains arguments, as that of replace(), escapes
- * these arguments. */
+/* Escapes those arguments of a string method whose text becomes part of the
+ * result, for example those of replace(). */
 static pl_status method_args(struct render *r, const struct builtin *method,
                              struct args *args)
 {
     static const struct {
         const char *name;
-        int first; /* the first argument to escape */
+        int first; /* index of the first argument to escape */
     } row[] = {{"replace", 1}, {"ljust", 1},  {"rjust", 1},
                {"center", 1},  {"format", 0}, {"join", 0}};
     bool join = strcmp(method->name, "join") == 0;

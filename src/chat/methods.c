@@ -1,4 +1,5 @@
-/* Methods of strings, dicts, lists, loops and cyclers. */
+/* Methods of strings, dicts, lists, loops and cyclers in the template
+ * language. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -7,7 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- helpers ----------------------------------------------------------- */
+/* ---- lists under construction, and arguments --------------------------- */
 
 pl_status items_add(struct render *r, struct items *l, struct value v)
 {
@@ -75,7 +76,7 @@ pl_status get_int(struct render *r, struct value v, int64_t usual, int64_t *out)
     return PL_OK;
 }
 
-/* ---- letter case ------------------------------------------------------- */
+/* ---- converting letter case -------------------------------------------- */
 
 static bool starts_word(uint32_t before, enum string_case to)
 {
@@ -106,7 +107,8 @@ static uint32_t cased(uint32_t c, enum string_case to, bool first,
     }
 }
 
-enum { SHARP_S = 0xdf }; /* German sharp s, which is SS in upper case */
+/* The German sharp s, whose upper case is the two letters SS. */
+enum { SHARP_S = 0xdf };
 
 pl_status string_case(struct render *r, const struct string *s,
                       enum string_case to, struct value *out)
@@ -148,8 +150,8 @@ bool string_has_case(const struct string *s, bool upper)
 
 /* ---- stripping, replacing, splitting lines ----------------------------- */
 
-/* Sets *span to the number of bytes at the beginning of s[0 .. n) that are
- * characters of `chars`. */
+/* Sets *span to the number of bytes at the beginning of s[0 .. n) that belong
+ * to characters of the set `chars`. */
 static pl_status span_first(struct render *r, const char *s, size_t n,
                             const struct string *chars, size_t *span)
 {
@@ -166,8 +168,8 @@ static pl_status span_first(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Sets *span to the number of bytes at the end of s[0 .. n) that are characters
- * of `chars`. */
+/* Sets *span to the number of bytes at the end of s[0 .. n) that belong to
+ * characters of the set `chars`. */
 static pl_status span_last(struct render *r, const char *s, size_t n,
                            const struct string *chars, size_t *span)
 {
@@ -228,7 +230,8 @@ pl_status string_replace(struct render *r, const struct string *s,
         at += to_found + from->len;
         if (from->len > 0)
             continue;
-        if (at == s->len) /* an empty `from` also matches at the end */
+        if (at == s->len) /* an empty `from` also matches at the end of the
+                             string */
             break;
         to_found = unicode_get(s->s + at, s->len - at, &c);
         PL_TRY(render_put(r, s->s + at, to_found));
@@ -329,8 +332,9 @@ static pl_status rstrip(struct render *r, const struct call *c,
     return strip_sides(r, c, false, true, out);
 }
 
-/* Sets *out to self[start:end] and *first to the index of its first character.
- * `start` and `end` are the arguments i and i + 1. */
+/* Sets *out to self[start:end], where `start` and `end` are the arguments i and
+ * i + 1 of the call. Sets *first to the index in self of the first character of
+ * *out. */
 static pl_status part_of_self(struct render *r, const struct call *c, int i,
                               struct string **out, int64_t *first)
 {
@@ -363,8 +367,8 @@ static bool has_end(const struct string *s, const struct string *end,
                                         end->s, end->len) == 0;
 }
 
-/* Sets *out to true if self begins, or ends unless `first`, with the argument.
- * If the argument is a tuple, with any of its strings. */
+/* Sets *out to true if self begins with the argument of the call (if `first`)
+ * or ends with it. If the argument is a tuple, one of its strings is enough. */
 static pl_status has_any_end(struct render *r, const struct call *c, bool first,
                              struct value *out)
 {
@@ -420,8 +424,8 @@ static pl_status removesuffix(struct render *r, const struct call *c,
     return remove_end(r, c, false, out);
 }
 
-/* Sets *found to the first or last occurrence of `part` in s[0 .. n), or to
- * NULL if there is none. */
+/* Sets *found to the first (or, if `last`, the last) occurrence of `part` in
+ * s[0 .. n); to NULL if there is none. */
 static pl_status find_part(struct render *r, const char *s, size_t n,
                            const struct string *part, bool last,
                            const char **found)
@@ -441,8 +445,9 @@ static pl_status find_part(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Removes the next whitespace-separated word from the left, or from the right
- * if `last`. Sets *word and *len. Returns false if there is no word left. */
+/* Removes the next word from *s [*n], from its left end or, if `last`, from its
+ * right end. Words are separated by whitespace. Sets *word and *len to the
+ * word. Returns false if there is no word left. */
 static bool next_word(const char **s, size_t *n, bool last, const char **word,
                       size_t *len)
 {
@@ -619,8 +624,8 @@ static pl_status replace(struct render *r, const struct call *c,
     return string_replace(r, c->self.str, from, to, most, out);
 }
 
-/* Sets *out to the index of the first or last character position where the
- * argument occurs, or to -1. */
+/* Sets *out to the index of the first (or, if `last`, the last) character of
+ * self at which the argument of the call occurs; to -1 if there is none. */
 static pl_status find_in(struct render *r, const struct call *c, bool last,
                          struct value *out)
 {
@@ -713,8 +718,8 @@ static pl_status format(struct render *r, const struct call *c,
     return format_braces(r, c->self.str, c->args, out);
 }
 
-/* Pads `s` to `width` characters. The function `left` returns how many of the
- * `more` fill characters precede the text. */
+/* Sets *out to `s`, padded to `width` characters. This takes `more` fill
+ * characters. The first left(more, width) of these precede the text. */
 static pl_status justify(struct render *r, const struct string *s,
                          int64_t width, const struct string *fill,
                          int (*left)(int64_t more, int64_t width),
@@ -754,8 +759,9 @@ static int all_left(int64_t more, int64_t width)
     return (int)more;
 }
 
-/* Returns the number of fill characters before a centered text. As in CPython,
- * if `more` is odd, the left side gets one more if `width` is odd. */
+/* Returns the number of fill characters that precede a centered text, of `more`
+ * in all. If `more` is odd, the left side gets the extra one only if `width` is
+ * odd, as in CPython. */
 static int half_left(int64_t more, int64_t width)
 {
     return (int)(more / 2 + (more & width & 1));
@@ -797,7 +803,8 @@ static pl_status rjust(struct render *r, const struct call *c,
     return justify_self(r, c, all_left, out);
 }
 
-/* Pads to a width with zeros, which follow the sign. */
+/* The method zfill(): pads a string to a width with zeros, which follow its
+ * sign. */
 static pl_status zfill(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -816,8 +823,8 @@ static pl_status zfill(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* Sets *out to true if self is not empty and `is` returns true for all its
- * characters. */
+/* Sets *out to true if self is not empty and is(c) is true for all its
+ * characters c. */
 static pl_status all_are(const struct call *c, bool (*is)(uint32_t),
                          struct value *out)
 {
@@ -995,8 +1002,9 @@ static pl_status copy(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* A row without a function is a method that would change its object. Such an
- * attribute is undefined, even if the dict has a key of this name. */
+/* A row without a function is a method that would change the dict, which
+ * templates may not do. The attribute of this name is undefined, even if the
+ * dict has such a key. */
 const struct builtin builtin_dict_methods[] = {
     {"get", "key default", 1, dict_get},
     {"keys", "", 0, dict_keys},
@@ -1052,8 +1060,8 @@ const struct builtin builtin_list_methods[] = {
 
 /* ---- methods that change a list ---------------------------------------- */
 
-/* Fails if `v` is or contains the list `l`. So no list ever contains itself,
- * and code that walks through values ends. */
+/* Fails if `v` is the list `l` or contains it. So no list can contain itself,
+ * and code that walks through the values in a list always ends. */
 static pl_status check_outside(struct render *r, const struct list *l,
                                struct value v)
 {
@@ -1071,8 +1079,8 @@ static pl_status check_outside(struct render *r, const struct list *l,
     return PL_OK;
 }
 
-/* Inserts an item before item `at`. The other items move to a new array if the
- * list has no capacity of its own, or if `at` is not its end. */
+/* Inserts v before item `at` of the list l. The items are moved to a new array
+ * if the list has no capacity of its own, or if `at` is not its end. */
 static pl_status insert_item(struct render *r, struct list *l, size_t at,
                              struct value v)
 {
@@ -1112,7 +1120,8 @@ static pl_status list_extend(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Converts an index, which counts from the end if negative, to 0 .. n. */
+/* Converts an index of a list with n items to an offset 0 .. n. A negative
+ * index counts from the end; `usual` is the index if `v` is absent. */
 static pl_status get_index(struct render *r, struct value v, int64_t usual,
                            size_t n, size_t *out)
 {
@@ -1135,7 +1144,8 @@ static pl_status list_insert(struct render *r, const struct call *c,
     return insert_item(r, l, at, c->arg[1]);
 }
 
-/* Removes an item, the last one by default, and returns it. */
+/* The list method pop(): removes an item, the last one by default, and sets
+ * *out to it. */
 static pl_status list_pop(struct render *r, const struct call *c,
                           struct value *out)
 {
@@ -1149,7 +1159,8 @@ static pl_status list_pop(struct render *r, const struct call *c,
                            "\"pop\" of a list with %zu items: no such item",
                            l->n);
     *out = l->item[at];
-    /* the array may be shared: no append may overwrite the removed item */
+    /* Other lists may share the array, so a later append must not overwrite the
+     * removed item. */
     l->cap = 0;
     l->n--;
     if (at == 0) {
@@ -1196,7 +1207,8 @@ static pl_status cycle(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Sets *out to true if the arguments differ from those of the last call. */
+/* The method loop.changed(): sets *out to true if the arguments differ from
+ * those of its last call in this loop. */
 static pl_status changed(struct render *r, const struct call *c,
                          struct value *out)
 {

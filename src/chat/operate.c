@@ -1,5 +1,5 @@
-/* Operators on values: Python's arithmetic, comparison, membership tests,
- * indexes and slices. */
+/* Operators of the template language on values: Python's arithmetic,
+ * comparison, membership tests, indexes and slices. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- equality, order, membership --------------------------------------- */
+/* ---- comparing values, membership tests -------------------------------- */
 
 static pl_status lists_equal(struct render *r, const struct list *a,
                              const struct list *b, bool *out)
@@ -40,7 +40,8 @@ static int compare_numbers(struct value a, struct value b)
     if (a.kind == V_FLOAT || b.kind == V_FLOAT) {
         double x = value_as_float(a), y = value_as_float(b);
 
-        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* NaN: not ordered */
+        /* 2 means not ordered, because one of them is NaN. */
+        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2;
     }
     return (value_as_int(a) > value_as_int(b)) -
            (value_as_int(a) < value_as_int(b));
@@ -74,7 +75,8 @@ static pl_status equal_inner(struct render *r, struct value a, struct value b,
                (a.range->n < 2 || a.range->step == b.range->step);
         return PL_OK;
     default:
-        *out = a.list == b.list; /* equal only if they are the same object */
+        /* Other values are equal only if they are the same object. */
+        *out = a.list == b.list;
         return PL_OK;
     }
 }
@@ -196,7 +198,7 @@ pl_status value_compare(struct render *r, enum comparison is, struct value a,
     return PL_OK;
 }
 
-/* ---- arithmetic -------------------------------------------------------- */
+/* ---- arithmetic operators ---------------------------------------------- */
 
 static pl_status too_large(struct render *r)
 {
@@ -254,8 +256,8 @@ static pl_status int_binary(struct render *r, enum node_kind kind, int64_t a,
             return by_zero(r);
         *out = value_float((double)a / (double)b);
         return PL_OK;
-    /* N_DIVIDE_DOWN, N_REMAINDER: as in Python, the quotient is rounded down,
-     * and the remainder has the sign of b */
+    /* For N_DIVIDE_DOWN and N_REMAINDER: as in Python, the quotient is rounded
+     * down and the remainder has the sign of b. */
     default:
         if (b == 0)
             return by_zero(r);
@@ -327,7 +329,7 @@ static pl_status add_strings(struct render *r, const struct string *a,
     return render_view(r, s, a->len + b->len, out);
 }
 
-/* Concatenates lists or tuples. */
+/* Sets *out to the concatenation of two lists or two tuples. */
 static pl_status add_lists(struct render *r, struct value a, struct value b,
                            struct value *out)
 {
@@ -340,7 +342,7 @@ static pl_status add_lists(struct render *r, struct value a, struct value b,
     return render_spend(r, l->n / 4);
 }
 
-/* Repeats a string, list or tuple `times` times. */
+/* Sets *out to a string, list or tuple repeated `times` times. */
 static pl_status repeat(struct render *r, struct value v, int64_t times,
                         struct value *out)
 {
@@ -436,7 +438,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
     return PL_OK;
 }
 
-/* ---- length and items -------------------------------------------------- */
+/* ---- length of a value, and its items ---------------------------------- */
 
 pl_status value_length(struct render *r, struct value v, int64_t *out)
 {
@@ -526,10 +528,11 @@ pl_status value_items(struct render *r, struct value v, struct list *out)
     }
 }
 
-/* ---- indexes ----------------------------------------------------------- */
+/* ---- attributes, indexes and slices ------------------------------------ */
 
 /* Converts the slice `part` (first, end, step) of a sequence of `len` items to
- * the *n indices *first, *first + *step, *first + 2 * *step, and so on. */
+ * indices. The slice has the *n indices *first, *first + *step, *first + 2 *
+ * *step, and so on. */
 static pl_status slice_bounds(struct render *r, const struct value part[3],
                               int64_t len, int64_t *first, int64_t *step,
                               int64_t *n)
@@ -562,7 +565,8 @@ static pl_status slice_bounds(struct render *r, const struct value part[3],
     }
     *first = at[0];
     end = at[1];
-    if (*step > len) /* avoids overflow */
+    if (*step > len) /* a larger step would overflow when it is added to an
+                        index */
         *step = len + 1;
     if (*step < -len)
         *step = -len - 1;
@@ -618,8 +622,8 @@ pl_status value_slice(struct render *r, struct value v,
     }
     PL_TRY(value_items(r, v, &all));
     PL_TRY(render_list(r, step == 1 ? 0 : (size_t)n, &l));
-    if (step == 1) /* shares the items, because some templates take a slice
-                      for each message */
+    if (step == 1) /* the slice shares the array of the list, because some
+                      templates take a slice for each message */
         *l = (struct list){.n = (size_t)n, .item = all.item + first};
     for (int64_t i = 0; i < n && step != 1; i++)
         l->item[i] = all.item[first + i * step];
@@ -629,8 +633,8 @@ pl_status value_slice(struct render *r, struct value v,
     return PL_OK;
 }
 
-/* Sets *out to the attribute `name` of a loop. Leaves *out, which is an
- * undefined value, unchanged if there is no such attribute. */
+/* Sets *out to the attribute `name` of the variable `loop`. If there is no such
+ * attribute, leaves *out unchanged, which is an undefined value. */
 static void loop_attribute(const struct loop *l, const struct string *name,
                            struct value *out)
 {
@@ -692,8 +696,8 @@ pl_status value_attribute(struct render *r, struct value of,
     return PL_OK;
 }
 
-/* Sets *out to item `at` of a string, list, tuple or range. A negative `at`
- * counts from the end. */
+/* Sets *out to the item with index `at` of a string, list, tuple or range. A
+ * negative index counts from the end. */
 static pl_status item_at(struct render *r, struct value of, int64_t at,
                          struct value *out)
 {
@@ -747,9 +751,10 @@ pl_status value_item(struct render *r, struct value of, struct value index,
     return PL_OK;
 }
 
-/* ---- sorting ----------------------------------------------------------- */
+/* ---- sorting values ---------------------------------------------------- */
 
-/* Merges the sorted p[0 .. half) and p[half .. n). t[n] is scratch. */
+/* Merges p[0 .. half) and p[half .. n), each sorted by key, into one sorted
+ * array. t[0 .. n) is scratch space. */
 static pl_status merge(struct render *r, struct pair *p, size_t half, size_t n,
                        bool reverse, struct pair *t)
 {

@@ -1,5 +1,6 @@
-/* Builds a tree from a template's tokens by recursive descent. There is one
- * function for each level of precedence, in the order of the grammar. */
+/* Builds the syntax tree of a template from its tokens by recursive descent.
+ * There is one function for each level of precedence of the operators, in the
+ * order of the grammar. */
 #include "chat/syntax.h"
 
 #include "base/err.h"
@@ -8,20 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_COMPARED = 16 }; /* maximum number of operands in a < b < c */
+/* Maximum number of operands in a chain of comparisons, a < b < c. */
+enum { MAX_COMPARED = 16 };
 
 struct parser {
     struct arena *arena;
-    const struct token *t; /* the next token */
+    const struct token *t; /* the next token to parse */
     struct dict *name;
     int depth_left;
-    int n_loop; /* number of enclosing loops within the enclosing macro */
-    /* predefined names that the macro's body reads, and sets: bits 1 << SYM_ */
+    /* Number of loops around the current statement within its macro. */
+    int n_loop;
+    /* The predefined names that the body of the current macro reads, and those
+     * that it sets: bits 1 << SYM_. */
     uint8_t reads, sets;
     pl_err *err;
 };
 
-/* A list of child nodes under construction. */
+/* The child nodes of a node of the syntax tree, while they are being
+ * collected. */
 struct kids {
     struct node **node;
     int n, cap;
@@ -37,9 +42,9 @@ static pl_status no_memory(struct parser *p)
     return err_no_memory(p->err, "a chat template");
 }
 
-/* Fails with "TOKEN where WANT", naming the next token. `want` says what was
- * expected, such as "an expression belongs", which follows "where" in the
- * message. */
+/* Fails with the message 'unexpected "TOKEN"; expected WANT', where TOKEN is
+ * the next token. `want` is what the grammar allows there, such as "an
+ * expression". */
 static pl_status unexpected(struct parser *p, const char *want)
 {
     char shown[ERR_SHOWN];
@@ -71,7 +76,7 @@ static pl_status deeper(struct parser *p)
     return PL_OK;
 }
 
-/* ---- tokens and nodes -------------------------------------------------- */
+/* ---- reading tokens and making nodes ----------------------------------- */
 
 static bool is_op(const struct parser *p, const char *op)
 {
@@ -195,18 +200,20 @@ static pl_status make_name(struct parser *p, struct string *name, int line,
     return PL_OK;
 }
 
-/* ---- expressions ------------------------------------------------------- */
+/* ---- parsing expressions ----------------------------------------------- */
 
 static pl_status expression(struct parser *p, struct node **out);
 static pl_status primary(struct parser *p, struct node **out);
 static pl_status unary(struct parser *p, bool filters, struct node **out);
 
-/* The form of a comma-separated list without brackets that is allowed. */
+/* The variants of a comma-separated list without brackets that the grammar
+ * allows at some place. */
 struct tuple_form {
-    bool simple;     /* only names and literals */
-    bool condition;  /* conditional expressions "a if b else c" are allowed */
-    bool may_empty;  /* an empty list is allowed; it is in brackets */
-    const char *end; /* the word that ends the list, or NULL */
+    bool simple;    /* items are only names and literals */
+    bool condition; /* items may be conditional expressions, "a if b else c" */
+    bool may_empty; /* the list may be empty, because it is in brackets */
+    /* The word after the list, such as "in"; NULL if none is expected. */
+    const char *end;
 };
 
 static pl_status disjunction(struct parser *p, struct node **out);
@@ -296,7 +303,7 @@ static pl_status dict(struct parser *p, struct node **out)
     return PL_OK;
 }
 
-/* Concatenates adjacent string tokens. */
+/* Joins adjacent string tokens to one string, as Python does. */
 static pl_status strings(struct parser *p, struct value *out)
 {
     struct string *first = p->t->value.str;
@@ -379,7 +386,8 @@ static pl_status primary(struct parser *p, struct node **out)
 
 static pl_status add_word(struct parser *p, struct node *node, struct word word)
 {
-    /* Grows when n_word is 0 or a power of 2. */
+    /* The array is full when n_word is 0 or a power of 2; then it is
+     * doubled. */
     if ((node->n_word & (node->n_word - 1)) == 0) {
         size_t cap = node->n_word > 0 ? 2 * (size_t)node->n_word : 1;
         struct word *more = arena_alloc(p->arena, cap, sizeof *more);
@@ -394,7 +402,7 @@ static pl_status add_word(struct parser *p, struct node *node, struct word word)
     return PL_OK;
 }
 
-/* Parses one argument: *list, **dict, name=value, or value. */
+/* Parses one argument of a call: *list, **dict, name=value, or value. */
 static pl_status argument(struct parser *p, struct node *node, struct kids *k)
 {
     bool named = p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
@@ -420,7 +428,7 @@ static pl_status argument(struct parser *p, struct node *node, struct kids *k)
     return add_kid(p, k, value);
 }
 
-/* Parses the arguments in brackets after a function, filter or test. */
+/* Parses the arguments in brackets that follow a function, filter or test. */
 static pl_status arguments(struct parser *p, struct node *node)
 {
     struct kids k = {0};
@@ -446,7 +454,8 @@ static pl_status call(struct parser *p, struct node **node)
     return arguments(p, c);
 }
 
-/* Parses one part of a slice. Sets *out to NULL if it is absent. */
+/* Parses one of the three expressions of a slice, first:end:step. Sets *out to
+ * NULL if it is absent. */
 static pl_status slice_part(struct parser *p, struct node **out)
 {
     *out = NULL;
@@ -519,7 +528,8 @@ static pl_status postfix(struct parser *p, struct node **node)
     }
 }
 
-/* Parses the name of a filter or test and its arguments in brackets. */
+/* Parses the name of a filter or test, and the arguments in brackets that may
+ * follow it. */
 static pl_status named(struct parser *p, enum node_kind kind, struct node *a,
                        struct node **out)
 {
@@ -531,7 +541,8 @@ static pl_status named(struct parser *p, enum node_kind kind, struct node *a,
     (*out)->value = value_str(name);
     (*out)->builtin =
         kind == N_FILTER ? builtin_filter(name) : builtin_test(name);
-    while (skip_op(p, ".")) { /* valid, but no builtin has a dotted name */
+    /* A name with dots is valid, but no builtin has such a name. */
+    while (skip_op(p, ".")) {
         (*out)->builtin = NULL;
         PL_TRY(need_name(p, &name));
     }
@@ -544,7 +555,7 @@ static pl_status test(struct parser *p, struct node **node)
     const struct token *t;
     int line = p->t->line;
 
-    p->t++; /* skips "is" */
+    p->t++; /* skips the word "is" */
     negated = skip_name(p, "not");
     PL_TRY(named(p, N_TEST, *node, node));
     t = p->t;
@@ -599,8 +610,8 @@ static pl_status unary(struct parser *p, bool with_filters, struct node **out)
     return PL_OK;
 }
 
-/* A binary operator of a level of precedence. The operators of a level are
- * left-associative. */
+/* A binary operator. Each level of precedence has an array of these; the
+ * operators of one level are left-associative. */
 struct binary {
     const char *op;
     enum node_kind kind;
@@ -619,7 +630,7 @@ static pl_status binary(struct parser *p, const struct binary *row, int n,
             continue;
         PL_TRY(inner(p, &right));
         PL_TRY(make_ab(p, row[i].kind, *out, right, line, out));
-        i = -1; /* try all operators again */
+        i = -1; /* the next operator may be any of this level */
     }
     return PL_OK;
 }
@@ -780,10 +791,10 @@ static pl_status expression(struct parser *p, struct node **out)
     return PL_OK;
 }
 
-/* ---- statements -------------------------------------------------------- */
+/* ---- parsing statements ------------------------------------------------ */
 
-/* Parses statements and text until a tag with one of the names in `ends`. The
- * name is then the next token. */
+/* Parses statements and text up to a tag that begins with one of the words in
+ * `ends`. This word is then the next token. */
 static pl_status block(struct parser *p, const char *const *ends,
                        struct node **out);
 
@@ -798,8 +809,8 @@ static bool is_any(const struct parser *p, const char *const *names)
     return false;
 }
 
-/* Parses the rest of an opening tag, the body after it, and the end tag
- * `end`. */
+/* Parses the rest of an opening tag, the statements after it, and the tag with
+ * the word `end`. */
 static pl_status body(struct parser *p, const char *end, struct node **out)
 {
     const char *const ends[] = {end, NULL};
@@ -811,7 +822,7 @@ static pl_status body(struct parser *p, const char *end, struct node **out)
     return need_block_end(p);
 }
 
-/* Fails if nothing can be assigned to `t`. */
+/* Fails if `t` is not an expression to which a template can assign a value. */
 static pl_status check_target(struct parser *p, const struct node *t,
                               bool attributes)
 {
@@ -825,8 +836,9 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
 }
 
-/* Records that the macro's body sets name `sym`. From there on, a predefined
- * name is not an implicit argument of the macro. */
+/* Records that the body of the current macro sets the name `sym`. If this is a
+ * predefined name, such as "kwargs", it is no longer an implicit argument of
+ * the macro from there on. */
 static void sets_name(struct parser *p, int sym)
 {
     if (sym < N_SYM)
@@ -834,7 +846,8 @@ static void sets_name(struct parser *p, int sym)
 }
 
 /* Parses the target of an assignment: names, attributes of names if
- * `attributes`, and tuples of these. The word `end` follows it, if not NULL. */
+ * `attributes`, and tuples of these. `end` is the word that follows the target;
+ * NULL if none. */
 static pl_status target(struct parser *p, const char *end, bool attributes,
                         struct node **out)
 {
@@ -889,7 +902,7 @@ static pl_status if_statement(struct parser *p, struct node *out)
         PL_TRY(need_block_end(p));
         PL_TRY(block(p, endif_only, &out->a));
     }
-    p->t++; /* skips "endif" */
+    p->t++; /* skips the word "endif" */
     take_kids(out, &k);
     return need_block_end(p);
 }
@@ -916,15 +929,15 @@ static pl_status for_statement(struct parser *p, struct node *out)
         PL_TRY(body(p, "endfor", &part));
         PL_TRY(add_kid(p, &k, part));
     } else {
-        p->t++; /* skips "endfor" */
+        p->t++; /* skips the word "endfor" */
         PL_TRY(need_block_end(p));
     }
     take_kids(out, &k);
     return PL_OK;
 }
 
-/* Parses the filters of a block: "| a | b" after "set x". If `started`, the
- * first bar is left out, as after "filter". */
+/* Parses the filters that apply to the text of a block: "| a | b" after "set
+ * x". `started`: the first "|" is left out, as after the word "filter". */
 static pl_status block_filters(struct parser *p, bool started,
                                struct node **out)
 {
@@ -939,7 +952,7 @@ static pl_status block_filters(struct parser *p, bool started,
     return PL_OK;
 }
 
-/* Makes `kid` the only child of a statement. */
+/* Makes `kid` the only child of the statement `out`. */
 static pl_status only_kid(struct parser *p, struct node *out, struct node *kid)
 {
     struct kids k = {0};
@@ -1001,7 +1014,7 @@ static pl_status generation_statement(struct parser *p, struct node *out)
     return only_kid(p, out, part);
 }
 
-/* Parses the parameters of a macro, in brackets. */
+/* Parses the parameters of a macro, which are in brackets. */
 static pl_status signature(struct parser *p, struct node *out)
 {
     PL_TRY(need_op(p, "("));
@@ -1023,7 +1036,8 @@ static pl_status signature(struct parser *p, struct node *out)
     return need_op(p, ")");
 }
 
-/* Parses the body of a macro and records which implicit arguments it reads. */
+/* Parses the body of a macro. Records in out->flags which implicit arguments,
+ * such as "kwargs", the body reads. */
 static pl_status macro_body(struct parser *p, const char *end, struct node *out)
 {
     const struct parser outer = *p;
@@ -1102,11 +1116,12 @@ static pl_status loop_statement(struct parser *p, struct node *out)
     return need_block_end(p);
 }
 
-/* One row for each tag. */
+/* The tags of the template language, by their first word. */
 static const struct tag {
     const char *name;
     enum node_kind kind;
-    /* Parses the tag after its name. */
+    /* Parses the rest of the tag after its first word, and the statement that
+     * it begins. */
     pl_status (*parse)(struct parser *p, struct node *out);
 } tags[] = {
     {"if", N_IF, if_statement},
@@ -1170,7 +1185,7 @@ static pl_status block_inner(struct parser *p, const char *const *ends,
         } else if (p->t->kind == T_PRINT_BEGIN) {
             PL_TRY(print(p, &node));
         } else {
-            p->t++; /* skips "{%" */
+            p->t++; /* skips the token "{%" */
             if (is_any(p, ends))
                 return PL_OK;
             PL_TRY(statement(p, &node));
@@ -1222,7 +1237,8 @@ pl_status parse_template(struct arena *a, const char *text, size_t len,
 
         if (!name)
             return no_memory(&p);
-        PL_TRY(number_of(&p, name, &sym)); /* sets sym to i */
+        /* Sets sym to i, because the names are numbered in this order. */
+        PL_TRY(number_of(&p, name, &sym));
     }
     PL_TRY(block(&p, nothing, &out->root));
     out->name = p.name;

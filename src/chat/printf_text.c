@@ -1,4 +1,4 @@
-/* Formats as Python does: "%5.2f" % x, and "{:>5}".format(x). */
+/* Formats values as Python does: "%5.2f" % x, and "{:>5}".format(x). */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -13,14 +13,19 @@
 
 enum { MAX_WIDTH = 100000, MAX_PRECISION = 300 };
 
-/* A parsed format specification, for one value. */
+/* A parsed format specification for one value, such as >8.2f. */
 struct form {
     uint32_t fill;
-    /* < > ^, or = to fill between sign and digits; '\0' for the default */
+    /* Alignment: '<' left, '>' right, '^' centered, '=' to fill between sign
+     * and digits; '\0' for the default. */
     char align;
-    char sign; /* '+', ' ', or '-' for a sign of negative numbers only */
+    /* '+' or ' ' before positive numbers; '-' for a sign of negative numbers
+     * only. */
+    char sign;
     bool prefix, group;
-    int width, precision; /* precision is -1 for the default */
+    /* Width in characters, and number of decimals; a precision of -1 is the
+     * default. */
+    int width, precision;
     char type;
 };
 
@@ -38,8 +43,9 @@ static pl_status put_fill(struct render *r, uint32_t fill, size_t n)
     return PL_OK;
 }
 
-/* Pads the text at r->out + from to f->width characters. Its first n_sign bytes
- * are the sign and prefix. `usual` is the alignment if the format has none. */
+/* Pads the text in r->out from offset `from` on to f->width characters. The
+ * first n_sign bytes of the text are the sign and prefix of a number. `usual`
+ * is the alignment if the format has none. */
 static pl_status pad(struct render *r, size_t from, size_t n_sign,
                      const struct form *f, char usual)
 {
@@ -62,8 +68,8 @@ static pl_status pad(struct render *r, size_t from, size_t n_sign,
     return put_fill(r, f->fill, more - left);
 }
 
-/* Appends the number `s` to the output, with commas between thousands if
- * `group`. Digits after a decimal point are unchanged. */
+/* Appends the number `s`, a decimal text, to the output, with commas between
+ * thousands if `group`. Digits after a decimal point are unchanged. */
 static pl_status put_digits(struct render *r, const char *s, bool group)
 {
     size_t n = strspn(s, "0123456789"), all = strlen(s);
@@ -120,7 +126,7 @@ static pl_status put_real(struct render *r, double v, const struct form *f)
     if (f->type == '%')
         v *= 100;
     if (!f->prefix) {
-        form[1] = '%'; /* drops the # from the format */
+        form[1] = '%'; /* removes the # flag from the format for C */
         c++;
     }
     numeral_print(text, sizeof text - 1, c, f->precision < 0 ? 6 : f->precision,
@@ -151,7 +157,8 @@ static pl_status put_text(struct render *r, struct value v,
     return pad(r, from, 0, f, '<');
 }
 
-/* Parses the decimal number at *at. Fails if it is greater than `most`. */
+/* Parses the decimal number at offset *at of s. Fails if it is greater than
+ * `most`. */
 static pl_status read_number(struct render *r, const struct string *s,
                              size_t *at, int most, int *out)
 {
@@ -173,12 +180,13 @@ static char char_at(const struct string *s, size_t at)
     return at < s->len ? s->s[at] : '\0';
 }
 
-/* ---- formatting with % ------------------------------------------------- */
+/* ---- the operator %: form % args --------------------------------------- */
 
 struct percent {
     struct value args;
-    size_t used;  /* number of items used, if args is a tuple */
-    bool by_name; /* true once an item was used by its name */
+    /* Number of items of `args` used so far, if `args` is a tuple. */
+    size_t used;
+    bool by_name; /* an item of `args` was used by its name, as in %(name)s */
 };
 
 static pl_status next_arg(struct render *r, struct percent *p,
@@ -194,7 +202,8 @@ static pl_status next_arg(struct render *r, struct percent *p,
     return PL_OK;
 }
 
-/* Parses the flags, width, precision and type after a percent sign into *f. */
+/* Parses the flags, width, precision and type after a percent sign at offset
+ * *at of s into *f. */
 static pl_status percent_form(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct form *f)
@@ -255,8 +264,8 @@ static pl_status put_percent(struct render *r, struct value v, struct form *f)
     return put_integer(r, value_as_int(v), f);
 }
 
-/* Parses "(name)" after a percent sign and sets *out to the value of that
- * name. */
+/* Parses "(name)" after a percent sign, and sets *out to the value in the dict
+ * of arguments that has this name. */
 static pl_status percent_name(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct value *out)
@@ -309,9 +318,9 @@ pl_status format_percent(struct render *r, struct string *s, struct value args,
     return render_take(r, from, out);
 }
 
-/* ---- formatting with format() ------------------------------------------ */
+/* ---- the method format() ----------------------------------------------- */
 
-/* Parses a format specification:
+/* Parses the format specification of a replacement field:
  * [[fill]align][sign][#][0][width][,][.precision][type] */
 static pl_status brace_form(struct render *r, const struct string *s,
                             struct form *f)
@@ -369,7 +378,8 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         return bad_form(r);
     if (integer && (!f->type || strchr("dxXob", f->type))) {
         if (v.kind == V_BOOL && !f->type)
-            /* Python pads the words True and False, not a number */
+            /* Python pads the words True and False here, which is not
+             * supported */
             return bad_form(r);
         return put_integer(r, value_as_int(v), f);
     }
@@ -387,8 +397,8 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
     return put_real(r, value_as_float(v), f);
 }
 
-/* Applies the ".name" and "[key]" parts of a field, from offset `at` of s, to
- * *v. */
+/* Follows the ".name" and "[key]" parts of a replacement field, from offset
+ * `at` of s on. *v is the value to begin with, and the result. */
 static pl_status brace_path(struct render *r, const struct string *s, size_t at,
                             struct value *v)
 {
@@ -421,8 +431,9 @@ static pl_status brace_path(struct render *r, const struct string *s, size_t at,
     return PL_OK;
 }
 
-/* Sets *out to the value that a field refers to. *next counts the fields
- * without a name or number, which take the arguments in order. */
+/* Sets *out to the value to which the replacement field `s` refers. *next is
+ * the number of fields so far that have no name or number; such fields take the
+ * arguments in order. */
 static pl_status brace_value(struct render *r, const struct string *s,
                              const struct args *args, int *next,
                              struct value *out)
@@ -452,7 +463,8 @@ static pl_status brace_value(struct render *r, const struct string *s,
     return bad_form(r);
 }
 
-/* Formats one field. `s` is the text between the braces. */
+/* Formats one replacement field of format(). `s` is the text between its
+ * braces. */
 static pl_status put_field(struct render *r, const struct string *s,
                            const struct args *args, int *next)
 {
@@ -498,7 +510,8 @@ pl_status format_braces(struct render *r, struct string *s,
             PL_TRY(render_put(r, &c, 1));
             continue;
         }
-        if (char_at(s, at + 1) == c) { /* a doubled brace is a literal one */
+        /* Two equal braces stand for one brace. */
+        if (char_at(s, at + 1) == c) {
             PL_TRY(render_put(r, &c, 1));
             at++;
             continue;

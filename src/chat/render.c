@@ -1,6 +1,6 @@
-/* Renders a template by walking its tree. Statements write to the output,
- * expressions yield values. Variables set inside a loop, macro or block end
- * with it; an `if` does not open a scope. */
+/* Renders a template by walking its syntax tree. Statements write to the
+ * output, expressions return values. Variables that are set inside a loop,
+ * macro or block exist until its end; an `if` does not begin a new scope. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- errors and limits ------------------------------------------------- */
+/* ---- error messages and limits ----------------------------------------- */
 
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
 {
@@ -25,9 +25,10 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     return err_set(r->err, s, "template line %d: %s", r->line, text);
 }
 
-/* Returns true if the undefined value `v` is named like a Python method that
- * changes a list or a dict and is not supported. The sandbox forbids these
- * methods, but templates written for other programs may use them. */
+/* Returns true if the undefined value `v` has the name of a Python method that
+ * changes a list or a dict and that is not supported here. Jinja's sandbox
+ * forbids these methods, but templates that were written for other programs may
+ * use them. */
 static bool is_change(const struct value *v)
 {
     static const char *const names[] = {"clear",   "pop",        "popitem",
@@ -115,7 +116,7 @@ pl_status render_list(struct render *r, size_t n, struct list **out)
     return PL_OK;
 }
 
-/* ---- text -------------------------------------------------------------- */
+/* ---- building the output and strings ----------------------------------- */
 
 pl_status render_put(struct render *r, const char *s, size_t len)
 {
@@ -149,7 +150,8 @@ pl_status render_view(struct render *r, const char *s, size_t len,
     struct string *v;
 
     PL_TRY(render_spend(r, len / 64));
-    PL_TRY(render_alloc(r, 0, 1, &v)); /* checks the memory limit */
+    /* Allocates nothing, but fails if the memory limit is exceeded. */
+    PL_TRY(render_alloc(r, 0, 1, &v));
     v = string_view(&r->arena, s, len);
     if (!v)
         return err_no_memory(r->err, "a template's values");
@@ -176,7 +178,7 @@ pl_status render_take(struct render *r, size_t from, struct value *out)
     return render_string(r, len > 0 ? r->out + from : "", len, out);
 }
 
-/* ---- variables --------------------------------------------------------- */
+/* ---- setting and reading variables ------------------------------------- */
 
 static pl_status scope_open(struct render *r, struct scope *outer)
 {
@@ -228,7 +230,7 @@ static struct value get_name(const struct render *r, const struct node *name)
     return (struct value){.kind = V_UNDEFINED, .str = name->value.str};
 }
 
-/* ---- expressions ------------------------------------------------------- */
+/* ---- evaluating expressions -------------------------------------------- */
 
 static pl_status eval(struct render *r, const struct node *n,
                       struct value *out);
@@ -288,7 +290,7 @@ static pl_status eval_slice(struct render *r, const struct node *n,
 }
 
 /* Fails if a call has more than BUILTIN_MAX_ARG arguments, including those from
- * *list and **dict. */
+ * *list and **dict arguments. */
 static pl_status check_count(struct render *r, size_t n)
 {
     if (n <= BUILTIN_MAX_ARG)
@@ -313,8 +315,8 @@ static pl_status add_word(struct render *r, struct args *args,
     return PL_OK;
 }
 
-/* Evaluates the list after "*" in a call and appends its items to the
- * positional arguments. */
+/* Evaluates the argument "*list" of a call and appends the items of the list to
+ * the positional arguments. */
 static pl_status eval_list_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -329,8 +331,8 @@ static pl_status eval_list_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Evaluates the dict after "**" in a call and appends its pairs to the named
- * arguments. */
+/* Evaluates the argument "**dict" of a call and appends the pairs of the dict
+ * to the named arguments. */
 static pl_status eval_dict_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -354,8 +356,8 @@ static pl_status eval_dict_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Evaluates the arguments of call `n`. `caller` is the macro that a {% call %}
- * block passes, or NULL. */
+/* Evaluates the arguments of the call `n`. `caller` is the macro that a {% call
+ * %} block passes as an argument; NULL if none. */
 static pl_status eval_args(struct render *r, const struct node *n,
                            struct macro *caller, struct args *args)
 {
@@ -380,8 +382,8 @@ static pl_status eval_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* eval_call and eval_builtin are not inlined, so that their struct args does
- * not take stack space in each recursion of eval. */
+/* eval_call and eval_builtin are not inlined. If they were, each recursive call
+ * of eval would need stack space for their struct args. */
 __attribute__((noinline)) static pl_status eval_call(struct render *r,
                                                      const struct node *n,
                                                      struct macro *caller,
@@ -505,7 +507,7 @@ static pl_status eval_inner(struct render *r, const struct node *n,
             return eval(r, n->c, out);
         *out = (struct value){.kind = V_UNDEFINED};
         return PL_OK;
-    default: /* a binary operator */
+    default: /* all other kinds of nodes are binary operators */
         PL_TRY(eval(r, n->a, &a));
         PL_TRY(eval(r, n->b, &b));
         r->line = n->line;
@@ -523,17 +525,17 @@ static pl_status eval(struct render *r, const struct node *n, struct value *out)
     return PL_OK;
 }
 
-/* ---- calls ------------------------------------------------------------- */
+/* ---- calling macros and functions -------------------------------------- */
 
-/* The named arguments of a macro call. taken[k] is set once argument k is bound
- * to a parameter. */
+/* The named arguments of a macro call. taken[k] is true if named argument k was
+ * bound to a parameter. */
 struct binding_words {
     const struct args *args;
     bool taken[BUILTIN_MAX_ARG];
 };
 
-/* Returns the named argument `name` and marks it as taken. Returns V_ABSENT if
- * there is none. */
+/* Returns the named argument `name` of a macro call and marks it as taken.
+ * Returns V_ABSENT if there is none. */
 static struct value take_word(struct binding_words *w, struct string *name)
 {
     const struct args *args = w->args;
@@ -563,8 +565,9 @@ static pl_status bind_parameters(struct render *r, const struct node *macro,
     return PL_OK;
 }
 
-/* Binds the named arguments without a parameter to the variable `kwargs`, as a
- * dict. Fails if there are any and the macro does not read `kwargs`. */
+/* Binds the named arguments of a macro call for which the macro has no
+ * parameter to the variable `kwargs`, as a dict. Fails if there are such
+ * arguments and the macro does not read `kwargs`. */
 static pl_status bind_words(struct render *r, const struct node *macro,
                             struct binding_words *w)
 {
@@ -595,8 +598,9 @@ static pl_status bind_words(struct render *r, const struct node *macro,
                 : PL_OK;
 }
 
-/* Binds the arguments after the last parameter to the variable `varargs`, as a
- * tuple. Fails if there are any and the macro does not read `varargs`. */
+/* Binds the positional arguments after the macro's last parameter to the
+ * variable `varargs`, as a tuple. Fails if there are such arguments and the
+ * macro does not read `varargs`. */
 static pl_status bind_rest(struct render *r, const struct node *macro,
                            const struct args *args)
 {
@@ -653,8 +657,8 @@ static pl_status call_macro(struct render *r, const struct macro *m,
 static pl_status run_over(struct render *r, const struct node *n,
                           struct value items, int depth);
 
-/* Calls loop(items) within a recursive loop: runs the loop over other items and
- * returns its text. */
+/* Calls loop(items) within a recursive loop: runs the body of the loop for
+ * other items. Sets *out to the text that this writes. */
 static pl_status call_loop(struct render *r, const struct loop *loop,
                            const struct args *args, struct value *out)
 {
@@ -704,7 +708,7 @@ pl_status render_call(struct render *r, struct value callee,
     }
 }
 
-/* ---- statements -------------------------------------------------------- */
+/* ---- running statements ------------------------------------------------ */
 
 static pl_status assign_attribute(struct render *r, const struct node *target,
                                   struct value v)
@@ -742,7 +746,8 @@ static pl_status assign(struct render *r, const struct node *target,
     return PL_OK;
 }
 
-/* Removes from *l the items for which the loop's condition is false. */
+/* Removes from the list *l the items for which the condition of the loop, "for
+ * x in l if condition", is false. */
 static pl_status loop_filter(struct render *r, const struct node *n,
                              struct list *l)
 {
@@ -767,8 +772,8 @@ static pl_status loop_filter(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Runs the loop's body for each item. Sets *whole if any iteration ended
- * without break or continue. */
+/* Runs the body of a loop for each item. Sets *whole to true if the body ran to
+ * its end for any item, without break or continue. */
 static pl_status run_loop(struct render *r, const struct node *n,
                           const struct list *l, int depth, bool *whole)
 {
@@ -799,8 +804,9 @@ static pl_status run_over(struct render *r, const struct node *n,
     bool whole = false;
     struct list *l;
 
-    /* The list is in the arena, because a macro that uses the loop may be
-     * called after the loop. */
+    /* The list of items is in the arena, because the variable `loop` refers to
+     * it, and a macro that uses `loop` may be called after the loop has
+     * ended. */
     PL_TRY(render_alloc(r, 1, sizeof *l, &l));
     PL_TRY(value_items(r, items, l));
     if (n->c)
@@ -808,8 +814,8 @@ static pl_status run_over(struct render *r, const struct node *n,
     PL_TRY(scope_open(r, outer));
     PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
-    /* As in jinja2, `else` runs if no iteration reached the body's end, also if
-     * one was left by break. */
+    /* As in jinja2, the `else` part runs if the body did not reach its end for
+     * any item, even if break ended the loop. */
     if (!whole && n->n_kid > 1)
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;
@@ -836,8 +842,8 @@ static pl_status run_if(struct render *r, const struct node *n)
     return n->a ? run(r, n->a) : PL_OK;
 }
 
-/* Runs a block in a scope of its own. Sets *out to its text, passed through the
- * block's filters. */
+/* Runs a block in a scope of its own. Sets *out to the text that it writes,
+ * after the block's filters were applied. */
 static pl_status run_captured(struct render *r, const struct node *n,
                               struct value *out)
 {
@@ -866,7 +872,8 @@ static pl_status run_scope(struct render *r, const struct node *n)
     for (int i = 1; i < n->n_kid; i += 2) {
         struct value v;
 
-        r->scope = outer; /* values are evaluated outside the new scope */
+        /* The values are evaluated outside of the new scope. */
+        r->scope = outer;
         PL_TRY(eval(r, n->kid[i + 1], &v));
         r->scope = inner;
         PL_TRY(assign(r, n->kid[i], v));
@@ -885,8 +892,8 @@ static pl_status run_macro(struct render *r, const struct node *n)
     return set_name(r, n->sym, (struct value){.kind = V_MACRO, .macro = m});
 }
 
-/* Runs a {% call %} block: calls a macro and passes it the block as the macro
- * "caller". */
+/* Runs a {% call %} block: calls a macro, and passes the block to it as a macro
+ * with the name "caller". */
 static pl_status run_call(struct render *r, const struct node *n)
 {
     struct macro *m;
@@ -947,7 +954,7 @@ static pl_status run(struct render *r, const struct node *n)
     return PL_OK;
 }
 
-/* ---- the template ------------------------------------------------------ */
+/* ---- creating and rendering a template --------------------------------- */
 
 struct chat_template {
     struct arena arena;
@@ -986,7 +993,7 @@ void chat_template_free(struct chat_template *t)
     free(t);
 }
 
-/* Sets the global variable `name`, if the template uses that name. */
+/* Sets the global variable `name` to v, if the template uses this name. */
 static void set_root(struct render *r, struct string *name, struct value v)
 {
     const struct value *sym = dict_find(r->syntax->name, value_str(name));
@@ -1034,7 +1041,7 @@ static pl_status render_all(struct render *r, const struct chat_variable *var,
     for (int i = 0; i < n_var; i++)
         PL_TRY(set_variable(r, &var[i]));
     PL_TRY(run(r, r->syntax->root));
-    PL_TRY(render_put(r, "", 1)); /* NUL-terminates the text */
+    PL_TRY(render_put(r, "", 1)); /* NUL-terminates the rendered text */
     return PL_OK;
 }
 

@@ -1,5 +1,6 @@
-/* Parses replies; see reply.h. A reply is in one state at a time. Each state
- * has a function that handles text until it needs more or changes the state. */
+/* Parses replies of a model; see reply.h. The parser is in one state at a time
+ * (enum state). For each state a function handles the text, until it needs more
+ * text or changes the state. */
 #include "chat/reply.h"
 
 #include "base/err.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- documents ----------------------------------------------------------- */
+/* ---- replies that are a JSON document ------------------------------------ */
 
 static void begin_document(struct pl_reply *r, size_t body)
 {
@@ -20,8 +21,8 @@ static void begin_document(struct pl_reply *r, size_t body)
     r->scan = (struct json_scan){0};
 }
 
-/* Advances *at past a line ``` or ```json and blanks, and returns true, if
- * there is such a line at offset *at. */
+/* Returns true if there is a fence, a line ``` or ```json, at offset *at. If
+ * so, advances *at past the line and the blanks after it. */
 static bool skip_fence(const struct pl_reply *r, size_t *at)
 {
     struct span t = reply_rest(r, *at);
@@ -35,8 +36,9 @@ static bool skip_fence(const struct pl_reply *r, size_t *at)
     return true;
 }
 
-/* Begins a document and returns true if offset `at`, where content begins, is
- * the start of a JSON value, or of a fence before one. */
+/* If a JSON value, or a fence (a line ``` or ```json) before one, begins at
+ * offset `at`, where content begins, changes the state to IN_DOCUMENT and
+ * returns true. */
 bool reply_take_document(struct pl_reply *r, size_t at)
 {
     bool fenced = r->state == IN_CONTENT && skip_fence(r, &at);
@@ -51,16 +53,16 @@ bool reply_take_document(struct pl_reply *r, size_t at)
     return true;
 }
 
-/* Returns true if a document is allowed but only a part of a fence, or of the
- * blanks after it, has arrived. */
+/* Returns true if the text from offset `at` on is only a part of a fence (a
+ * line ```json), or a fence and blanks, so that more text is needed. */
 static bool is_part_of_fence(const struct pl_reply *r, size_t at)
 {
     return span_begins(span_of("```json"), reply_rest(r, at)) ||
            (skip_fence(r, &at) && at == r->raw.n);
 }
 
-/* Returns the offset of the first character of the content that is not a blank
- * if a document is allowed to begin there, else the length of the text. */
+/* Returns the offset of the first character of the content that is not a blank,
+ * if a JSON document is allowed to begin there; else the length of the text. */
 size_t reply_document_start(const struct pl_reply *r)
 {
     struct span t = reply_rest(r, r->at);
@@ -70,8 +72,8 @@ size_t reply_document_start(const struct pl_reply *r)
                : r->raw.n;
 }
 
-/* Begins a document and returns true if the content begins with one at
- * r->at. */
+/* If the content at r->at begins with a JSON document, changes the state to
+ * IN_DOCUMENT and returns true. */
 bool reply_is_document(struct pl_reply *r, bool last)
 {
     size_t at = reply_document_start(r), n;
@@ -85,8 +87,7 @@ static bool go_through_document(struct pl_reply *r, bool last)
 {
     struct span t = reply_rest(r, r->body);
 
-    /* whether more text follows does not matter: a truncated value is content
-     * too */
+    /* `last` is not needed: a truncated document is content, too */
     (void)last;
     if (t.n > 0)
         json_scan(&r->scan, t);
@@ -97,9 +98,10 @@ static bool go_through_document(struct pl_reply *r, bool last)
     return true;
 }
 
-/* ---- content and reasoning ----------------------------------------------- */
+/* ---- the states for content and reasoning -------------------------------- */
 
-/* Changes the state as the marker at r->seen, of n bytes, demands. */
+/* Handles the marker `m` at r->seen, of n bytes: passes over it, and changes
+ * the state of the parser if the marker requires it. */
 static void pass_marker(struct pl_reply *r, enum marker m, size_t n)
 {
     const bool thought = m == MARKER_THINK_OPEN || m == MARKER_THINK_CLOSE;
@@ -119,7 +121,8 @@ static void pass_marker(struct pl_reply *r, enum marker m, size_t n)
     r->ended = m == MARKER_END;
 }
 
-/* Returns true if only the beginning of a marker follows the last call. */
+/* Returns true if only the beginning of a marker follows the last tool call,
+ * which may be there because the reply was cut off. */
 static bool is_cut_after_call(const struct pl_reply *r)
 {
     struct span t = reply_rest(r, r->at);
@@ -128,8 +131,8 @@ static bool is_cut_after_call(const struct pl_reply *r)
            reply_is_begun(r, span_from(t, span_blanks(t)));
 }
 
-/* Handles content and reasoning: reports the text up to the next marker, then
- * changes the state as the marker demands. */
+/* Handles text in the states IN_CONTENT and IN_REASONING: reports the text up
+ * to the next marker, then handles the marker. */
 static bool go_through_text(struct pl_reply *r, bool last)
 {
     pl_reply_kind kind =
@@ -153,8 +156,8 @@ static bool go_through_text(struct pl_reply *r, bool last)
                    : reply_before_blanks(r, r->seen));
     if (m <= MARKER_PART)
         return false;
-    /* Blanks before the marker are held back: they are content only if no call
-     * follows. */
+    /* Blanks before the marker have not been reported. They are content only if
+     * no tool call follows. */
     if (m == MARKER_CALL || m == MARKER_BARE)
         reply_begin_call(r, r->seen, m == MARKER_BARE);
     else
@@ -162,7 +165,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
     return !r->ended;
 }
 
-/* ---- functions of pl.h --------------------------------------------------- */
+/* ---- functions that pl.h declares ---------------------------------------- */
 
 static void go_on(struct pl_reply *r, bool last)
 {
@@ -244,7 +247,7 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
         s = err_no_memory(err, "a reply");
     if (s == PL_OK && tools)
         s = read_tools(r, tools, err);
-    /* an empty list: nothing is a call */
+    /* With an empty list of tools, nothing is a tool call. */
     if (r->tools && json_array_size(r->tools) == 0) {
         json_decref(r->tools);
         r->tools = NULL;

@@ -1,4 +1,4 @@
-/* Parses the text of a call; see reply_call.h. */
+/* Parses the text of a tool call in a model's reply; see reply_call.h. */
 #include "chat/reply_call.h"
 
 #include "chat/json_span.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text buffer --------------------------------------------------------- */
+/* ---- growing texts ------------------------------------------------------- */
 
 void reply_add(struct reply_text *t, struct span s)
 {
@@ -88,7 +88,7 @@ void reply_add_escaped(struct reply_text *t, struct span s,
     }
 }
 
-/* ---- declarations of tools ----------------------------------------------- */
+/* ---- reading the declarations of tools ----------------------------------- */
 
 static bool named(const json_t *j, struct span name)
 {
@@ -97,7 +97,8 @@ static bool named(const json_t *j, struct span name)
                                            name);
 }
 
-/* Returns the JSON Schema of the arguments of `tool`, or NULL. */
+/* Returns the JSON Schema of the arguments of `tool` in the list of tools; NULL
+ * if there is none. */
 static const json_t *schema_of(const json_t *tools, struct span tool)
 {
     const json_t *t;
@@ -116,14 +117,16 @@ static const json_t *schema_of(const json_t *tools, struct span tool)
     return NULL;
 }
 
-/* Returns the schema of a property in that of its object, or NULL. */
+/* Returns the JSON Schema of property `key` in the schema of an object; NULL if
+ * it has no such property. */
 static const json_t *property(const json_t *schema, struct span key)
 {
     return json_object_getn(json_object_get(schema, "properties"), key.s,
                             key.n);
 }
 
-/* Returns true if a schema's "type" is or lists this one. */
+/* Returns true if the "type" of a JSON Schema is `name`, or is a list that
+ * contains it. */
 static bool has_type(const json_t *schema, const char *name)
 {
     const json_t *type = json_object_get(schema, "type"), *one;
@@ -136,7 +139,7 @@ static bool has_type(const json_t *schema, const char *name)
     return named(type, span_of(name));
 }
 
-/* ---- notations ----------------------------------------------------------- */
+/* ---- parsing calls in each notation -------------------------------------- */
 
 static bool is_object(struct span t, struct reply_text *made)
 {
@@ -165,8 +168,8 @@ bool reply_is_object(struct span *t, struct reply_text *made)
     reply_add_escaped(&copy, *t, &at);
     fixed = (struct span){copy.s, copy.n};
     if (!copy.failed && is_object(fixed, made)) {
-        /* The copy is added twice to reserve space: *t points to it, and
-         * growing `made` later would move it. */
+        /* Reserves space by adding the copy twice. *t points to the first copy,
+         * which would move if `made` grew later. */
         reply_add(made, fixed);
         reply_add(made, fixed);
         made->n = made->failed ? from : from + fixed.n;
@@ -179,9 +182,9 @@ bool reply_is_object(struct span *t, struct reply_text *made)
     return fixed.n > 0 && !made->failed;
 }
 
-/* Decodes `t`, a JSON string that contains the arguments as JSON, such as
- * "{\"a\": 1}". Sets *out to the arguments, in `made`. Returns false if the
- * string does not contain an object. */
+/* Decodes `t`, a JSON string that contains the arguments of a call as JSON
+ * text, such as "{\"a\": 1}". Appends the text to `made` and sets *out to it.
+ * Returns false if the string does not contain an object. */
 static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 {
     json_error_t e = {.line = -1};
@@ -200,15 +203,16 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
     return is_object(*out, made);
 }
 
-/* Keys that objects of calls have besides those of the template. */
+/* The keys by which a JSON object may be recognized as a tool call, in addition
+ * to the keys in the template's notation. */
 static const char *const name_keys[] = {"name", "function", "tool_name", NULL};
 static const char *const argument_keys[] = {"arguments", "parameters", "args",
                                             "input", NULL};
 static const char *const other_keys[] = {"id", "type", "function",
                                          "tool_call_id", NULL};
 
-/* Returns true if `key` equals `own` or a key of the list. With `part`, the
- * beginning of one of these keys is enough. */
+/* Returns true if `key` equals `own` or one of `list`. If `part`, it is enough
+ * that one of these begins with `key`. */
 static bool is_key(struct span key, struct span own, const char *const *list,
                    bool part)
 {
@@ -231,7 +235,7 @@ static bool read_object(const struct reply_format *f, struct span t,
     if (!reply_is_object(&t, made))
         return false;
     w = json_walk(t);
-    /* {"f": {...}}: the only key is the tool's name */
+    /* Notation {"f": {...}}, where the only key is the name of the tool. */
     if (f->name_key.n == 0) {
         if (!json_walk_next(&w, &out->name, &out->arguments) ||
             json_walk_next(&w, &key, &value))
@@ -297,8 +301,9 @@ bool reply_may_be_object(const struct reply_format *f, struct span t)
            is_key(key, (struct span){0}, other_keys, t.n == 0);
 }
 
-/* Returns the function's name without the number in f:0, which counts calls. If
- * names are identifiers, returns f for functions.f:0, too. */
+/* Returns the name of a function without the number that counts calls: f for
+ * f:0. If the notation's names are identifiers, also returns f for
+ * functions.f:0. */
 static struct span bare_name(const struct reply_format *f, struct span name)
 {
     const struct span functions = span_of("functions.");
@@ -316,8 +321,9 @@ static bool ends_with(struct span t, struct span end)
     return end.n <= t.n && span_equal(span_from(t, t.n - end.n), end);
 }
 
-/* Returns true if `gap` may be between the name and the arguments of a call,
- * where `args` is. Before it may be an identifier. */
+/* Returns true if `gap`, the text between the name and the arguments of a call,
+ * fits the marker `args`. If f->exact, it must equal the marker. Otherwise
+ * other text, such as an identifier, may precede the marker. */
 static bool is_gap(const struct reply_format *f, struct span gap,
                    struct span args)
 {
@@ -325,8 +331,9 @@ static bool is_gap(const struct reply_format *f, struct span gap,
                     : ends_with(gap, args) || ends_with(args, gap);
 }
 
-/* Parses the name and the identifier of a CALLS_NAMED call. Advances *t to the
- * arguments. Returns false if there is no name. */
+/* Parses the name and the identifier of a tool call in the notation
+ * CALLS_NAMED. Advances *t to the arguments. Returns false if there is no
+ * name. */
 static bool read_head(const struct reply_format *f, struct span *t,
                       struct reply_call *out)
 {
@@ -334,7 +341,9 @@ static bool read_head(const struct reply_format *f, struct span *t,
 
     out->name = (struct span){rest.s, span_name(rest)};
     rest = span_from(rest, out->name.n);
-    if (f->name_open.n > 0) { /* the identifier comes before the name */
+    /* With this marker, the identifier or the name of a server precedes the
+     * name. */
+    if (f->name_open.n > 0) {
         if (!span_begins(rest, f->name_open))
             return false;
         if (!f->no_id)
@@ -368,10 +377,10 @@ static bool read_named(const struct reply_format *f, struct span t,
     return reply_is_object(&out->arguments, made);
 }
 
-/* Returns the length of the value at the beginning of `t`. The value ends
- * before the first f->value_close after which another key or the end of `t`
- * follows, because a value may contain the marker. Returns t.n if there is no
- * such marker. */
+/* Returns the length of the argument value at the beginning of `t`. A value may
+ * contain the marker f->value_close. So the value ends at the first such marker
+ * after which another key follows, or the end of `t`. Returns t.n if there is
+ * no such marker. */
 static size_t value_end(const struct reply_format *f, struct span t)
 {
     for (size_t at = 0; at < t.n; at++) {
@@ -388,8 +397,8 @@ static size_t value_end(const struct reply_format *f, struct span t)
     return t.n;
 }
 
-/* Appends `value` as JSON if it is a list, dict, bool or None in Python's
- * notation. Otherwise appends nothing and returns false. */
+/* Appends `value` to `made` as JSON, if it is a list, dict, bool or None in
+ * Python's notation. Otherwise appends nothing and returns false. */
 static bool add_python(struct reply_text *made, struct span value)
 {
     const size_t from = made->n;
@@ -402,9 +411,9 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
-/* Returns true if a value that is written without quotes is a string by its
- * schema: the schema's only type is "string", besides "null", and the value is
- * not null. */
+/* Returns true if an argument value without quotes is a string according to its
+ * JSON Schema. It is if the schema's only type is "string", besides "null", and
+ * the value is not null. */
 static bool is_string(const json_t *schema, struct span value)
 {
     static const char *const others[] = {"number", "integer", "boolean",
@@ -421,11 +430,10 @@ static bool is_string(const json_t *schema, struct span value)
     return true;
 }
 
-/* Appends a value, which is written without quotes, as JSON. `schema` is the
- * value's schema or NULL. If the schema says that the value is a string, a
- * string is appended. Otherwise valid JSON is appended unchanged, and a Python
- * value is converted if the schema has a type. Anything else becomes a
- * string. */
+/* Appends an argument value without quotes to `made` as JSON. `schema` is its
+ * JSON Schema, or NULL. If the schema says that the value is a string, a string
+ * is appended. Otherwise valid JSON is appended unchanged, and a Python value
+ * is converted if the schema has a type. Any other value becomes a string. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *schema)
 {
@@ -441,9 +449,9 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add_string(made, value);
 }
 
-/* Searches t for `mark`, where blanks between the mark's tags may differ.
- * Returns the position and sets *n to the length of the text found. Returns t.n
- * if there is none. */
+/* Searches `t` for the marker `mark`, where the blanks between the marker's
+ * tags may differ. Returns the offset of the text that was found, and sets *n
+ * to its length. Returns t.n if there is none. */
 static size_t find_loosely(struct span t, struct span mark, size_t *n)
 {
     for (size_t at = 0; at < t.n; at++)
@@ -453,9 +461,9 @@ static size_t find_loosely(struct span t, struct span mark, size_t *n)
     return t.n;
 }
 
-/* Removes a key and the marker that opens its value from the beginning of *t.
- * Sets *json if the marker shows that the value is not a string: the marker is
- * f->json_open, or its attributes name another type. */
+/* Removes an argument's key, and the marker that opens its value, from the
+ * beginning of *t. Sets *json to true if the marker shows that the value is not
+ * a string: the marker is f->json_open, or its attributes name another type. */
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, bool *json)
 {
@@ -479,8 +487,8 @@ static bool take_key(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* Returns the text inside <![CDATA[...]]>, or `value` itself if it has another
- * form. */
+/* Returns the text inside <![CDATA[...]]>; `value` itself if it does not have
+ * this form. */
 static struct span plain_text(struct span value)
 {
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
@@ -491,8 +499,9 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
-/* Removes a value and the marker that closes it from the beginning of *t. Sets
- * *value, without the blanks that the template puts around values. */
+/* Removes an argument's value, and the marker that closes it, from the
+ * beginning of *t. Sets *value to the value, without the blanks that the
+ * template puts around values. */
 static bool take_value(const struct reply_format *f, struct span *t,
                        struct span *value)
 {
@@ -509,8 +518,8 @@ static bool take_value(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* Removes a key and its value from the beginning of *t, and appends them to
- * `made` as a member of a JSON object. */
+/* Removes an argument's key and value from the beginning of *t, and appends
+ * them to `made` as a member of a JSON object. */
 static bool take_argument(const struct reply_format *f, struct span *t,
                           const json_t *tools, struct span name,
                           struct reply_text *made)
@@ -558,11 +567,12 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* ---- CALLS_NESTED -------------------------------------------------------- */
+/* ---- calls in the notation CALLS_NESTED ---------------------------------- */
 
 enum { MOST_DEEP = 32 };
 
-/* Removes `mark` from the beginning of *t, after blanks. */
+/* Removes the marker `mark`, and blanks before it, from the beginning of *t.
+ * Returns false if the marker is not there. */
 static bool take_mark(struct span *t, struct span mark)
 {
     struct span rest = span_from(*t, span_blanks(*t));
@@ -573,8 +583,8 @@ static bool take_mark(struct span *t, struct span mark)
     return true;
 }
 
-/* Returns true if `t` begins, after blanks, with the opening tag of an element
- * <k>v</k>. */
+/* Returns true if `t` begins with the opening tag of an argument <k>v</k>,
+ * which blanks may precede. */
 static bool begins_element(const struct reply_format *f, struct span t)
 {
     struct span rest = t;
@@ -582,7 +592,8 @@ static bool begins_element(const struct reply_format *f, struct span t)
     return take_mark(&rest, f->key_open) && !take_mark(&t, f->value_close);
 }
 
-/* Returns the position of the tag that closes element `key`, or t.n. */
+/* Returns the offset in `t` of the tag that closes the element with the name
+ * `key`; t.n if there is none. */
 static size_t find_closing(const struct reply_format *f, struct span t,
                            struct span key)
 {
@@ -598,15 +609,16 @@ static size_t find_closing(const struct reply_format *f, struct span t,
     return t.n;
 }
 
-/* Removes all elements <k>v</k> at the beginning of *t and appends them as a
- * JSON object. Appends a list instead if `schema` says so, or if there is no
- * schema and the first element is an <item>. */
+/* Removes all elements <k>v</k> from the beginning of *t, and appends them to
+ * `made` as a JSON object. Appends a JSON list instead if `schema` says so, or
+ * if there is no schema and the first element is an <item>. */
 static bool take_elements(const struct reply_format *f, struct span *t,
                           const json_t *schema, int depth,
                           struct reply_text *made);
 
-/* Removes the value of element `key` and its closing tag from the beginning of
- * *t. The value consists of elements or is a text. */
+/* Removes the value of the element `key`, and the tag that closes the element,
+ * from the beginning of *t. Appends the value to `made`. It consists of
+ * elements or is a text. */
 static bool take_body(const struct reply_format *f, struct span *t,
                       struct span key, const json_t *schema, int depth,
                       struct reply_text *made)
@@ -681,8 +693,8 @@ static bool read_nested(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* Removes a JSON string from the beginning of *t and sets *out to it, without
- * its quotes. Returns false if it is incomplete or not a string. */
+/* Removes a JSON string from the beginning of *t, and sets *out to it without
+ * its quotes. Returns false if there is no complete string. */
 static bool take_string(struct span *t, struct span *out)
 {
     size_t n = 1;
@@ -698,10 +710,10 @@ static bool take_string(struct span *t, struct span *out)
     return true;
 }
 
-/* ---- CALLS_QUOTED -------------------------------------------------------- */
+/* ---- calls in the notation CALLS_QUOTED ---------------------------------- */
 
-/* Appends a constant of Python as JSON and returns its length, or 0 if `t` does
- * not begin with one. */
+/* If `t` begins with one of Python's constants True, False and None, appends it
+ * to `made` as JSON and returns its length. Otherwise returns 0. */
 static size_t add_constant(struct reply_text *made, struct span t)
 {
     static const char *const words[][2] = {
@@ -715,8 +727,8 @@ static size_t add_constant(struct reply_text *made, struct span t)
     return 0;
 }
 
-/* Parses a CALLS_QUOTED call: JSON with other quotes around strings and no
- * quotes around keys. Converts its arguments to JSON. */
+/* Parses a tool call in the notation CALLS_QUOTED: JSON with other quotes
+ * around strings and none around keys. Converts its arguments to JSON. */
 static bool read_quoted(const struct reply_format *f, struct span t,
                         struct reply_text *made, struct reply_call *out)
 {
@@ -734,7 +746,7 @@ static bool read_quoted(const struct reply_format *f, struct span t,
                 return false;
             reply_add_string(made, (struct span){text.s, n});
             n += 2 * f->quote.n;
-        } else if (t.s[0] == '"') { /* a string of JSON */
+        } else if (t.s[0] == '"') { /* a string with the quotes of JSON */
             struct span text, rest = t;
 
             if (!take_string(&rest, &text))
@@ -742,7 +754,7 @@ static bool read_quoted(const struct reply_format *f, struct span t,
             n = t.n - rest.n;
             reply_add(made, (struct span){t.s, n});
         } else if ((t.s[0] == '{' || t.s[0] == ',') && t.n > 1) {
-            /* A bare word before a colon is a key. */
+            /* a word without quotes before a colon is a key */
             struct span key;
 
             reply_add(made, (struct span){t.s, 1});
@@ -784,7 +796,7 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     return read_quoted(f, t, made, out);
 }
 
-/* Returns how often `mark` is in t. */
+/* Returns the number of times that `mark` occurs in t. */
 static size_t count(struct span t, struct span mark)
 {
     size_t n = 0, at;
@@ -804,10 +816,10 @@ bool reply_call_in_value(const struct reply_format *f, struct span t)
            count(t, f->key_open) > count(t, f->value_close);
 }
 
-/* ---- incomplete calls ---------------------------------------------------- */
+/* ---- calls that are still incomplete ------------------------------------- */
 
-/* Removes a JSON value from the beginning of *t and sets *out to it, without
- * the quotes of a string. Returns false if it is incomplete. */
+/* Removes a JSON value from the beginning of *t, and sets *out to it; a string
+ * without its quotes. Returns false if the value may be incomplete. */
 static bool take_json(struct span *t, struct span *out)
 {
     struct json_scan scan = {0};
@@ -886,7 +898,8 @@ bool reply_call_begins(const struct reply_format *f, struct span t,
     return rest.n > 0 && out->name.n > 0 && span_name(out->name) == out->name.n;
 }
 
-/* Returns true if a tool has this name, or, if `part`, one that begins so. */
+/* Returns true if a tool has the name `name` or, if `part`, a name that begins
+ * with it. */
 static bool has_tool(const json_t *tools, struct span name, bool part)
 {
     const json_t *t;

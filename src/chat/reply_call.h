@@ -1,5 +1,5 @@
-/* Converts the text of a tool call to a name and JSON arguments. Private to
- * chat/. */
+/* Converts the text of a tool call in a model's reply to a name and JSON
+ * arguments. Used only by files of chat/. */
 #ifndef CHAT_REPLY_CALL_H
 #define CHAT_REPLY_CALL_H
 
@@ -8,56 +8,56 @@
 
 #include <jansson.h>
 
-/* A text buffer that grows as needed. A zeroed struct is empty. */
+/* A growing text. A zeroed struct is the empty text. */
 struct reply_text {
-    char *s; /* owned, terminated; NULL if nothing was added */
+    char *s; /* the text, NUL-terminated; owned; NULL if nothing was added */
     size_t n, cap;
-    bool failed; /* out of memory; later additions are lost */
+    bool failed; /* memory was short; text that is added later is lost */
 };
 void reply_add(struct reply_text *t, struct span s);
-/* Appends `s` as a JSON string, with quotes. */
+/* Appends the text `s` as a JSON string, with quotes. */
 void reply_add_string(struct reply_text *t, struct span s);
 
-/* Appends JSON text. Control characters inside strings, which models write
- * although JSON forbids them, become escapes. `at` is the state of a scan,
- * zeroed before the first text. */
+/* Appends the JSON text `s`. Control characters inside its strings become
+ * escapes; models write them although JSON forbids them. `at` is the state of
+ * the scan between calls, zeroed before the first one. */
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at);
 
-/* A parsed call. Its spans point into the reply's text, except for arguments
- * that were converted to JSON: these are in the buffer `made` of the functions
- * below. */
+/* A parsed tool call. Its spans point into the text of the reply, except for
+ * arguments that were converted to JSON. These are in the buffer `made` of the
+ * functions below. */
 struct reply_call {
     struct span name, arguments, id;
 };
 
 /* Returns true if *t is a JSON object. Control characters in its strings are
  * allowed, although JSON forbids them. If there are any, *t becomes a corrected
- * copy at the end of `made`, which then has space for as many bytes again
- * without moving. */
+ * copy at the end of `made`. `made` then has space for as many bytes again
+ * without moving the copy. */
 bool reply_is_object(struct span *t, struct reply_text *made);
 
-/* Parses a call. `t` is the text between the call's markers; for CALLS_OBJECT
- * it is one object. Sets *out to the name, the identifier and the arguments,
- * which are a JSON object. `tools` is the JSON list of declared tools, which
- * says what arguments are strings; NULL if unknown. Returns false if `t` is not
- * a call. */
+/* Parses a tool call. `t` is the text between the markers of the call; in the
+ * notation CALLS_OBJECT it is one object. Sets *out to the name, the identifier
+ * and the arguments, which are a JSON object. `tools` is the JSON list of
+ * declared tools, in which the types of the arguments are found; NULL if
+ * unknown. Returns false if `t` is not a call. */
 bool reply_call_read(const struct reply_format *f, struct span t,
                      const json_t *tools, struct reply_text *made,
                      struct reply_call *out);
 
-/* Parses the beginning `t` of a call that may be incomplete. Returns true if
- * its name is known and its arguments, a JSON object, begin at offset *at of
+/* Parses the beginning `t` of a tool call that may be incomplete. Returns true
+ * if its name is known and its arguments, a JSON object, begin at offset *at of
  * `t`. Sets out->name and out->id, which point into `t`. */
 bool reply_call_begins(const struct reply_format *f, struct span t,
                        struct reply_call *out, size_t *at);
-/* Returns true if `t`, the beginning of a text that starts with { or [, may
- * become an object or a list of objects in notation `f`. */
+/* Returns true if `t` may become a tool call in notation `f`. `t` is the
+ * beginning of an object or of a list of objects, which starts with { or [. */
 bool reply_may_be_object(const struct reply_format *f, struct span t);
-/* Returns true if `t`, the text of a call up to a closing marker, ends inside a
- * value, so that the marker is a part of the value. */
+/* Returns true if `t`, the text of a tool call up to a closing marker, ends
+ * inside an argument's value. The marker is then a part of the value. */
 bool reply_call_in_value(const struct reply_format *f, struct span t);
-/* Returns true if the list `tools` declares a tool of this name. */
+/* Returns true if the list `tools` declares a tool with the name `name`. */
 bool reply_is_tool(const json_t *tools, struct span name);
 /* Returns true if `tools` declares a tool whose name begins with `name`. */
 bool reply_begins_tool(const json_t *tools, struct span name);

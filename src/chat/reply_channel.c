@@ -1,5 +1,6 @@
-/* Handles messages with headers, such as <|channel|>final<|message|>text<|end|>
- * or a line with a recipient and the text; see reply_inner.h. */
+/* Parses replies whose messages have headers, such as
+ * <|channel|>final<|message|>text<|end|>, or a line with the recipient's name
+ * before the text. See reply_inner.h. */
 #include "chat/reply_inner.h"
 
 bool reply_is_thought(const struct pl_reply *r)
@@ -8,7 +9,8 @@ bool reply_is_thought(const struct pl_reply *r)
 }
 
 /* Reads the channel and the recipient of a message from its header, such as
- * "<|channel|>commentary to=functions.f". */
+ * "<|channel|>commentary to=functions.f", and sets r->channel and
+ * r->recipient. */
 static void read_header(struct pl_reply *r, struct span header)
 {
     const struct span channel = span_of("<|channel|>"), to = span_of("to=");
@@ -33,7 +35,8 @@ static void read_header(struct pl_reply *r, struct span header)
         r->n_recipient = 0;
 }
 
-/* Reads a header that is a line with the recipient's name, such as "all". */
+/* Reads a message's header that is a line with the name of the recipient, such
+ * as "all". */
 static bool go_through_line(struct pl_reply *r, bool last)
 {
     struct span t = reply_rest(r, r->at), name;
@@ -48,7 +51,7 @@ static bool go_through_line(struct pl_reply *r, bool last)
         return false;
     if (n == t.n && last &&
         (r->calls.n > 0 || span_begins(span_of("all"), name))) {
-        /* the reply was cut inside a header: drops it */
+        /* The reply was cut off inside a header, so drop it. */
         r->at = r->seen = r->raw.n;
         return false;
     }
@@ -88,10 +91,11 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
         (span_begins(text, span_of("<|")) || span_equal(text, span_of("<")) ||
          span_begins(text, span_of("to=")) ||
          span_begins(span_of("to="), text))) {
-        r->at = r->seen = r->raw.n; /* cut in a header */
+        /* The reply was cut off inside a header, so drop it. */
+        r->at = r->seen = r->raw.n;
         return false;
     }
-    /* A header begins with <| or to=. */
+    /* a header begins with <| or to= */
     header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
@@ -104,7 +108,8 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     } else if (!header || last || t.n > MOST_BETWEEN + message.n) {
         r->channel = PL_REPLY_CONTENT;
         r->n_recipient = 0;
-        /* skips a marker at its beginning, which is text then */
+        /* Without a header, a marker at the beginning is a part of the text, so
+         * skip it. */
         r->seen = r->at + header;
     } else {
         return false;
@@ -113,8 +118,9 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     return true;
 }
 
-/* Reports a message to a tool as a call; as content if it is not one. `last`
- * means that the reply ends here, so that the message may be cut. */
+/* Reports a message that is addressed to a tool as a tool call, or as content
+ * if it is not a call. `last`: the reply ends here, so the message may be cut
+ * off. */
 static void end_message(struct pl_reply *r, bool last)
 {
     const struct span name = {r->raw.s + r->recipient, r->n_recipient};

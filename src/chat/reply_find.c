@@ -1,6 +1,7 @@
-/* Finds the calls in a reply, in whatever notation; see reply_inner.h. Where a
- * marker of a call is, the notations that have it are tried one by one. The
- * first in which the text is a call, or may still become one, is taken. */
+/* Finds the tool calls in a reply, in any of several notations; see
+ * reply_inner.h. Where the marker of a call is found, the notations that have
+ * this marker are tried one by one. The first notation in which the text is a
+ * call, or may become one with more text, is used. */
 #include "chat/reply_inner.h"
 #include "chat/reply_known.h"
 #include "chat/reply_python.h"
@@ -19,19 +20,20 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->scan = (struct json_scan){0};
 }
 
-/* Result of a search for a call. NOT_YET: more text is needed. NO_CALL: the
- * text is not a call. */
+/* Result of a search for a tool call. NOT_YET: more text is needed. NO_CALL:
+ * the text is not a call in this notation. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 
-/* Returns true if a call in notation `f` may be without a marker. */
+/* Returns true if a tool call in notation `f` may begin without a marker. */
 static bool is_unmarked(const struct pl_reply *r, const struct reply_format *f)
 {
     return f->call_open.n == 0 &&
            (f == r->f ? f->calls == CALLS_OBJECT : f->calls_open.n == 0);
 }
 
-/* Sets r->form to the next notation whose marker is at r->open. A call that
- * begins with { or [ has no marker. Returns NO_CALL if no notation is left. */
+/* Sets r->form to the next notation whose marker is at offset r->open. If the
+ * call begins without a marker (r->bare), takes the next notation that allows
+ * this. Returns NO_CALL if no notation is left. */
 static enum found choose_form(struct pl_reply *r, bool last)
 {
     for (; r->n_tried <= reply_n_known; r->n_tried++) {
@@ -56,8 +58,8 @@ static enum found choose_form(struct pl_reply *r, bool last)
     return NO_CALL;
 }
 
-/* Returns true if a text that looks like a call of this tool is one: the
- * notation is certain, or the tool is declared. */
+/* Returns true if a text that looks like a call of the tool `name` is a call:
+ * the notation is certain, or the tool is declared. */
 static bool is_believed(const struct pl_reply *r, struct span name)
 {
     bool certain = !r->form->guess && r->behind != IN_REASONING &&
@@ -78,8 +80,9 @@ static bool read_call(struct pl_reply *r, struct span t)
     return true;
 }
 
-/* Removes an object from the beginning of *list, after blanks and, unless it is
- * the first, a comma. Returns false if there is no complete object. */
+/* Removes a JSON object from the beginning of *list, after blanks and, unless
+ * `first`, a comma. Sets *object to it. Returns false if there is no complete
+ * object. */
 static bool take_object(struct span *list, bool first, struct span *object)
 {
     struct json_scan scan = {0};
@@ -94,9 +97,9 @@ static bool take_object(struct span *list, bool first, struct span *object)
     return true;
 }
 
-/* Parses `t`, an object or a list of objects, as calls. If all objects are
- * calls, reports them and returns true. If `cut`, the list ends too early, and
- * the objects before its end count. Otherwise reports none; returns false. */
+/* Parses `t`, a JSON object or a list of objects, as tool calls. If all objects
+ * are calls, reports them and returns true. `cut`: the list is cut off, and its
+ * complete objects are enough. Otherwise reports no call and returns false. */
 static bool read_objects(struct pl_reply *r, struct span t, bool cut)
 {
     struct reply_call c;
@@ -126,7 +129,8 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
     return true;
 }
 
-/* Returns the tool's name in f.call, or in an incomplete f.call. */
+/* Returns the name of the tool in `name`, which has the form f.call, or an
+ * incomplete f.call; else returns `name`. */
 static struct span without_call(struct span name)
 {
     for (size_t n = name.n; n-- > 1;)
@@ -136,8 +140,8 @@ static struct span without_call(struct span name)
     return name;
 }
 
-/* Reports a call in Python notation, f(...) or f.call(...). A
- * python_take_fn. */
+/* Reports a tool call in Python's notation, f(...) or f.call(...). If `check`,
+ * only returns true if it counts as a call. A python_take_fn. */
 static bool take_python(void *reply, const struct reply_call *c, bool check)
 {
     struct pl_reply *r = reply;
@@ -179,8 +183,8 @@ static bool read_delimited(struct pl_reply *r, struct span t, bool cut)
     case CALLS_PYTHON:
         return python_calls(t, cut, &r->made, take_python, r);
     case CALLS_CODE:
-        /* after a cut, the text may be the beginning of another notation's
-         * call */
+        /* If the text was cut off, it may be the beginning of a call in another
+         * notation. */
         return !r->cut && reply_read_program(r, (struct span){0}, span_trim(t));
     default:
         return read_call(r, t);
@@ -206,8 +210,9 @@ bool reply_read_marked(struct pl_reply *r, struct span t)
     return false;
 }
 
-/* Returns true if `t`, the beginning of the text of a call, may continue as
- * one: it is a part of a name, or it begins with the name of a tool. */
+/* Returns true if `t`, the beginning of a tool call's text, may become a call
+ * with more text. This is so if it is a part of a tool's name, or begins with
+ * such a name. */
 static bool may_continue(const struct pl_reply *r, struct span t)
 {
     struct span name = span_trim(t);
@@ -226,7 +231,7 @@ static bool may_continue(const struct pl_reply *r, struct span t)
 }
 
 /* Returns the text from r->body to the marker that ends the message, or to the
- * end. */
+ * end of the text. */
 static struct span until_end(const struct pl_reply *r)
 {
     struct span t = reply_rest(r, r->body);
@@ -248,15 +253,16 @@ bool reply_leave_out(struct span *t, struct span mark)
     return whole;
 }
 
-/* Returns true if a text in notation `f` that was cut after an argument looks
- * like a whole call. */
+/* Returns true if the text of a tool call in notation `f` looks complete when
+ * it is cut off after an argument. */
 static bool is_open(const struct reply_format *f)
 {
     return f->calls == CALLS_TAGGED || f->calls == CALLS_NESTED;
 }
 
-/* Searches for the end of a call whose text ends at a marker, and reports it as
- * find_call does. A marker inside a value is a part of it. */
+/* Searches for the end of a tool call whose notation has a closing marker, and
+ * reports the call, as find_call does. A closing marker inside an argument's
+ * value is a part of the value. */
 static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
@@ -273,7 +279,9 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
             r->seen += rest.n > keep ? rest.n - keep : 0;
             return NOT_YET;
         }
-        if (at == rest.n) { /* the marker is missing, or the text was cut */
+        /* Without a closing marker: the model left it out, or the reply was cut
+         * off. */
+        if (at == rest.n) {
             bool whole, ended;
 
             t = until_end(r);
@@ -297,8 +305,9 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
     }
 }
 
-/* Returns true if `t` may become the head of a call in notation `f`, whose name
- * has n bytes so far: nothing but args_open and blanks follow the name. */
+/* Returns true if `t` may become the beginning of a tool call in notation `f`,
+ * the name and args_open. The name has n bytes so far; only args_open and
+ * blanks may follow it. */
 static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
 {
     struct span args = span_trim(f->args_open);
@@ -311,7 +320,8 @@ static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
     return t.n == 0 || t.s[0] == '{';
 }
 
-/* The same for a call whose text ends where its JSON does. */
+/* Searches for the end of a tool call whose text ends where its JSON ends, and
+ * reports the call, as find_call does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
@@ -346,8 +356,8 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     return read_call(r, reply_piece(r, r->body, *end)) ? A_CALL : NO_CALL;
 }
 
-/* Searches for the end of the call that begins at r->body, and reports the call
- * if it is complete. Sets *end to the offset after the call. */
+/* Searches for the end of the tool call that begins at r->body. If the call is
+ * complete, reports it and sets *end to the offset after it. */
 static enum found find_call(struct pl_reply *r, bool last, size_t *end)
 {
     if (r->form->calls == CALLS_OBJECT || r->form->calls == CALLS_NAMED)
@@ -355,8 +365,8 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     return find_delimited(r, last, end);
 }
 
-/* Skips further copies of a JSON call's opening marker, which some models
- * repeat. */
+/* Skips further copies of the opening marker of a tool call in JSON, because
+ * some models repeat the marker. */
 static void skip_repeated(struct pl_reply *r)
 {
     const struct span open = r->form->call_open;
@@ -401,10 +411,10 @@ bool reply_is_begun(const struct pl_reply *r, struct span t)
     return span_begins(c->call_open, span_from(t, span_blanks(t)));
 }
 
-/* Handles text that is not a call in any notation. It becomes content, or
- * reasoning within reasoning, or a document if one may begin here. After a
- * first call, the beginning of another one that the end of the reply cuts off
- * is dropped. */
+/* Handles text that is not a tool call in any notation. The text becomes
+ * content, reasoning if it is within reasoning, or a JSON document if one may
+ * begin here. After a first call, text that is only the beginning of another
+ * call at the end of the reply is dropped. */
 static void reject_call(struct pl_reply *r, bool last)
 {
     const struct span before = reply_piece(r, r->at, r->open);
@@ -459,7 +469,8 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     return true;
 }
 
-/* Returns true if only blanks separate r->at from the object before it. */
+/* Returns true if only blanks separate r->at from the JSON object before it, a
+ * tool call. */
 static bool follows_object(const struct pl_reply *r)
 {
     struct span t = span_trim(reply_piece(r, r->open, r->at));
@@ -467,9 +478,10 @@ static bool follows_object(const struct pl_reply *r)
     return t.n > 0 && t.s[t.n - 1] == '}';
 }
 
-/* Begins the next object and returns true if it follows without a marker of its
- * own, maybe after a comma or semicolon, and none closed the last. Sets *part
- * if only a comma or semicolon has arrived. */
+/* If another JSON object follows a tool call in JSON without a marker of its
+ * own, begins the next call and returns true. A comma or semicolon may precede
+ * the object. No marker may have closed the last call. Sets *part if only a
+ * comma or semicolon has arrived. */
 static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
 {
     const struct reply_format *f = r->form;
@@ -511,7 +523,8 @@ bool reply_go_after_call(struct pl_reply *r, bool last)
         return false;
     if ((t.s[0] == '}' || t.s[0] == ']') && r->form->calls == CALLS_OBJECT &&
         r->form->call_close.n + r->form->calls_close.n > 0) {
-        r->at++; /* skips a surplus closing bracket before the marker */
+        /* Skips a closing bracket too many before the closing marker. */
+        r->at++;
         return true;
     }
     if (begin_next_object(r, t, &part))

@@ -1,5 +1,6 @@
-/* Learns the markers of replies; see reply_format.h. To learn them, it renders
- * conversations, the probes, which are in a table below. */
+/* Learns the markers in a model's replies from its chat template; see
+ * reply_format.h. Renders test conversations, the probes, which are in a table
+ * below. */
 #include "chat/reply_format.h"
 
 #include "base/err.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- spans -------------------------------------------------------------- */
+/* ---- functions of spans ------------------------------------------------- */
 
 struct span span_of(const char *s)
 {
@@ -118,15 +119,15 @@ size_t span_name(struct span t)
     return n;
 }
 
-/* ---- tags: <...> or [...] ------------------------------------------------ */
+/* ---- finding tags: <...> or [...] ---------------------------------------- */
 
 static bool opens_tag(char c)
 {
     return c == '<' || c == '[';
 }
 
-/* Returns the length of the tag at the beginning of `t`, or 0 if there is
- * none. */
+/* Returns the length in bytes of the tag, <...> or [...], at the beginning of
+ * `t`; 0 if there is none. */
 static size_t tag_length(struct span t)
 {
     if (t.n == 0 || !opens_tag(t.s[0]))
@@ -140,16 +141,17 @@ static size_t tag_length(struct span t)
     return 0;
 }
 
-/* Returns the tag at the beginning of `t`, after blanks. Empty if there is
- * none. */
+/* Returns the tag at the beginning of `t`, which blanks may precede. Empty if
+ * there is none. */
 static struct span first_tag(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return span_until(t, tag_length(t));
 }
 
-/* Like first_tag, but if there is no tag, returns the first word of `t` if that
- * begins with < or [, because there are unusual end markers such as [e~[ */
+/* Returns the tag at the beginning of `t`, or its first word if that begins
+ * with < or [ but is not a tag, because there are unusual end markers such as
+ * [e~[. Empty if there is neither. */
 static struct span first_end(struct span t)
 {
     struct span tag = first_tag(t);
@@ -161,8 +163,8 @@ static struct span first_end(struct span t)
     return tag;
 }
 
-/* Returns the part of the last word of `t` that begins with that word's last
- * tag. Empty if the word contains no tag. */
+/* Returns the end of the last word of `t`, from the last tag in this word on.
+ * Empty if the word contains no tag. */
 static struct span last_tag(struct span t)
 {
     t = trim_end(t);
@@ -172,8 +174,8 @@ static struct span last_tag(struct span t)
     return (struct span){0};
 }
 
-/* Returns the length of the longest common beginning of a and b. If it would
- * end within a tag, returns the length before that tag. */
+/* Returns the length of the longest common beginning of a and b, in bytes. If
+ * it ended within a tag, returns the length before this tag. */
 static size_t common_start(struct span a, struct span b)
 {
     size_t n = 0;
@@ -185,7 +187,7 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        /* a is <function name=...: ends before the tag */
+        /* `a` goes on as <function=name, so end before this tag */
         if (opens_tag(a.s[i]))
             return i;
         if (is_blank(a.s[i]))
@@ -194,9 +196,9 @@ static size_t common_start(struct span a, struct span b)
     return n;
 }
 
-/* Finds the longest common end of a and b, and returns its part that begins
- * with its first tag. If the common end contains no tag, returns an empty span,
- * unless the common end is the whole of a or b. */
+/* Finds the longest common end of a and b, and returns the part of it that
+ * begins with its first tag. If it contains no tag, returns an empty span,
+ * except if it is the whole of a or b. */
 static struct span common_end(struct span a, struct span b)
 {
     size_t n = 0, tag;
@@ -211,7 +213,7 @@ static struct span common_end(struct span a, struct span b)
     return span_from(a, a.n - n);
 }
 
-/* ---- probes ------------------------------------------------------------- */
+/* ---- the probes: test conversations ------------------------------------- */
 
 #define USER      "Zq1user"
 #define CONTENT   "Zq2content"
@@ -219,13 +221,14 @@ static struct span common_end(struct span a, struct span b)
 #define THINKING  "Zq4thinking"
 #define FIRST     "zq_first"
 #define SECOND    "zq_second"
-#define KEY       "zq_city" /* less than COUNT_KEY in alphabetical order */
+#define KEY       "zq_city" /* precedes COUNT_KEY if keys are sorted */
 #define VALUE     "Zq5value"
 #define COUNT_KEY "zq_count"
 #define COUNT     "7193"
-/* how a template shows an object of arguments that should have been a text */
+/* a template shows this if it prints arguments as a Python dict, so that they
+ * must be passed as JSON text */
 #define PYTHON_DICT "'" KEY "': '" VALUE "'"
-/* nine letters or digits, as some templates require */
+/* Ids have nine letters or digits, because some templates require this. */
 #define FIRST_ID  "zqCallId1"
 #define SECOND_ID "zqCallId2"
 
@@ -267,13 +270,13 @@ enum probe {
     N_PROBE
 };
 
-/* The probes: messages, tools and variables of a conversation. If `prompt`, the
- * beginning of the reply is rendered, too. */
+/* The probes (test conversations): messages, tools and template variables.
+ * `prompt`: the beginning of the reply is rendered, too. */
 static const struct {
     const char *messages, *tools, *extra;
     bool prompt;
-    /* The messages with arguments as JSON strings; NULL if there are no
-     * calls. */
+    /* The same messages with the arguments of calls as JSON texts; NULL if
+     * there are no calls. */
     const char *as_text;
 } probes[N_PROBE] = {
     [PROMPT] = {ASKED "]", NULL, NULL, true, NULL},
@@ -300,12 +303,14 @@ static const struct {
                        SECOND, SECOND_ID) "]}]"},
 };
 
-/* The text of each rendered probe after the user's message. Empty if the
- * template rejected the probe. */
+/* The rendered texts of the probes. text[i] is the text of probe i after the
+ * user's message; empty if the template rejected the probe. */
 struct answers {
     struct span text[N_PROBE];
-    char *whole[N_PROBE]; /* owned: the whole rendered text */
-    bool as_text;         /* arguments had to be JSON strings */
+    /* whole[i]: the whole rendered text of probe i; owned. */
+    char *whole[N_PROBE];
+    /* The template required the arguments of calls as JSON texts. */
+    bool as_text;
 };
 
 static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
@@ -343,10 +348,10 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
     return PL_OK;
 }
 
-/* ---- reasoning and content ----------------------------------------------- */
+/* ---- learning the markers of reasoning and content ----------------------- */
 
-/* Sets *before and *after to the text before and after `known` in `t`. Returns
- * false if `t` does not contain it. */
+/* Finds `known` in `t`. Sets *before and *after to the text before it and after
+ * it. Returns false if `t` does not contain it. */
 static bool around(struct span t, const char *known, struct span *before,
                    struct span *after)
 {
@@ -365,7 +370,8 @@ static bool has_reasoning(const struct reply_format *f)
            !span_equal(f->think_open, f->think_close);
 }
 
-/* Sets the markers of reasoning from a text that shows reasoning. */
+/* Sets the markers of reasoning from `t`, the rendered text of a message whose
+ * reasoning is `known`. */
 static bool learn_thought(struct reply_format *f, struct span t,
                           const char *known)
 {
@@ -407,8 +413,8 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
         f->thinking = learn_thought(f, a->text[shows[i]], THINKING);
         found = f->thinking || learn_thought(f, a->text[shows[i]], REASONING);
     }
-    /* Some templates omit reasoning, but their prompts, or a reply without
-     * reasoning, show that the model reasons. */
+    /* Some templates do not show reasoning. But their prompts, or a reply
+     * without reasoning, may show that the model reasons. */
     for (int i = PROMPT; i <= PLAIN && !found; i++) {
         found = around(a->text[i], "<think>", &before, &after);
         f->think_open = span_of(found ? "<think>" : "");
@@ -422,9 +428,9 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
     }
 }
 
-/* Returns the part of `t`, the start of an assistant's message, that a model
- * writes. Removes the text that is common with `plain` or with a prompt, and
- * markers of empty reasoning. */
+/* Returns the part of `t` that a model writes. `t` is the beginning of an
+ * assistant's message. Removes the text that `t` has in common with `plain` or
+ * with a prompt, and the markers of empty reasoning. */
 static struct span written(const struct reply_format *f,
                            const struct answers *a, struct span t,
                            struct span plain)
@@ -449,9 +455,9 @@ static struct span written(const struct reply_format *f,
     return t;
 }
 
-/* Returns true if only blanks separate a prompt from the content. `before` is
- * the text before the content. False if the model reasons, because the blanks
- * then belong to the markers of reasoning. */
+/* Returns true if only blanks separate the prompt from the content of the
+ * reply. `before` is the text before the content. Returns false if the model
+ * reasons, because the blanks then belong to the markers of reasoning. */
 static bool is_led(const struct reply_format *f, const struct answers *a,
                    struct span before)
 {
@@ -462,9 +468,10 @@ static bool is_led(const struct reply_format *f, const struct answers *a,
            span_trim(span_from(before, prompt.n)).n == 0;
 }
 
-/* Returns the text that begins a part of a message after one that ended like a
- * message of the user: all that a prompt has after the marker `close`, but for
- * the markers of parts. */
+/* Returns the marker that begins another part of an assistant's message, if
+ * parts end with the same marker `close` as messages of the user. It is the
+ * text of a prompt after `close`, without the markers of reasoning and
+ * content. */
 static struct span learn_again(const struct reply_format *f,
                                const struct answers *a, struct span close)
 {
@@ -478,8 +485,9 @@ static struct span learn_again(const struct reply_format *f,
     return span_trim(span_until(t, span_find(t, f->content_open)));
 }
 
-/* Learns the markers around content and after a message. Sets *before to the
- * text of an assistant's message before its content, or to nothing. */
+/* Learns the markers around the content and after a message. Sets *before to
+ * the text of an assistant's message before its content; empty if the template
+ * does not show the content. */
 static void learn_content(struct reply_format *f, const struct answers *a,
                           struct span *before)
 {
@@ -506,18 +514,20 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         }
 }
 
-/* ---- calls --------------------------------------------------------------- */
+/* ---- learning the notation of tool calls --------------------------------- */
 
-/* A call in a probe's text. `unit` is the text of the call: the JSON object or
- * list if calls are written as one (CALLS_OBJECT), otherwise the name followed
- * by the arguments. `before` and `after` are the text around `unit`. */
+/* A tool call in the rendered text of a probe. `unit` is the text of the call:
+ * the JSON object or list if the notation is CALLS_OBJECT, otherwise the name
+ * with the arguments after it. `before` and `after` are the texts around
+ * `unit`. */
 struct seen {
     struct span before, unit, after;
-    struct span name_after; /* the text after the name */
+    struct span name_after; /* the text after the name of the tool */
 };
 
-/* Sets *begin to the start of the object {"zq_city": ... in `t`. `key` is the
- * position of its first key. Returns false if there is no such object. */
+/* Finds the beginning of the JSON object {"zq_city": ... in `t`, whose first
+ * key is at offset `key`. Sets *begin to its offset. Returns false if the key
+ * does not begin an object. */
 static bool object_begins(struct span t, size_t key, size_t *begin)
 {
     size_t i = key;
@@ -530,9 +540,9 @@ static bool object_begins(struct span t, size_t key, size_t *begin)
     return i > 0 && t.s[i - 1] == '{';
 }
 
-/* Sets *unit to the JSON object or list that contains the name at position
- * `name` and extends at least to position `least`. It begins at most NEAR bytes
- * before the name. Returns false if there is no such object or list. */
+/* Sets *unit to the JSON object or list that contains the name at offset `name`
+ * of t and ends at offset `least` or later. It must begin at most NEAR bytes
+ * before the name. Returns false if there is none. */
 enum { NEAR = 512 };
 static bool object_around(struct span t, size_t name, size_t least,
                           struct span *unit, bool *no_memory)
@@ -552,8 +562,8 @@ static bool object_around(struct span t, size_t name, size_t least,
     return false;
 }
 
-/* Returns the key of the member that contains `value`, or an empty span. `unit`
- * is an object or a list that begins with one. */
+/* Returns the key of the object's member that contains the text `value`; empty
+ * if there is none. `unit` is an object, or a list that begins with one. */
 static struct span key_of(struct span unit, const char *value)
 {
     struct json_walk w;
@@ -569,8 +579,8 @@ static struct span key_of(struct span unit, const char *value)
 
 #define CLOSING(key) "</" key ">"
 
-/* Returns true if the key at position `key` of `t` is a tag around its value:
- * <zq_city>Zq5value</zq_city>. */
+/* Returns true if the key at offset `key` of `t` is the name of an element
+ * around its value: <zq_city>Zq5value</zq_city>. */
 static bool is_element(struct span t, size_t key)
 {
     struct span v = span_from(t, key + strlen(KEY));
@@ -582,8 +592,8 @@ static bool is_element(struct span t, size_t key)
            span_contains(v, span_of(CLOSING(KEY)));
 }
 
-/* Finds the call of function `name` in `t`. Fills *c and returns the notation
- * of the call, or CALLS_NONE if there is no call. */
+/* Finds the call of the tool `name` in `t`, the rendered text of a probe. Fills
+ * *c and returns the notation of the call; CALLS_NONE if there is no call. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
                              bool *no_memory)
 {
@@ -637,8 +647,9 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
 }
 
-/* Learns the marker before values that are not strings, if it differs from that
- * before strings. `t` is the text after the first value. */
+/* Learns f->json_open, the marker before argument values that are not strings,
+ * if it differs from the marker before strings. `t` is the text after the first
+ * value. */
 static void learn_json_open(struct reply_format *f, struct span t)
 {
     struct span open = span_from(t, span_find(t, span_of(COUNT_KEY)));
@@ -648,8 +659,8 @@ static void learn_json_open(struct reply_format *f, struct span t)
     f->json_open = span_equal(open, f->value_open) ? (struct span){0} : open;
 }
 
-/* Learns the markers inside a CALLS_TAGGED call. Returns false if a required
- * marker is missing. */
+/* Learns the markers inside a tool call in the notation CALLS_TAGGED. Returns
+ * false if a required marker is missing. */
 static bool learn_tags(struct reply_format *f, const struct seen *c)
 {
     size_t key = span_find(c->name_after, span_of(KEY));
@@ -674,8 +685,8 @@ static bool learn_tags(struct reply_format *f, const struct seen *c)
     return f->key_open.n > 0 && f->value_open.n > 0 && f->value_close.n > 0;
 }
 
-/* Learns the markers inside a CALLS_NESTED call. The same text, maybe none,
- * precedes the < of each tag. */
+/* Learns the markers inside a tool call in the notation CALLS_NESTED. The same
+ * text, which may be empty, must precede the < of each tag. */
 static bool learn_elements(struct reply_format *f, const struct seen *c)
 {
     struct span to_key =
@@ -698,8 +709,8 @@ static bool learn_elements(struct reply_format *f, const struct seen *c)
     return true;
 }
 
-/* Removes blanks and a tag, which `lead` precedes, from the beginning of *t.
- * Returns the tag. */
+/* Removes a tag, and blanks before it, from the beginning of *t, and returns
+ * the tag. The text `lead` is a part of the tag if it precedes it. */
 static struct span take_tag(struct span *t, struct span lead)
 {
     struct span rest = span_from(*t, span_blanks(*t)), tag;
@@ -711,9 +722,9 @@ static struct span take_tag(struct span *t, struct span lead)
     return tag;
 }
 
-/* Learns the markers around CALLS_NESTED calls. `open` is the text before the
- * first call, `rest` the text after its last value. `next` is the position of
- * the second call, or NULL. */
+/* Learns the markers around tool calls in the notation CALLS_NESTED. `open` is
+ * the text before the first call, `rest` the text after its last value. `next`
+ * is the beginning of the second call; NULL if there is none. */
 static void learn_around_elements(struct reply_format *f, struct span open,
                                   struct span rest, const char *next)
 {
@@ -730,7 +741,7 @@ static void learn_around_elements(struct reply_format *f, struct span open,
     f->each = next && f->calls_open.n > 0 && next > rest.s &&
               span_contains((struct span){rest.s, (size_t)(next - rest.s)},
                             f->calls_open);
-    /* these markers are only after the last call */
+    /* The markers that close all calls follow the last call only. */
     if (next && !f->each && next > rest.s) {
         rest = span_from(rest, (size_t)(next - rest.s));
         rest = span_from(rest, span_find(rest, last) + last.n);
@@ -741,8 +752,8 @@ static void learn_around_elements(struct reply_format *f, struct span open,
     f->end[1] = first_end(rest);
 }
 
-/* Learns the markers of name and arguments inside a call. Returns false if they
- * do not allow the call to be parsed. */
+/* Learns the markers inside a tool call: between its name, its arguments and
+ * its identifier. Returns false if a call could not be parsed with them. */
 static bool learn_inside(struct reply_format *f, const struct seen *c)
 {
     struct span before, after;
@@ -780,8 +791,8 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     }
 }
 
-/* Learns the markers around calls. `open` is the text before the first call,
- * `between` the text from its end to the name of the second call. */
+/* Learns the markers around tool calls. `open` is the text before the first
+ * call, `between` the text from its end to the name of the second call. */
 static void learn_between(struct reply_format *f, struct span open,
                           struct span between)
 {
@@ -791,8 +802,8 @@ static void learn_between(struct reply_format *f, struct span open,
     f->call_open = span_trim(f->call_open);
 }
 
-/* If each call has two markers on either side, such as <tool_call> <function=,
- * splits them. The outer ones become calls_open and calls_close. */
+/* If each tool call has two markers before and after it, such as <tool_call>
+ * <function=, splits them. The outer ones become calls_open and calls_close. */
 static void split_marks(struct reply_format *f)
 {
     struct span mark = first_tag(f->call_open);
@@ -809,8 +820,8 @@ static void split_marks(struct reply_format *f)
     }
 }
 
-/* Learns the markers that close all calls and that end the message. `rest` is
- * the text after the last call. */
+/* Learns the markers that close all tool calls and that end the message. `rest`
+ * is the text after the last call. */
 static void learn_end(struct reply_format *f, struct span rest)
 {
     rest = span_from(rest, span_blanks(rest));
@@ -827,18 +838,18 @@ static void learn_end(struct reply_format *f, struct span rest)
         f->end[1] = (struct span){0};
 }
 
-/* Learns the markers around calls. `plain` is the text of a message before its
- * content, `one` the first call of a probe, and `second` the second call or
- * NULL. */
+/* Learns the markers around tool calls. `plain` is the text of a message before
+ * its content. `one` is the first call of a probe; `second` is the second call,
+ * NULL if there is none. */
 static void learn_around(struct reply_format *f, const struct answers *a,
                          struct span plain, const struct seen *one,
                          const struct seen *second)
 {
     struct span open = written(f, a, one->before, plain), rest = one->after;
     const size_t tail = f->value_tail.n + f->value_close.n;
-    /* Where the text before the second call ends; NULL if there is one call.
-     * This is before `rest` if one list has both calls, or if the template
-     * reverses them. */
+    /* End of the text before the second call; NULL if there is no second call.
+     * It is before `rest` if one list contains both calls, or if the template
+     * reverses their order. */
     const char *next = second ? second->before.s + second->before.n : NULL;
 
     if (f->calls == CALLS_NESTED) {
@@ -860,9 +871,9 @@ static void learn_around(struct reply_format *f, const struct answers *a,
     learn_end(f, rest);
 }
 
-/* Removes the identifier `id` and the marker after it from the end of
- * c->before. Returns this marker, which separates the identifier from the name.
- * Returns an empty span if there is no identifier. */
+/* Removes the identifier `id`, and the marker after it, from the end of
+ * c->before. Returns this marker, which separates the identifier from the name
+ * of the tool; empty if there is no identifier. */
 static struct span leave_id(struct seen *c, const char *id)
 {
     struct span before, after;
@@ -874,7 +885,8 @@ static struct span leave_id(struct seen *c, const char *id)
     return after;
 }
 
-/* Learns the markers around a CALLS_PYTHON call, such as [f(k='v', n=1)]. */
+/* Learns the markers around tool calls in the notation CALLS_PYTHON, such as
+ * [f(k='v', n=1)]. */
 static void learn_python(struct reply_format *f, const struct answers *a,
                          struct span plain, bool *no_memory)
 {
@@ -895,9 +907,9 @@ static void learn_python(struct reply_format *f, const struct answers *a,
     f->end[1] = first_end(span_from(rest, f->call_close.n));
 }
 
-/* Finds the calls of the functions `name` in the probe of two calls. If these
- * are not two in the same notation, finds only the first one, in the probe of
- * one call. Returns the notation. */
+/* Finds the calls of the tools name[0] and name[1] in the probe with two calls.
+ * If it does not show both in the same notation, finds only the first, in the
+ * probe with one call. Returns the notation of the calls. */
 static enum reply_calls look_for(const struct answers *a,
                                  const char *const name[2], struct seen c[2],
                                  bool *has_two, bool *no_memory)
@@ -911,9 +923,9 @@ static enum reply_calls look_for(const struct answers *a,
                     : look(a->text[ONE_CALL], name[0], &c[0], no_memory);
 }
 
-/* Finds the calls by the functions' names. If a template writes only a call's
- * identifier, which must then contain the name, finds the calls by
- * identifier. */
+/* Finds the tool calls in the probes by the names of the tools. If the template
+ * shows no names, only identifiers of calls, finds the calls by identifier; a
+ * model's identifiers must then contain the name. */
 static void find_calls(struct reply_format *f, const struct answers *a,
                        struct seen c[2], bool *has_two, bool *no_memory)
 {
@@ -930,8 +942,8 @@ static void find_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* Returns true if the notation has the markers that distinguish a call from
- * content. An object needs none. */
+/* Returns true if the learned notation has the markers that distinguish a tool
+ * call from content. A JSON object needs no marker. */
 static bool is_marked(const struct reply_format *f)
 {
     if (f->calls == CALLS_OBJECT)
@@ -965,10 +977,10 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* ---- the whole format ---------------------------------------------------- */
+/* ---- learning the whole notation ----------------------------------------- */
 
-/* Copies the markers to the format's arena, because they point into the texts
- * of probes, which are freed. */
+/* Copies the markers to the arena of the format, because they point into the
+ * texts of the probes, which will be freed. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {
@@ -989,8 +1001,8 @@ static pl_status keep(struct reply_format *f, pl_err *err)
     return PL_OK;
 }
 
-/* Recognizes notations of whole messages. `before` and `after` are the texts
- * around the content of a message. */
+/* Recognizes notations of whole messages, such as that of gpt-oss. `before` and
+ * `after` are the texts around the content of a message. */
 static void learn_messages(struct reply_format *f, struct span before,
                            struct span after)
 {

@@ -1,8 +1,9 @@
-/* The table of notations; see reply_known.h. A row is what reply_format_learn
- * would learn from a template that shows the notation. */
+/* The table of notations that published models use; see reply_known.h. A row is
+ * what reply_format_learn would learn from a template that shows this
+ * notation. */
 #include "chat/reply_known.h"
 
-/* A string literal as a span. */
+/* Initializes a span with a string literal. */
 #define S(s)                                                                   \
     {                                                                          \
         s, sizeof s - 1                                                        \
@@ -11,20 +12,22 @@
 #define JSON_KEYS                                                              \
     .calls = CALLS_OBJECT, .name_key = S("name"),                              \
     .arguments_key = S("arguments")
-/* <function=f><parameter=k>v</parameter></function> */
+/* Fields of the notation <function=f><parameter=k>v</parameter></function>. */
 #define FUNCTION_TAGS                                                          \
     .calls = CALLS_TAGGED, .call_open = S("<function="), .name_close = S(">"), \
     .key_open = S("<parameter="), .value_open = S(">"),                        \
     .value_close = S("</parameter>"), .value_lead = S("\n"),                   \
     .value_tail = S("\n"), .call_close = S("</function>")
-/* <invoke name="f"><parameter name="k">v</parameter></invoke>, where `p` is
- * before each tag */
+/* Fields of the notation <invoke name="f"><parameter
+ * name="k">v</parameter></invoke>, where the text `p` precedes the name of each
+ * tag. */
 #define INVOKE_TAGS(p)                                                         \
     .calls = CALLS_TAGGED, .call_open = S("<" p "invoke name=\""),             \
     .name_close = S("\">"), .key_open = S("<" p "parameter name=\""),          \
     .value_open = S("\">"), .value_close = S("</" p "parameter>"),             \
     .call_close = S("</" p "invoke>")
-/* DeepSeek's tags, with the bytes of its bars and blanks */
+/* Two characters in DeepSeek's tags: BAR is a wide vertical bar, LOW a low
+ * block that stands for a blank. */
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
 #define DSML_TAGS                                                              \
@@ -43,13 +46,14 @@
     .calls_close = S(TOOL_TAG(LOW "calls" LOW "end"))
 
 const struct reply_format reply_known[] = {
-    /* Hermes, Qwen, Granite 4, EXAONE */
+    /* Notation of the models Hermes, Qwen, Granite 4, EXAONE. */
     {JSON_KEYS, .call_open = S("<tool_call>"), .call_close = S("</tool_call>")},
     {JSON_KEYS, .guess = true, .call_open = S("<function_call>"),
      .call_close = S("</function_call>")},
     {JSON_KEYS, .guess = true, .call_open = S("<tools>"),
      .call_close = S("</tools>")},
-    /* Qwen3-Coder, Nemotron 3, Step, Seed-OSS, Llama 3.1, Functionary 3.1 */
+    /* Notation of the models Qwen3-Coder, Nemotron 3, Step, Seed-OSS, Llama
+     * 3.1, Functionary 3.1. */
     {FUNCTION_TAGS, .each = true, .calls_open = S("<tool_call>"),
      .calls_close = S("</tool_call>")},
     {FUNCTION_TAGS, .each = true, .calls_open = S("<seed:tool_call>"),
@@ -64,7 +68,7 @@ const struct reply_format reply_known[] = {
      .call_open = S("<function name=\""),
      .args_open = S("\">"),
      .call_close = S("</function>")},
-    /* GLM, Laguna, Ling 3 */
+    /* Notation of the models GLM, Laguna, Ling 3. */
     {.calls = CALLS_TAGGED,
      .guess = true,
      .call_open = S("<tool_call>"),
@@ -75,19 +79,19 @@ const struct reply_format reply_known[] = {
     {.calls = CALLS_PYTHON,
      .call_open = S("<tool_call>"),
      .call_close = S("</tool_call>")},
-    /* LFM2 */
+    /* Notation of the model LFM2. */
     {JSON_KEYS, .call_open = S("<|tool_call_start|>"),
      .call_close = S("<|tool_call_end|>")},
     {.calls = CALLS_PYTHON,
      .call_open = S("<|tool_call_start|>"),
      .call_close = S("<|tool_call_end|>")},
-    /* Mistral */
+    /* Notation of Mistral's models. */
     {JSON_KEYS, .calls_open = S("[TOOL_CALLS]")},
     {.calls = CALLS_NAMED,
      .call_open = S("[TOOL_CALLS]"),
      .id_open = S("[CALL_ID]"),
      .args_open = S("[ARGS]")},
-    /* Gemma 4, FunctionGemma */
+    /* Notation of the models Gemma 4, FunctionGemma. */
     {.calls = CALLS_QUOTED,
      .call_open = S("<|tool_call>call:"),
      .call_close = S("<tool_call|>"),
@@ -96,17 +100,18 @@ const struct reply_format reply_known[] = {
      .call_open = S("<start_function_call>call:"),
      .call_close = S("<end_function_call>"),
      .quote = S("<escape>")},
-    /* Granite 3, Phi-4-mini */
+    /* Notation of the models Granite 3, Phi-4-mini. */
     {JSON_KEYS, .calls_open = S("<|tool_call|>"),
      .calls_close = S("<|/tool_call|>")},
-    /* InternLM 2 */
+    /* Notation of the model InternLM 2. */
     {JSON_KEYS, .calls_open = S("<|action_start|>"),
      .call_open = S("<|plugin|>"), .call_close = S("<|action_end|>")},
-    /* MiniCPM 3 */
+    /* Notation of the model MiniCPM 3. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<|tool_call_start|>\n```python"),
      .call_close = S("```\n<|tool_call_end|>")},
-    /* MCP's tags, which name a server, too */
+    /* The tags of tools of MCP (Model Context Protocol), which also name a
+     * server. */
     {.calls = CALLS_NAMED,
      .no_id = true,
      .exact = true,
@@ -117,29 +122,30 @@ const struct reply_format reply_known[] = {
      .args_open = S("</tool_name>\n<arguments>"),
      .call_close = S("</arguments>"),
      .calls_close = S("</use_mcp_tool>")},
-    /* ReAct */
+    /* ReAct prompts (arXiv:2210.03629), with the words Action and Action
+     * Input. */
     {.calls = CALLS_NAMED,
      .guess = true,
      .line = true,
      .exact = true,
      .call_open = S("Action:"),
      .args_open = S("\nAction Input:")},
-    /* Nemotron 2 */
+    /* Notation of the model Nemotron 2. */
     {JSON_KEYS, .calls_open = S("<TOOLCALL>"), .calls_close = S("</TOOLCALL>")},
-    /* Apriel, Jamba, Hunyuan */
+    /* Notation of the models Apriel, Jamba, Hunyuan. */
     {JSON_KEYS, .calls_open = S("<tool_calls>"),
      .calls_close = S("</tool_calls>")},
-    /* Apertus: {"f": {...}} */
+    /* Notation of the model Apertus, which writes {"f": {...}}. */
     {.calls = CALLS_OBJECT,
      .calls_open = S("<|tools_prefix|>"),
      .calls_close = S("<|tools_suffix|>")},
-    /* Command R7B, Command A */
+    /* Notation of the models Command R7B, Command A. */
     {.calls = CALLS_OBJECT,
      .name_key = S("tool_name"),
      .arguments_key = S("parameters"),
      .calls_open = S("<|START_ACTION|>"),
      .calls_close = S("<|END_ACTION|>")},
-    /* Kimi K2 */
+    /* Notation of the model Kimi K2. */
     {.calls = CALLS_NAMED,
      .id_named = true,
      .exact = true,
@@ -148,7 +154,8 @@ const struct reply_format reply_known[] = {
      .args_open = S("<|tool_call_argument_begin|>"),
      .call_close = S("<|tool_call_end|>"),
      .calls_close = S("<|tool_calls_section_end|>")},
-    /* DeepSeek R1 and V3, and their distillates, which leave tags out */
+    /* Notation of the models DeepSeek R1 and V3, and models distilled from
+     * them, which leave some tags out. */
     {TOOL_CALL_NAMED, .calls_open = S(TOOL_TAG(LOW "calls" LOW "begin")),
      .call_open =
          S(TOOL_TAG(LOW "call" LOW "begin") "function" TOOL_TAG(LOW "sep")),
@@ -157,38 +164,39 @@ const struct reply_format reply_known[] = {
      .call_open =
          S(TOOL_TAG(LOW "calls" LOW "begin") "function" TOOL_TAG(LOW "sep")),
      .args_open = S("\n```json\n")},
-    /* DeepSeek V3.1 */
+    /* Notation of the model DeepSeek V3.1. */
     {TOOL_CALL_NAMED, .calls_open = S(TOOL_TAG(LOW "calls" LOW "begin")),
      .call_open = S(TOOL_TAG(LOW "call" LOW "begin")),
      .args_open = S(TOOL_TAG(LOW "sep"))},
-    /* DeepSeek V3.2, V4 */
+    /* Notation of the models DeepSeek V3.2, V4. */
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "function_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "function_calls>")},
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "tool_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "tool_calls>")},
-    /* MiniMax M2 */
+    /* Notation of the model MiniMax M2. */
     {INVOKE_TAGS(""), .calls_open = S("<minimax:tool_call>"),
      .calls_close = S("</minimax:tool_call>")},
     {INVOKE_TAGS(""), .calls_open = S("<function_calls>"),
      .calls_close = S("</function_calls>")},
-    /* Muse Glimmer */
+    /* Notation of the model Muse Glimmer. */
     {INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),
      .calls_close = S("</atem:function_calls>")},
-    /* OLMo 3: a call a line */
+    /* Notation of the model OLMo 3, which writes one call in each line. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<function_calls>"),
      .call_close = S("</function_calls>")},
-    /* Llama 3: {...}; {...}, or f.call(k="v"), or a program */
+    /* Notation of the models Llama 3, which writes {...}; {...}, or
+     * f.call(k="v"), or a program. */
     {JSON_KEYS, .calls_open = S("<|python_tag|>")},
     {.calls = CALLS_PYTHON, .call_open = S("<|python_tag|>")},
     {.calls = CALLS_CODE, .call_open = S("<|python_tag|>")},
-    /* Llama 4 */
+    /* Notation of the model Llama 4. */
     {.calls = CALLS_PYTHON,
      .call_open = S("<|python_start|>"),
      .call_close = S("<|python_end|>")},
-    /* FireFunction, Phi-4-mini */
+    /* Notation of the models FireFunction, Phi-4-mini. */
     {JSON_KEYS, .guess = true, .line = true, .calls_open = S("functools")},
-    /* xLAM, and models that were taught no notation */
+    /* Notation of the models xLAM, and models that were taught no notation. */
     {JSON_KEYS, .guess = true, .line = true, .call_open = S("```json"),
      .call_close = S("```")},
     {JSON_KEYS, .guess = true, .line = true, .call_open = S("```tool_call"),
@@ -202,7 +210,7 @@ const struct reply_format reply_known[] = {
      .call_close = S("```")},
     {JSON_KEYS, .guess = true},
     {.calls = CALLS_PYTHON, .guess = true},
-    /* GLM 4: f, a line break and {...} */
+    /* Notation of the model GLM 4, which writes f, a line break and {...}. */
     {.calls = CALLS_NAMED, .guess = true, .exact = true},
 };
 const int reply_n_known = sizeof reply_known / sizeof reply_known[0];

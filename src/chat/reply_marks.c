@@ -1,10 +1,10 @@
-/* Finds markers in replies; see reply_inner.h. */
+/* Finds the markers in a model's reply; see reply_inner.h. */
 #include "chat/reply_inner.h"
 #include "chat/reply_known.h"
 
-/* If `t` begins with `mark`, returns `is` and sets *n to the marker's length.
- * Returns MARKER_PART if it may begin with `mark` once more text has arrived;
- * `last` means that no more text follows. Otherwise returns NO_MARKER. */
+/* If `t` begins with the marker `mark`, returns its kind `is` and sets *n to
+ * its length. If `t` may begin with it once more text has arrived, returns
+ * MARKER_PART. Otherwise returns NO_MARKER. `last`: no more text follows. */
 static enum marker match_marker(struct span t, bool last, struct span mark,
                                 enum marker is, size_t *n)
 {
@@ -17,8 +17,10 @@ static enum marker match_marker(struct span t, bool last, struct span mark,
     return span_begins(mark, t) && !last ? MARKER_PART : NO_MARKER;
 }
 
-/* Returns the i-th notation to try, or NULL. The first is the template's. The
- * others need declared tools, because nothing else tells a call from text. */
+/* Returns the i-th notation of tool calls to try; NULL if it does not apply.
+ * Notation 0 is the template's own. The others are tried only if tools are
+ * declared, because without their names a call cannot be told from other
+ * text. */
 const struct reply_format *reply_form_at(const struct pl_reply *r, int i)
 {
     if (i == 0)
@@ -27,7 +29,7 @@ const struct reply_format *reply_form_at(const struct pl_reply *r, int i)
 }
 
 /* Returns true if only blanks precede offset `at` in its line, or in the
- * content. */
+ * content of the reply. */
 static bool begins_line(const struct pl_reply *r, size_t at)
 {
     const enum state in = r->state == IN_CALL ? r->behind : r->state;
@@ -40,9 +42,10 @@ static bool begins_line(const struct pl_reply *r, size_t at)
     return at == 0 || r->raw.s[at - 1] == '\n';
 }
 
-/* Like match_marker, for the beginning of a call in notation `f`: either the
- * marker of one call, or the marker around all calls, blanks, and the marker of
- * the first call. */
+/* Finds the marker at which a tool call in notation `f` begins, at the
+ * beginning of `t`. This is the marker of one call, or the marker around all
+ * calls, blanks, and the marker of the first call. The result is that of
+ * match_marker. */
 enum marker reply_try_form(const struct pl_reply *r,
                            const struct reply_format *f, struct span t,
                            bool last, size_t *n)
@@ -69,8 +72,8 @@ enum marker reply_try_form(const struct pl_reply *r,
     return m;
 }
 
-/* Returns MARKER_CALL if a call in any notation may begin with `t`, or
- * MARKER_PART as match_marker does. */
+/* Returns MARKER_CALL if a tool call in any notation may begin with `t`.
+ * Returns MARKER_PART if it may once more text has arrived, else NO_MARKER. */
 static enum marker try_forms(const struct pl_reply *r, struct span t, bool last)
 {
     enum marker found = NO_MARKER;
@@ -88,14 +91,16 @@ static enum marker try_forms(const struct pl_reply *r, struct span t, bool last)
     return found;
 }
 
-/* Returns true if only blanks precede `t` in the content. */
+/* Returns true if only blanks precede `t` in the content since the beginning of
+ * the reply or the last tool call. */
 static bool is_fresh(const struct pl_reply *r, struct span t)
 {
     return r->fresh &&
            reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
-/* Returns true if the line before that of offset `at` begins with a fence. */
+/* Returns true if the line before the line of offset `at` begins with a fence,
+ * ```. */
 static bool is_fenced(const struct pl_reply *r, size_t at)
 {
     while (at > 0 && r->raw.s[at - 1] != '\n')
@@ -105,8 +110,9 @@ static bool is_fenced(const struct pl_reply *r, size_t at)
     return span_begins(reply_rest(r, at), span_of("```"));
 }
 
-/* Returns true if a call without a marker may begin with `t`: an object or a
- * list that begins a line, or the name of a tool that begins the content. */
+/* Returns true if a tool call without a marker may begin with `t`. Such a call
+ * is a JSON object or list at the beginning of a line, or begins with the name
+ * of a tool at the beginning of the content. */
 static bool may_be_bare(const struct pl_reply *r, struct span t)
 {
     const size_t at = (size_t)(t.s - r->raw.s);
@@ -121,8 +127,8 @@ static bool may_be_bare(const struct pl_reply *r, struct span t)
                           : reply_is_tool(r->tools, name));
 }
 
-/* Returns true if a marker is spelled as special tokens are, so that it is not
- * part of a text. */
+/* Returns true if the marker is spelled like a special token, so that it cannot
+ * be a part of ordinary text. */
 static bool is_special(struct span mark)
 {
     return span_contains(mark, span_of("|")) ||
@@ -130,15 +136,15 @@ static bool is_special(struct span mark)
            (mark.n > 0 && mark.s[0] == '[');
 }
 
-/* Returns true if only blanks precede `t` in the reply. */
+/* Returns true if only blanks precede `t` in the whole reply. */
 static bool is_first(const struct pl_reply *r, struct span t)
 {
     return !r->begun &&
            reply_before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
-/* Returns true if `t` may begin with the marker that ends reasoning although
- * none began, because only blanks precede it in the reply. */
+/* Returns true if `t` may be the marker that ends reasoning although no marker
+ * began it: `t` is at the beginning of the reply, except for blanks. */
 static bool begins_with_close(const struct pl_reply *r, struct span t)
 {
     const struct span close = r->f->think_close;
@@ -146,14 +152,17 @@ static bool begins_with_close(const struct pl_reply *r, struct span t)
     return close.n > 0 && t.s[0] == close.s[0] && is_first(r, t);
 }
 
-/* A marker and the states in which it is valid, 1 << each enum state. */
+/* A marker, its kind, and the states in which it is valid, bits 1 << enum
+ * state. */
 struct mark {
     unsigned states;
     struct span mark;
     enum marker is;
 };
 
-/* Returns the kind of the first marker in the list that `t` begins with. */
+/* Returns the kind of the first marker in `list` that is valid in the present
+ * state and with which `t` begins. Sets *n to its length. NO_MARKER if there is
+ * none. */
 static enum marker find_mark(const struct pl_reply *r, const struct mark *list,
                              size_t n_list, struct span t, bool last, size_t *n)
 {
@@ -165,7 +174,8 @@ static enum marker find_mark(const struct pl_reply *r, const struct mark *list,
     return m;
 }
 
-/* Like reply_marker_at, for formats whose messages have headers. */
+/* Returns the kind of the marker at the beginning of `t`, as reply_marker_at
+ * does, for formats whose messages have headers. */
 static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
                                    bool last, size_t *n)
 {
@@ -193,8 +203,8 @@ static enum marker channel_mark_at(const struct pl_reply *r, struct span t,
     return find_mark(r, marks, sizeof marks / sizeof marks[0], t, last, n);
 }
 
-/* Returns true if `t` may begin with a marker of calls that begins with the
- * marker that ends a message. */
+/* Returns true if `t` may begin with a marker of tool calls whose first part is
+ * the marker that ends a message. */
 static bool is_call_after_end(const struct pl_reply *r, struct span t)
 {
     for (int i = 0; i < 2; i++) {
@@ -209,8 +219,9 @@ static bool is_call_after_end(const struct pl_reply *r, struct span t)
 }
 
 /* Returns the kind of the marker at the beginning of `t` that is valid in the
- * present state, and sets *n to its length. A row of the table takes precedence
- * over later ones, even if only a part of its marker has arrived. */
+ * present state, and sets *n to its length. An earlier row of the table of
+ * markers takes precedence over later ones, even if only a part of its marker
+ * has arrived. */
 enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
                             size_t *n)
 {
@@ -233,9 +244,9 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[1], MARKER_END},
     };
-    /* Stray markers: they have lost their counterpart and are dropped. After a
-     * text that only looked like a call, the markers of calls are kept, because
-     * they may be a part of that text. */
+    /* Markers without their counterpart, which are dropped. Once a text has
+     * looked like a tool call but was not one, the markers of calls are kept in
+     * the text, because they may be a part of it. */
     const unsigned in_text = r->n_bad == 0 ? 1 << IN_CONTENT : 0;
     const size_t n_tag = span_find(f->think_open, span_of(">")) + 1;
     const struct span tag = {f->think_open.s,
@@ -266,10 +277,10 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* Advances r->seen to the next marker and returns its kind, with its length in
- * *n. Returns MARKER_PART if only the beginning of a marker has arrived.
- * Returns NO_MARKER if there is no marker; r->seen is then the end of the text.
- */
+/* Advances r->seen to the next marker. Returns the kind of the marker and sets
+ * *n to its length. Returns MARKER_PART if only the beginning of a marker has
+ * arrived. Returns NO_MARKER if there is no marker; r->seen is then the end of
+ * the text. */
 enum marker reply_next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {

@@ -1,6 +1,6 @@
-/* Python's calls and literals; see reply_python.h. A quote ends a string only
- * if the next character may follow a string, because some templates do not
- * escape quotes inside strings. */
+/* Converts calls and literals in Python's notation to JSON; see reply_python.h.
+ * Some templates do not escape quotes inside strings. So a quote ends a string
+ * only if the text after it may follow a string. */
 #include "chat/reply_python.h"
 
 #include "chat/json_span.h"
@@ -25,16 +25,17 @@ static bool take(struct span *t, char c)
     return true;
 }
 
-/* Returns true if `t` may follow a string: it is empty or begins with a
- * delimiter. */
+/* Returns true if the text `t` may follow a string: it is empty or begins with
+ * a delimiter such as a comma. */
 static bool is_past_string(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return t.n == 0 || strchr(",)]}:", t.s[0]);
 }
 
-/* Decodes \xNN, \uNNNN or \UNNNNNNNN and returns its length, or 0 if `t` does
- * not begin with one. */
+/* Decodes the escape \xNN, \uNNNN or \UNNNNNNNN at the beginning of `t` and
+ * appends the character to `out`. Returns the length of the escape; 0 if there
+ * is none. */
 static size_t escaped_code(struct span t, struct reply_text *out)
 {
     const size_t n = t.s[1] == 'x' ? 4 : t.s[1] == 'u' ? 6 : 10;
@@ -52,8 +53,9 @@ static size_t escaped_code(struct span t, struct reply_text *out)
     return n;
 }
 
-/* Decodes the escape at the beginning of `t` and returns its length. The
- * backslash of an unknown escape is kept. */
+/* Decodes the backslash escape at the beginning of `t`, appends the result to
+ * `out`, and returns the length of the escape. An unknown escape is appended
+ * unchanged. */
 static size_t escape(struct span t, struct reply_text *out)
 {
     static const char from[] = "nrt'\"\\\n", to[] = "\n\r\t'\"\\";
@@ -94,7 +96,8 @@ static bool string(struct span *t, struct reply_text *made)
     return true;
 }
 
-/* Converts a number, True, False or None. */
+/* Removes a number, True, False or None from the beginning of *t, and appends
+ * it to `made` as JSON. */
 static bool word(struct span *t, struct reply_text *made)
 {
     static const char *const words[][2] = {
@@ -116,8 +119,9 @@ static bool word(struct span *t, struct reply_text *made)
 
 static bool value(struct span *t, struct reply_text *made, int depth);
 
-/* Converts the items of a list, tuple or dict up to the bracket `close`. The
- * keys of a dict must be strings. */
+/* Removes the items of a list, tuple or dict, and the bracket `close` after
+ * them, from the beginning of *t. Appends them to `made` as JSON. The keys of a
+ * dict must be strings. */
 static bool items(struct span *t, struct reply_text *made, char close,
                   int depth)
 {
@@ -128,7 +132,7 @@ static bool items(struct span *t, struct reply_text *made, char close,
     for (int n = 0; !take(t, close); n++) {
         if (n > 0 && !take(t, ','))
             return false;
-        if (n > 0 && take(t, close)) /* a comma after the last item */
+        if (n > 0 && take(t, close)) /* there was a comma after the last item */
             break;
         if (n > 0)
             reply_add(made, span_of(", "));

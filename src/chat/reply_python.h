@@ -1,4 +1,5 @@
-/* Converts Python calls such as f(k='v', n=1), and their values, to JSON. */
+/* Converts tool calls in Python's notation, such as f(k='v', n=1), and Python
+ * values to JSON. */
 #ifndef CHAT_REPLY_PYTHON_H
 #define CHAT_REPLY_PYTHON_H
 
@@ -8,21 +9,23 @@
  * `made` as JSON. Returns false if *t does not begin with a value. */
 bool python_value(struct span *t, struct reply_text *made);
 
-/* Removes a call from the beginning of *t and appends its arguments to `made`
- * as a JSON object. out->name points into *t, out->arguments into `made`.
- * Returns false if *t does not begin with a call. */
+/* Removes a call in Python's notation from the beginning of *t, and appends its
+ * arguments to `made` as a JSON object. out->name points into *t,
+ * out->arguments into `made`. Returns false if *t does not begin with a
+ * call. */
 bool python_call(struct span *t, struct reply_text *made,
                  struct reply_call *out);
 
-/* A callback that reports a call. If `check`, it only returns true if the call
- * counts as one. */
+/* A callback for a parsed tool call. If `check`, it only returns true if the
+ * call counts as a tool call. Otherwise it reports the call. */
 typedef bool python_take_fn(void *user, const struct reply_call *c, bool check);
 
-/* Parses `t`, a call or a list of calls, between which commas or blanks may be.
- * If `t` consists only of calls for which `each` returns true with `check`,
- * then passes each call to `each` and returns true. Otherwise passes none and
- * returns false. If `cut`, the text ends too early, and complete calls before
- * its end are enough. Overwrites `made`. */
+/* Parses `t`, one call or a list of calls in Python's notation, with commas or
+ * blanks between them. Calls `each` with `check` for each of them. If `t` has
+ * nothing but calls and `each` returned true for all, calls `each` again to
+ * report them, and returns true. Otherwise reports none and returns false.
+ * `cut`: the text is cut off, and its complete calls are enough. Overwrites
+ * `made`. */
 bool python_calls(struct span t, bool cut, struct reply_text *made,
                   python_take_fn *each, void *user);
 

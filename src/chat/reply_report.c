@@ -1,8 +1,8 @@
-/* Reports the parts of a reply to its callback, and keeps them for the message;
- * see reply_inner.h. */
+/* Reports the parts of a reply to the callback of pl_reply, and collects them
+ * for the whole message; see reply_inner.h. */
 #include "chat/reply_inner.h"
 
-/* ---- reported parts ------------------------------------------------------ */
+/* ---- reporting content, reasoning and whole calls ------------------------ */
 
 void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
 {
@@ -19,8 +19,8 @@ void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
                 &(pl_reply_part){.kind = kind, .text = t.s, .len = t.n});
 }
 
-/* Reports the text from r->at to `end` as `kind`, without leading blanks if
- * r->trimmed. Sets r->at to `end`. */
+/* Reports the text from r->at to offset `end` as content or reasoning (`kind`),
+ * without blanks at its beginning if r->trimmed. Sets r->at to `end`. */
 void reply_give(struct pl_reply *r, pl_reply_kind kind, size_t end)
 {
     struct span t = reply_piece(r, r->at, end);
@@ -60,8 +60,8 @@ static void name_call(struct pl_reply *r, const struct reply_call *c)
     reply_add(&r->id, c->id);
 }
 
-/* Appends a call to r->calls, the JSON texts of the message's calls. The
- * arguments become a JSON string if `text`, else an object. */
+/* Appends a tool call to r->calls, the JSON texts of all calls of the reply. If
+ * `text`, the arguments become a JSON string, else an object. */
 static void keep_call(struct pl_reply *r, const struct reply_call *c, bool text)
 {
     add(&r->calls, r->calls.n > 0 ? ", " : "");
@@ -93,10 +93,10 @@ void reply_tell_call(struct pl_reply *r, const struct reply_call *c)
     r->args = 0;
 }
 
-/* ---- arguments reported in fragments ------------------------------------- */
+/* ---- reporting arguments in fragments ------------------------------------ */
 
-/* Begins to report the arguments of a call in fragments. The arguments begin at
- * offset `at`. */
+/* Begins to report the arguments of a tool call in fragments. The arguments
+ * begin at offset `at` of the reply. */
 void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at)
 {
@@ -107,7 +107,8 @@ void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
     tell_part(r, PL_REPLY_CALL, span_of(""));
 }
 
-/* Reports the arguments received since the last report. */
+/* Reports the arguments of the current tool call that were received since the
+ * last report. */
 void reply_tell_arguments(struct pl_reply *r)
 {
     size_t end;
@@ -127,9 +128,9 @@ void reply_tell_arguments(struct pl_reply *r)
     r->told = end;
 }
 
-/* Ends a call of which arguments were reported, but whose text is incomplete or
- * invalid. It remains a call with these arguments. The text after them is
- * parsed as content. */
+/* Ends a tool call whose text is incomplete or invalid, but whose arguments
+ * were already reported in part. It remains a call with these arguments. The
+ * text after them is parsed as content. */
 void reply_leave_arguments(struct pl_reply *r)
 {
     struct json_scan at = {0};

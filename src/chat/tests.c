@@ -1,4 +1,4 @@
-/* The tests of the template language: x is name(argument). */
+/* The tests of the template language, "x is name(argument)". */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -11,7 +11,7 @@ static pl_status is(struct value *out, bool yes)
     return PL_OK;
 }
 
-/* Tests that depend only on the kind of the value. */
+/* Defines a test that depends only on the kind of its operand. */
 #define KIND_TEST(name, condition)                                             \
     static pl_status is_##name(struct render *r, const struct call *c,         \
                                struct value *out)                              \
@@ -45,7 +45,7 @@ KIND_TEST(callable, v.kind == V_MACRO || v.kind == V_METHOD ||
                         v.kind == V_LOOP || v.kind == V_UNDEFINED)
 KIND_TEST(escaped, value_is_markup(v))
 
-/* Sets *out to v % by == rest. */
+/* Sets *out to true if v % by == rest. */
 static pl_status remainder_is(struct render *r, struct value v, struct value by,
                               int64_t rest, struct value *out)
 {

@@ -1,4 +1,4 @@
-/* UTF-8 and the classes of characters; see unicode.h. */
+/* Decodes and encodes UTF-8, and classifies characters; see unicode.h. */
 #include "chat/unicode.h"
 
 #include "base/ascii.h"
@@ -90,7 +90,8 @@ size_t unicode_offset(const char *s, size_t n, size_t i)
     return at;
 }
 
-/* Returns true for whitespace as Python's str.isspace defines it. */
+/* Returns true if the character c is whitespace, as Python's str.isspace()
+ * defines it. */
 bool unicode_is_space(uint32_t c)
 {
     return (c >= '\t' && c <= '\r') || (c >= 0x1c && c <= ' ') || c == 0x85 ||
@@ -134,8 +135,8 @@ size_t unicode_space_last(const char *s, size_t n)
 
 bool unicode_is_shown(uint32_t c)
 {
-    /* Unicode 15's categories Cc, Cf, Cs, Co, Zl, Zp and Zs, except the space
-     * U+0020. */
+    /* The characters that Python's repr() escapes: Unicode 15's categories Cc,
+     * Cf, Cs, Co, Zl, Zp and Zs, except the space U+0020. */
     static const uint32_t hidden[][2] = {
         {0, 0x1f},          {0x7f, 0xa0},       {0xad, 0xad},
         {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},

@@ -1,5 +1,5 @@
-/* Creates values and looks up keys of dicts. Operations on them are in
- * operate.c. */
+/* Creates values of the template language, and looks up keys of dicts.
+ * Operators on values are in operate.c. */
 #include "chat/value.h"
 
 #include "base/hash64.h"
@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { FEW = 8 }; /* dicts with at most so many pairs are searched linearly */
+/* Dicts with at most this number of pairs are searched linearly. */
+enum { FEW = 8 };
 
 const char *value_kind_name(enum value_kind kind)
 {
@@ -23,7 +24,9 @@ const char *value_kind_name(enum value_kind kind)
 
 double value_as_float(struct value v)
 {
-    char digits[320]; /* more are beyond the range of a double */
+    /* Space for the digits of an integer; one with more digits exceeds the
+     * range of a double. */
+    char digits[320];
 
     if (v.kind != V_FLOAT)
         return (double)value_as_int(v);
@@ -142,8 +145,8 @@ bool value_is_key(struct value v)
     return v.kind == V_STR || v.kind == V_NONE || value_is_number(v);
 }
 
-/* Returns the hash of a key. Equal keys have equal hashes: 1, 1.0 and true are
- * one key. */
+/* Returns the hash of a dict key. Equal keys have equal hashes: 1, 1.0 and true
+ * are the same key. */
 static uint32_t key_hash(struct value key)
 {
     double f;
@@ -152,7 +155,8 @@ static uint32_t key_hash(struct value key)
         return string_hash(key.str);
     if (key.kind == V_NONE)
         return 1;
-    f = value_as_float(key) + 0.0; /* maps -0 to +0 */
+    /* Adding 0.0 maps -0 to +0, which is the same key. */
+    f = value_as_float(key) + 0.0;
     return (uint32_t)hash64(0, &f, sizeof f);
 }
 
@@ -194,8 +198,8 @@ struct value *dict_find(const struct dict *d, struct value key)
     return NULL;
 }
 
-/* Doubles the capacity for pairs. Drops the hash table, because dict_put builds
- * a larger one. */
+/* Doubles the capacity of a dict for pairs. Drops its hash table, because
+ * dict_put then builds a larger one. */
 static bool dict_grow(struct arena *a, struct dict *d)
 {
     size_t cap = 2 * d->cap;

@@ -1,20 +1,21 @@
-/* Values of the template language. They behave as Python's, as far as a
- * template can observe.
+/* Values of the template language. They behave as Python's values do, as far as
+ * a template can observe it.
  *
  * Tuples and dicts never change once created, as in Hugging Face's sandbox, so
  * they are shared instead of copied. Lists change only by their methods append,
- * extend, insert and pop. Besides, the attributes of a namespace and the
- * position of an iterator change. Everything lives in its creator's arena and
- * is freed with it. Integers have 64 bits; a result that needs more is an
- * error, and one in the JSON of a conversation can be shown but not computed
- * with. */
+ * extend, insert and pop. In addition, the attributes of a namespace and the
+ * position of an iterator can change. All values are allocated in the arena of
+ * their creator and freed with it. Integers have 64 bits. A result that needs
+ * more bits is an error. A larger integer in the JSON of a conversation is kept
+ * as its digits; computations convert it to a float. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
 
 #include "base/arena.h"
 #include "pl.h"
 
-/* X(kind, Python's name of the type) */
+/* Calls X(kind, name) for each kind of value; `name` is Python's name of the
+ * type. */
 #define VALUE_KIND_MAP(X)                                                      \
     X(ABSENT, "absent") /* argument that is not given */                       \
     X(UNDEFINED, "Undefined")                                                  \
@@ -43,29 +44,31 @@ enum value_kind {
 #undef VALUE_KIND_ENUM
 };
 
-/* A string of any bytes; normally UTF-8. */
+/* A string; its bytes are usually, but not necessarily, UTF-8. */
 struct string {
-    const char *s; /* [len], not terminated */
+    const char *s; /* the bytes of the string, [len], not NUL-terminated */
     size_t len;
-    uint32_t hash; /* 0 if not computed yet */
-    bool ascii;    /* one byte per character */
+    uint32_t hash; /* hash of the bytes; 0 if not computed yet */
+    bool ascii;    /* each character is one byte */
 };
 
 struct value {
     uint8_t kind;
-    /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
-     * Float: FLOAT_DIGITS or 0. Undefined value: the kind of the object that
-     * lacks the attribute, or V_ABSENT for a variable that does not exist. */
+    /* Detail of the kind. View: an enum view. String: STR_MARKUP or 0. Tuple:
+     * TUPLE_GROUP or 0. Float: FLOAT_DIGITS or 0. Undefined value: the kind of
+     * the object that lacks the attribute, or V_ABSENT for a variable that does
+     * not exist. */
     uint8_t sub;
     union {
         bool truth;
         int64_t i;
         double f;
-        /* for V_STR, and for V_FLOAT with FLOAT_DIGITS; for V_UNDEFINED its
-         * name, or NULL */
+        /* For V_STR: the string. For V_FLOAT with FLOAT_DIGITS: its digits. For
+         * V_UNDEFINED: the name of the missing variable or attribute, or
+         * NULL. */
         struct string *str;
-        struct list *list; /* for lists, tuples, views */
-        struct dict *dict; /* for dicts and namespaces */
+        struct list *list; /* the value of a list, tuple or view */
+        struct dict *dict; /* the value of a dict or namespace */
         struct iter *iter;
         struct range *range;
         struct loop *loop;
@@ -77,22 +80,22 @@ struct value {
     };
 };
 
-/* Marks a string as HTML, as |safe and |escape do. A string that is joined with
- * it is escaped first. */
+/* Flag of a string that is markup: HTML, as marked by the filters safe and
+ * escape. Another string is escaped before it is joined with markup. */
 enum { STR_MARKUP = 1 };
 
-/* Marks an integer beyond 64 bits, of which the digits are kept. It is shown
- * with all of them, and computed with as a float. */
+/* Flag of a V_FLOAT value that is an integer of more than 64 bits, kept as its
+ * digits. Output shows all digits; computations convert them to a double. */
 enum { FLOAT_DIGITS = 1 };
 
-/* Marks a tuple (grouper, list), an item of the result of |groupby. */
+/* Flag of a tuple (key, list of items), which the filter groupby has made. */
 enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
 struct list {
     size_t n;
-    struct value *item; /* [n], never NULL */
+    struct value *item; /* the items, [n]; never NULL */
     /* Capacity of item[] if only this list may append to it, else 0. Other
      * lists may share item[0 .. n), whose values never change. */
     size_t cap;
@@ -102,22 +105,23 @@ struct pair {
     struct value key, value;
 };
 
-/* Keys in insertion order. */
+/* A dict, with its keys in the order of their insertion. */
 struct dict {
     size_t n, cap;
-    struct pair *pair; /* [n] of [cap] */
-    /* Hash table of pair indices + 1, 0 if free. NULL if there are few
-     * pairs. */
+    struct pair *pair; /* the pairs, [n], with capacity `cap` */
+    /* Hash table: slot[i] is the index of a pair + 1; 0 if free. NULL if the
+     * dict has few pairs, which are searched linearly. */
     uint32_t *slot, slot_mask;
 };
 
 struct iter {
     struct list list;
-    size_t at; /* number of items already yielded */
+    size_t at; /* number of items that the iterator has already yielded */
 };
 
 struct range {
-    /* n is the number of items, computed from the others. */
+    /* First, end and step are the arguments of range(); n is the number of
+     * items. */
     int64_t first, end, step, n;
 };
 
@@ -127,7 +131,8 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* the values to cycle through, at least one */
+    /* The values through which the cycler goes; at least one. */
+    struct list *list;
     size_t at;
 };
 
@@ -161,8 +166,8 @@ static inline bool value_is_markup(struct value v)
     return v.kind == V_STR && v.sub == STR_MARKUP;
 }
 
-/* Returns true for a bool, an int or a float. Python computes with all
- * three. */
+/* Returns true if v is a bool, an int or a float, because Python computes with
+ * all three. */
 static inline bool value_is_number(struct value v)
 {
     return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
@@ -182,27 +187,30 @@ static inline bool value_is_wide(struct value v)
 /* Returns the value of a number. `v` must be a bool, an int or a float. */
 double value_as_float(struct value v);
 
-/* Returns the type's name for messages, such as "str object" or "None". */
+/* Returns the name of a type for error messages, such as "str object" or
+ * "None". */
 const char *value_kind_name(enum value_kind kind);
 bool value_truth(struct value v);
 
-/* The functions below return NULL or false when out of memory. */
+/* The functions from here on return NULL or false if out of memory. */
 
 /* Return a string with the text s[0 .. len). string_view borrows `s` as long as
  * the string is used; string_copy copies it. */
 struct string *string_view(struct arena *a, const char *s, size_t len);
 struct string *string_copy(struct arena *a, const char *s, size_t len);
-uint32_t string_hash(struct string *s); /* returns the hash, which is never 0 */
+/* Returns the hash of a string, which is never 0. */
+uint32_t string_hash(struct string *s);
 bool string_equal(struct string *a, struct string *b);
 bool string_is(const struct string *s, const char *text);
 
 struct list *list_create(struct arena *a, size_t n);
 struct dict *dict_create(struct arena *a, size_t cap);
-/* Sets d[key] to `value`, replacing the value of an existing key. Keys are
- * strings, numbers and None. */
+/* Sets d[key] to `value`, replacing the value of an existing key. A key is a
+ * string, a number or None. */
 bool dict_put(struct arena *a, struct dict *d, struct value key,
               struct value value);
-/* Returns the value of `key`, or NULL if the dict does not have the key. */
+/* Returns the value of `key` in the dict; NULL if the dict does not have the
+ * key. */
 struct value *dict_find(const struct dict *d, struct value key);
 bool value_is_key(struct value v);
 

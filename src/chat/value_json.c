@@ -1,4 +1,4 @@
-/* JSON to values; see value_json.h. */
+/* Converts JSON to values of the template language; see value_json.h. */
 #include "chat/value_json.h"
 
 #include "base/err.h"
@@ -57,7 +57,8 @@ static pl_status convert_object(struct arena *a, json_t *j, int depth,
     return PL_OK;
 }
 
-/* Converts a string, or an integer beyond 64 bits. */
+/* Converts a JSON string to a value. The string may stand for an integer of
+ * more than 64 bits, which jansson cannot read. */
 static pl_status convert_string(struct arena *a, const json_t *j,
                                 struct value *out, pl_err *err)
 {
@@ -111,7 +112,7 @@ pl_status value_from_json(struct arena *a, const char *s, size_t len,
     pl_status st;
 
     numeral_end(before);
-    /* For jansson an unknown error also means out of memory. */
+    /* Jansson reports some failed allocations as an unknown error. */
     if (!j && (json_error_code(&e) == json_error_out_of_memory ||
                json_error_code(&e) == json_error_unknown))
         return no_memory(err);

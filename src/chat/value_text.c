@@ -1,5 +1,5 @@
-/* Prints values as Python's str() and repr() do, and as JSON with the settings
- * of Python's json.dumps. */
+/* Prints values of the template language as Python's str() and repr() do, and
+ * as JSON in the way of Python's json.dumps(). */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -27,8 +27,9 @@ static pl_status put_int(struct render *r, int64_t i)
     return render_puts(r, s);
 }
 
-/* Appends `f` to the output with the fewest digits that identify the double.
- * Uses an exponent below 1e-4 and from 1e16 on, as Python's repr() does. */
+/* Appends `f` to the output with the fewest digits from which the same double
+ * can be read. Below 1e-4 and from 1e16 on the number has an exponent, as in
+ * Python's repr(). */
 static pl_status put_float(struct render *r, double f)
 {
     char text[40], digit[20];
@@ -66,8 +67,8 @@ static pl_status put_float(struct render *r, double f)
     return n <= exponent + 1 ? render_puts(r, ".0") : PL_OK;
 }
 
-/* Appends the repr() of a string to the output: in double quotes if it contains
- * single and no double quotes, else in single quotes. */
+/* Appends the repr() of a string to the output. Its quotes are double quotes if
+ * the string contains single and no double quotes, else single quotes. */
 static pl_status repr_string(struct render *r, const struct string *s)
 {
     bool use_double = memchr(s->s, '\'', s->len) && !memchr(s->s, '"', s->len);
@@ -185,7 +186,8 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Macro "));
         PL_TRY(repr_string(r, v.macro->node->value.str));
         return render_puts(r, ">");
-    default: /* Python would print the object's address too */
+    default: /* Python's text for other values also has the address of the
+                object */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));
         return render_puts(r, ">");
@@ -220,7 +222,7 @@ pl_status str_of(struct render *r, struct value v, struct string **out)
     return PL_OK;
 }
 
-/* ---- JSON -------------------------------------------------------------- */
+/* ---- printing values as JSON ------------------------------------------- */
 
 static pl_status json_string(struct render *r, const struct string *s,
                              bool ascii)
@@ -254,8 +256,9 @@ static pl_status json_string(struct render *r, const struct string *s,
     return render_puts(r, "\"");
 }
 
-/* Appends the separator of items to the output if `between` two items. With
- * style->indent, a line break and the indentation of `depth` follow. */
+/* Appends the text between items of a list or dict to the output: the
+ * separator, if `between` two items and, with style->indent, a line break and
+ * the indentation of `depth` levels. */
 static pl_status json_break(struct render *r, const struct json_style *style,
                             int depth, bool between)
 {

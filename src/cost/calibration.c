@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Size in bytes up to which all weights are assumed to stay in the processor's
- * caches. */
+/* Size of all weights in bytes up to which they are assumed to stay in the
+ * processor's caches. */
 enum { CACHES_HOLD = 16 << 20 };
 
 static void name_cpu(char *name, size_t size)
@@ -35,7 +35,8 @@ static void name_cpu(char *name, size_t size)
     name[strcspn(name, "\n")] = '\0';
     if (!name[0])
         snprintf(name, size, "%s", uname(&u) == 0 ? u.machine : "a processor");
-    /* characters that are replaced: the name is written to a JSON file */
+    /* Replaces all characters that are not printable ASCII, because the
+     * processor's name is written to a JSON file. */
     for (char *s = name; *s; s++)
         if (*s < ' ' || *s > '~')
             *s = '?';
@@ -50,7 +51,7 @@ void calibration_init(struct calibration *c, enum kernel_set set,
     c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 
-/* ---- fields ------------------------------------------------------------- */
+/* ---- table of the fields of struct cost_rates --------------------------- */
 
 #define FIELD(name) #name, offsetof(struct cost_rates, name)
 const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
@@ -71,10 +72,10 @@ double *calibration_value(struct cost_rates *r,
     return (double *)((char *)r + f->at);
 }
 
-/* ---- rates -------------------------------------------------------------- */
+/* ---- rates of CPU devices ----------------------------------------------- */
 
-/* Counts the threads that run at the same time. Sets n[0] to those of CPU
- * devices, and n[1] to those of host devices. */
+/* Counts the threads that compute at the same time during a step. Sets n[0] to
+ * the number of threads of CPU devices, and n[1] to that of host devices. */
 static void count_threads(const struct device_list *l, int n[2])
 {
     n[0] = n[1] = 0;
@@ -92,7 +93,8 @@ bool calibration_covers(const struct calibration *c,
     return n[0] <= c->n_core && n[1] <= c->n_core;
 }
 
-/* Returns the rates of one thread while n threads run. */
+/* Returns the rates of one thread while n threads run, interpolated between the
+ * two measurements. */
 static struct cost_rates scale_to_threads(const struct calibration *c, int n)
 {
     double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
@@ -149,7 +151,9 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
             rates[d] = sim(c, x);
         } else {
             rates[d] = calibration_times(scale_to_threads(c, all), x->n_thread);
-            /* the device's threads synchronize at each instruction */
+            /* The fixed time of an instruction depends on the threads of this
+             * device alone, because only they synchronize after each
+             * instruction. */
             rates[d].insn_s = scale_to_threads(c, x->n_thread).insn_s;
         }
         if (weights <= CACHES_HOLD)

@@ -23,45 +23,51 @@ enum {
     CALIBRATION_DEVICE_FIELDS = 13,
 };
 
-/* A device with its own processors, such as a GPU, and its measured rates. All
- * of these names, including the driver's version, must match for the rates to
- * apply, because another driver may be faster. */
+/* A device with its own processors, such as a GPU, and its measured rates. The
+ * rates apply only to a device with the same backend, title, bus address and
+ * driver version, because another driver may be faster. */
 struct calibrated_device {
-    char kind[16];                        /* backend, such as "cuda" */
-    char title[96], bus[24], version[96]; /* names as in struct device_desc */
+    char kind[16]; /* name of the backend, such as "cuda" */
+    /* Product name, PCI bus address and driver version, as in struct
+     * device_desc. */
+    char title[96], bus[24], version[96];
     struct cost_rates rates;
 };
 
 struct calibration {
-    char cpu[128]; /* the processor's name */
+    char cpu[128]; /* name of the processor, as in /proc/cpuinfo */
     int n_core;
     enum kernel_set kernel_set;
-    /* Rates of one thread while 1 thread runs, and while n_core threads run.
-     * The rates of collectives are those of two CPU devices that share these
-     * threads, with at least one thread each. */
+    /* Rates of one thread while it runs alone, and while n_core threads run.
+     * The cost of a collective in them was measured between two CPU devices
+     * that have these threads between them, at least one thread each. */
     struct cost_rates one, all;
     int n_device;
     struct calibrated_device device[CALIBRATION_DEVICES];
 };
 
-/* ---- fields ------------------------------------------------------------- */
+/* ---- table of the fields of struct cost_rates --------------------------- */
 
 struct calibration_field {
-    const char *name; /* the field's name in struct cost_rates and in the
-                         file */
-    size_t at;        /* offset of a double in struct cost_rates */
-    const char *what; /* description, for printing */
+    const char *name; /* name of the field in struct cost_rates and in the
+                         calibration file */
+    size_t at;        /* offset of the field in struct cost_rates, in bytes; the
+                         field is a double */
+    const char *what; /* description of the rate, printed by `plait devices` */
     enum {
-        CALIBRATION_SECONDS, /* a duration in seconds */
-        CALIBRATION_RATE,    /* a rate per second */
-        CALIBRATION_SUM      /* a rate that adds up over threads */
+        CALIBRATION_SECONDS, /* the field is a duration in seconds */
+        CALIBRATION_RATE,    /* the field is a rate per second that does not add
+                                up over threads */
+        CALIBRATION_SUM      /* a rate per second that adds up over the threads
+                                of a device */
     } kind;
 };
 
 extern const struct calibration_field calibration_field[CALIBRATION_FIELDS];
 
-/* Fields of a device with its own processors. Rates of copies between two such
- * devices are 0 if the machine had only one when it was measured. */
+/* The fields that are measured for a device with its own processors. Rates of
+ * copies between two such devices are 0 if the machine had only one of them
+ * when it was measured. */
 extern const struct calibration_field
     calibration_device_field[CALIBRATION_DEVICE_FIELDS];
 bool calibration_may_lack(const struct calibration_field *f);
@@ -70,7 +76,7 @@ bool calibration_may_lack(const struct calibration_field *f);
 double *calibration_value(struct cost_rates *r,
                           const struct calibration_field *f);
 
-/* ---- rates of this machine ----------------------------------------------- */
+/* ---- rates of this machine's CPU devices --------------------------------- */
 
 /* Sets the processor's name, the number of cores and the kernel set of *c. The
  * rates stay 0. */
@@ -92,40 +98,47 @@ bool calibration_covers(const struct calibration *c,
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates);
 
-/* ---- calibration_device.c ----------------------------------------------- */
+/* ---- rates of GPUs: calibration_device.c -------------------------------- */
 
-/* Returns the entry with the measured rates of device d, or NULL if it was not
- * measured. */
+/* Returns the record in *c with the measured rates of device d, or NULL if the
+ * device was not measured. */
 const struct calibrated_device *calibration_device(const struct calibration *c,
                                                    const struct device_desc *d);
-/* Returns true if all names of both entries are equal. */
+/* Returns true if `a` and `b` describe the same device: backend, title, bus
+ * address and driver version are equal. */
 bool calibration_same_device(const struct calibrated_device *a,
                              const struct calibrated_device *b);
-/* Sets the names in *out to those of device d. The rates stay 0. */
+/* Sets backend, title, bus address and driver version in *out to those of
+ * device d. The rates stay 0. */
 void calibration_name_device(struct calibrated_device *out,
                              const struct device_desc *d);
-/* Replaces the entry with the names of *d, or appends one. If there are already
- * CALIBRATION_DEVICES entries, drops the first. */
+/* Stores the measured device *d in *c. Replaces an earlier entry for the same
+ * device, else appends one. If there are already CALIBRATION_DEVICES entries,
+ * drops the first. */
 void calibration_put_device(struct calibration *c,
                             const struct calibrated_device *d);
-/* Sets rates[d] for each device d of the list that has an entry in *c. */
+/* Sets rates[d] for each device d of the list whose measured rates are in
+ * *c. */
 void calibration_device_rates(const struct calibration *c,
                               const struct device_list *l,
                               struct cost_rates *rates);
 
-/* ---- calibration_file.c ------------------------------------------------- */
+/* ---- file of the calibration: calibration_file.c ------------------------ */
 
-/* Sets `path` to the path of the cache file. Fails if the environment names no
- * directory. */
+/* Sets `path` to the path of the calibration file in the cache directory. Fails
+ * if the environment names no cache directory. */
 pl_status calibration_path(char path[CALIBRATION_PATH],
                            const struct calibration *c, pl_err *err);
-/* Reads the calibration of this machine and kernel set from its cache file.
- * Returns NOT_FOUND if the file does not exist or is damaged. */
+/* Reads the calibration of this machine and kernel set from its file in the
+ * cache directory. Returns NOT_FOUND if the file does not exist or is
+ * damaged. */
 pl_status calibration_load(struct calibration *c, enum kernel_set set,
                            const struct topology *t, pl_err *err);
-/* Writes *c to its cache file atomically, creating the directory if needed. */
+/* Writes *c to its file in the cache directory atomically, creating the
+ * directory if needed. */
 pl_status calibration_save(const struct calibration *c, pl_err *err);
-/* Returns the contents of the file as JSON, or NULL if out of memory. */
+/* Returns the calibration as the JSON that its file contains, or NULL if out of
+ * memory. */
 json_t *calibration_json(const struct calibration *c);
 
 #endif

@@ -20,8 +20,10 @@
 enum { MACS_PER_BYTE = 50 };
 /* default rate of a link, as of PCIe 3.0 x16 or 4.0 x8 */
 static const double link_bytes_per_s = 16e9;
-static const double latency_s = 10e-6; /* fixed time of a copy */
-static const double launch_s = 2e-6;   /* fixed time of a kernel */
+static const double latency_s = 10e-6; /* default fixed time of a copy in
+                                          seconds */
+static const double launch_s = 2e-6;   /* default fixed time of a kernel launch
+                                          in seconds */
 /* Launches per instruction. Several instructions may be fused into one launch
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
  * 142 instructions. */
@@ -95,7 +97,7 @@ void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
         [KERNEL_SET_AVX512_VNNI] = {8e9, 60e9},
         [KERNEL_SET_AVX512_BF16] = {8e9, 60e9},
         [KERNEL_SET_AMX] = {8e9, 90e9},
-        /* estimated from the width of the instructions, not measured */
+        /* not measured: estimated from the vector width of NEON */
         [KERNEL_SET_NEON] = {6e9, 10e9},
         [KERNEL_SET_DOTPROD] = {8e9, 20e9},
         [KERNEL_SET_I8MM] = {8e9, 40e9},
@@ -118,7 +120,7 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
     return (double)n_expert * (1 - pow(miss, (double)n_tok));
 }
 
-/* Returns the number of elements of a tensor for micro-batch z. */
+/* Returns the number of elements of a tensor for the sizes of micro-batch z. */
 static double values(const struct prog_tensor *t, const struct cost_micro *z)
 {
     double n = 1;
@@ -128,8 +130,8 @@ static double values(const struct prog_tensor *t, const struct cost_micro *z)
     return n;
 }
 
-/* Returns the number of elements of a row of weight w that an instruction with
- * rank tree t sums over, on this device. */
+/* Returns the number of elements of a row of weight w that an instruction
+ * multiplies on this device: those of the ranks in its rank tree t. */
 static double summed(const struct pack *w, const struct rank_tree *t)
 {
     double n = 0;
@@ -155,11 +157,12 @@ static double contraction(const struct program *p, const struct insn_kernel *s,
         return 0;
     k = summed(w->pack, &s->tree);
     rows = values(x, z) / (double)dim_value(x->dim[x->n_dim - 1], &z->sizes);
-    if (s->kernel == KERNEL_head_matmul) { /* x [t, h, k], w [h, n, k] */
+    if (s->kernel == KERNEL_head_matmul) {
+        /* operand shapes: x [t, h, k], w [h, n, k] for t tokens, h heads */
         matrices = (double)w->dim[0].n;
-    } else if (s->kernel !=
-               KERNEL_matmul) { /* operands: x [t, 1 or u, k], w [e, n, k], ids
-                                   [t, u] */
+    } else if (s->kernel != KERNEL_matmul) {
+        /* operand shapes: x [t, 1 or u, k], w [e, n, k], ids [t, u] for t
+         * tokens, e experts, of which each token uses u */
         const struct prog_tensor *ids = &p->tensor[s->arg[3].tensor];
 
         rows = values(ids, z);
@@ -275,8 +278,9 @@ static double received(const struct program *p, const struct insn_merge *s,
     return sum;
 }
 
-/* Returns the number of elements that item `it` of a merge writes. In a
- * reduction of local data, each addition counts. */
+/* Returns the number of elements that merge `s` writes for its item `it`. If
+ * the item only reduces data of this device, each addition writes its elements
+ * and counts. */
 static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {
@@ -289,8 +293,9 @@ static double merged(const struct program *p, const struct insn_merge *s,
     return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
 }
 
-/* Returns the seconds of a merge. Data that earlier PULL and PUSH instructions
- * copied is local by now. */
+/* Returns the seconds of a MERGE instruction. With a barrier it also reads the
+ * memory of its peers. Without one, PULL and PUSH instructions have already
+ * copied the peers' data to this device. */
 static double merge(const struct cost_machine *m, int dev,
                     const struct insn_merge *s, const struct cost_micro *z)
 {
@@ -318,26 +323,29 @@ static double out_of(const struct cost_rates *r)
  * place one after another; transfers over different paths take place at the
  * same time. */
 enum way {
-    WAY_FREE,   /* the sender's link is not used */
-    WAY_LINK,   /* the sender's link to the host */
+    WAY_FREE,   /* the sender's link carries nothing: the receiver's copy engine
+                   reads host memory */
+    WAY_LINK,   /* over the sender's link to the host */
     WAY_P2P,    /* directly to the receiver, not through the host */
-    WAY_BRIDGE, /* within the sender's link domain */
+    WAY_BRIDGE, /* over the fast links of the sender's link domain, such as
+                   NVLink */
     WAYS
 };
 
 /* Latency, bandwidth and path of a transfer between two devices. Usually the
- * slower of both devices determines them. If only one of them has a copy
- * engine, the transfer is between that device and host memory, and the device
- * determines them. Transfers that do not pass through the host have the
- * devices' peer-to-peer rates. */
+ * slower of both devices limits the transfer. If only one of them has a copy
+ * engine, the other's memory is host memory, and the device with the copy
+ * engine alone limits the transfer. A transfer that does not pass through the
+ * host has the devices' peer-to-peer rates. */
 struct route {
     double latency_s, bytes_per_s;
     enum way way;
 };
 
-/* Returns a route that does not pass through the host. Its bandwidth is the
- * smaller of a and b. Its latency is the greater of a_s and b_s if both are
- * known, else host_s. */
+/* Returns a route that does not pass through the host. The devices' bandwidths
+ * are a and b, of which the smaller counts. Their latencies are a_s and b_s.
+ * The greater counts if both are known, else host_s, the latency through the
+ * host. */
 static struct route p2p_route(enum way way, double host_s, double a_s,
                               double b_s, double a, double b)
 {

@@ -15,23 +15,30 @@
 /* Rates and fixed times of one device. All of its threads together have these
  * rates. */
 struct cost_rates {
-    double read_bytes_per_s;     /* of reading weights and the KV cache */
-    double cached_bytes_per_s;   /* of reading and writing activations */
-    double block_macs_per_s;     /* multiply-adds with quantized weights */
-    double float_macs_per_s;     /* multiply-adds with float weights */
-    double attention_macs_per_s; /* multiply-adds in attention */
-    double insn_s;               /* fixed time per instruction */
-    double collective_s;         /* fixed time per collective or copy */
-    /* of collectives and copies, in both directions unless out_bytes_per_s is
-     * set */
+    double read_bytes_per_s; /* bandwidth of reading weights and the KV cache */
+    /* Bandwidth of reading and writing activations, which are mostly in
+     * processor caches. */
+    double cached_bytes_per_s;
+    double block_macs_per_s; /* multiply-adds per second with quantized
+                                weights */
+    double float_macs_per_s; /* multiply-adds per second with float weights */
+    double attention_macs_per_s; /* multiply-adds per second in attention */
+    double insn_s;               /* fixed time per instruction, in seconds */
+    double collective_s; /* fixed time per collective or copy, in seconds */
+    /* Bandwidth of the device's link, for collectives and copies to and from
+     * the device. If out_bytes_per_s is set, it holds only for data that the
+     * device receives. */
     double link_bytes_per_s;
-    /* of copies from the device to the host; 0 means link_bytes_per_s */
+    /* bandwidth of copies from the device to the host; 0 if it is
+     * link_bytes_per_s */
     double out_bytes_per_s;
-    /* of copies to devices that also have peer-to-peer access; 0 if there are
-     * none */
+    /* Bandwidth of peer-to-peer copies, which bypass the host, to another
+     * device that also has peer-to-peer access; 0 if this device has none. */
     double p2p_bytes_per_s;
-    double p2p_s; /* fixed time per peer-to-peer copy; 0 means collective_s */
-    /* like p2p_bytes_per_s and p2p_s, between devices of one link domain */
+    double p2p_s; /* fixed time per peer-to-peer copy in seconds; 0 if it is
+                     collective_s */
+    /* Bandwidth, and fixed time in seconds (bridge_s), of copies to devices of
+     * the same link domain; 0 if the device is in no link domain. */
     double bridge_bytes_per_s;
     double bridge_s;
     /* number of the device's link domain; 0 if it is in none */
@@ -43,7 +50,8 @@ struct cost_rates {
                              copy */
 };
 
-/* Tokens of one micro-batch. */
+/* The number of tokens of one micro-batch, and of tokens already in the
+ * cache. */
 struct cost_micro {
     struct graph_sizes sizes; /* n_tok tokens, divided evenly over n_seq
                                  sequences; n_seq 0 counts as 1 */
@@ -81,8 +89,8 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok);
 /* The devices and programs that cost_run simulates. */
 struct cost_machine {
     int n_dev;
-    const struct program *prog;     /* [n_dev] */
-    const struct cost_rates *rates; /* [n_dev] */
+    const struct program *prog;     /* [n_dev] program of each device */
+    const struct cost_rates *rates; /* [n_dev] rates of each device */
     /* [n_dev] device d uses worker threads thread0[d] .. thread0[d] +
      * n_thread[d] - 1. Devices that share a thread execute their instructions
      * on it one after another, in the total order. NULL, or n_thread[d] 0, if a
@@ -97,13 +105,15 @@ struct cost_machine {
 /* Seconds of a step that a device spends on each activity. The figures may
  * overlap, because its queues run at the same time. */
 struct cost_use {
-    double busy_s;       /* kernels, and reductions of local data */
-    double collective_s; /* collectives of the device's group: copies, barriers,
-                            reductions */
-    double copy_s;       /* copies between groups */
-    /* part of copy_s in which the compute queue was busy too */
+    double busy_s;       /* seconds in kernels and in reductions of data that is
+                            local */
+    double collective_s; /* seconds in collectives of the device's group:
+                            copies, barriers, reductions */
+    double copy_s;       /* seconds in copies between groups of devices */
+    /* the part of copy_s in which the compute queue was busy, too */
     double hidden_s;
-    double idle_s; /* time in which neither queue was busy */
+    double idle_s; /* time in which neither the compute queue nor the copy queue
+                      was busy */
 };
 
 /* Sets thread0 and n_thread, [l->n], for struct cost_machine. Each thread of a

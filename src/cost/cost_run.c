@@ -26,17 +26,20 @@ struct span {
 struct timeline {
     const struct cost_machine *m;
     int variant;
-    double (*queue)[QUEUE_COUNT];  /* [n_dev] time at which each queue is
-                                      free */
-    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all pushes of a
-                                      queue have arrived */
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] time in seconds at which each
+                                      queue of a device is free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time in seconds at which all data
+                                      that a queue pushed has arrived */
     double *thread;
-    double **event; /* [n_dev][n_event] time of the post */
-    int *next;      /* [n_dev] index of the next instruction */
-    /* [n_dev][n_insn]; NULL if the caller needs no times of devices */
+    double **event; /* [n_dev][n_event] time in seconds at which the event is
+                       posted */
+    int *next;      /* [n_dev] index of the device's next instruction */
+    /* [n_dev][n_insn] time span of each instruction; NULL if the caller does
+     * not need the devices' times */
     struct span **span;
-    /* [n_dev] the barrier that a device takes part in next, and its time. Set
-     * for all peers when the first of them is processed */
+    /* [n_dev] position in the total order of the barrier that a device takes
+     * part in next, and the time at which all its peers have reached it. The
+     * first peer that is processed sets it for all peers. */
     struct gate {
         int order;
         double begin_s;
@@ -54,7 +57,7 @@ static const struct variant *variant_of(const struct timeline *w, int dev)
     return &w->m->prog[dev].variant[w->variant];
 }
 
-/* ---- total order of instructions --------------------------------------- */
+/* ---- visiting instructions in the total order -------------------------- */
 
 static bool before(struct turn a, struct turn b)
 {
@@ -85,7 +88,8 @@ static void heap_build(struct timeline *w)
         sift_down(w, i);
 }
 
-/* Advances the device on top of the heap by one instruction. */
+/* Advances the device on top of the heap to its next instruction and restores
+ * the heap. */
 static void advance(struct timeline *w)
 {
     int dev = w->heap[0].dev;
@@ -98,15 +102,16 @@ static void advance(struct timeline *w)
     sift_down(w, 0);
 }
 
-/* ---- times of queues and threads --------------------------------------- */
+/* ---- times at which queues and threads are free ------------------------ */
 
 static int queue_of(const struct timeline *w, int dev, const struct insn *s)
 {
     return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
 }
 
-/* Sets *thread to the times at which the queue's worker threads are free.
- * Returns the number of threads, which is 0 for a copy queue of its own. */
+/* Sets *thread to the array of times, in seconds, at which the worker threads
+ * of the queue are free. Returns the number of threads. It is 0 for a copy
+ * queue, and for a device that shares its threads with no other. */
 static int threads(const struct timeline *w, int dev, int queue,
                    double **thread)
 {
@@ -134,9 +139,9 @@ static void busy_until(struct timeline *w, int dev, int queue, double t)
         thread[n] = t;
 }
 
-/* Returns the time at which all peers have reached barrier s. It is computed
- * for the first peer in the total order, when all earlier instructions of all
- * peers have been processed. */
+/* Returns the time in seconds at which all peers have reached the barrier of
+ * instruction s. It is computed for the first peer in the total order, when all
+ * earlier instructions of all peers have been processed. */
 static double barrier_time_s(struct timeline *w, int dev, const struct insn *s)
 {
     double t = ready(w, dev, QUEUE_COMPUTE);
@@ -184,7 +189,7 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
         m->seen(m->user, &(struct device_timing){dev, at, begin, end});
 }
 
-/* ---- times of devices -------------------------------------------------- */
+/* ---- seconds that each device spends on an activity -------------------- */
 
 /* Returns the index, at least `i`, of the next instruction of a queue that took
  * time. Returns n_insn if there is none. */
@@ -231,7 +236,7 @@ static void account(const struct timeline *w, int dev, double seconds,
         fmax(0, seconds - (u->busy_s + u->collective_s + u->copy_s - both));
 }
 
-/* ---- assignment of threads ---------------------------------------------- */
+/* ---- assignment of threads to devices ----------------------------------- */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)
@@ -254,7 +259,7 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
         n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_thread[d];
     }
-    /* a host gets the range of threads of all CPU devices on its cores */
+    /* A host device gets the worker threads of all CPU devices on its cores. */
     for (int d = 0; d < l->n; d++) {
         int first = n, end = 0;
 

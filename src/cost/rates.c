@@ -20,9 +20,9 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
 
-/* Sets the rates of all devices without using measurements. Returns the
- * COST_GUESSED_ bits of the devices that have no entry in the calibration `c`,
- * which may be NULL. */
+/* Sets the rates of all devices from descriptions, from calibration `c` (may be
+ * NULL) and from defaults, without measuring anything. Returns the
+ * COST_GUESSED_ bits of the devices that are not in the calibration. */
 static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
                            const struct calibration *c, struct cost_rates *r)
 {
@@ -70,8 +70,9 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
     memcpy(l.dev, q->list.dev, n * sizeof *l.dev);
     for (int d = 0; d < l.n; d++) {
         weights += q->low->prog[d].bytes[REGION_WEIGHTS];
-        /* threads of devices that are idle in this plan do not slow others
-         * down */
+        /* The plan does not use this device, so its threads are not counted
+         * among those that compute at the same time and slow each other
+         * down. */
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;
     }

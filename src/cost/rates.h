@@ -13,7 +13,7 @@ struct rates_basis {
                          description lacks them */
 };
 
-/* Loads the calibration of this machine into *c, unless the plan's devices
+/* Loads the calibration of this machine into *c, unless all devices of the plan
  * exist only as descriptions. Sets *kept to true if *c was loaded. A missing
  * calibration is not an error. */
 pl_status rates_find(const struct compiled *q, struct calibration *c,
@@ -26,9 +26,9 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
                       struct cost_rates *rates, struct rates_basis *basis,
                       pl_err *err);
 
-/* Sets rates[l->n] for the devices of a list, without a plan; all of them are
- * assumed to run at once. `weights` is the total size of all weights in bytes.
- * Otherwise like rates_known. */
+/* Sets rates[l->n] for the devices of a list, without a plan. The sources of
+ * the rates are those of rates_known. All devices are assumed to run at once.
+ * `weights` is the total size of all weights in bytes. */
 void rates_of_list(const struct device_list *l, enum kernel_set set,
                    const struct calibration *c, uint64_t weights,
                    struct cost_rates *rates);

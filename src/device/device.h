@@ -14,46 +14,55 @@
 #include "device/kernel_set.h"
 #include "program/program.h"
 
-struct backend_ops; /* device_ops.h */
-struct topology;    /* machine/topology.h */
-struct cpu_kernels; /* cpu/cpu_kernel.h */
+struct backend_ops; /* defined in device_ops.h */
+struct topology;    /* defined in machine/topology.h */
+struct cpu_kernels; /* defined in cpu/cpu_kernel.h */
 
 /* The properties of a device that are known before it is opened. The planner
  * reads them. */
 struct device_desc {
-    char name[32];                 /* "cpu0", "sim1", "gpu2" */
-    const struct backend_ops *ops; /* the device's backend */
-    int n_thread;                  /* worker threads; 1 if the device has none
-                                      of its own */
-    uint64_t memory_bytes;         /* size of its memory; 0 if unknown */
-    uint64_t available_bytes;      /* free memory when the list was made; 0 only
-                                      if memory_bytes is 0 */
-    double mem_bytes_per_s;        /* rate at which its kernels read weights; 0
-                                      if unknown */
-    double float_macs_per_s;       /* multiply-adds of floats; 0 if unknown */
-    double block_macs_per_s;       /* multiply-adds with weights in quantization
-                                      blocks; 0 if float_macs_per_s applies */
-    double launch_s;               /* time to start a kernel; 0 if unknown */
-    /* bandwidth of its link to the host and to other devices, 0 if unlimited,
-     * and the link's latency */
+    char name[32]; /* the device's name: "cpu0", "sim1", "gpu2" */
+    const struct backend_ops *ops; /* the functions of the device's backend */
+    /* number of its worker threads; 1 if the device has none of its own */
+    int n_thread;
+    /* size of the device's memory in bytes; 0 if unknown */
+    uint64_t memory_bytes;
+    /* bytes of that memory which were free when the list was made; 0 only if
+     * memory_bytes is 0 */
+    uint64_t available_bytes;
+    /* bytes per second at which its kernels read weights; 0 if unknown */
+    double mem_bytes_per_s;
+    /* multiply-adds of floats per second; 0 if unknown */
+    double float_macs_per_s;
+    /* multiply-adds per second with weights in quantization blocks; 0 means
+     * that float_macs_per_s applies to them, too */
+    double block_macs_per_s;
+    double launch_s; /* seconds to start a kernel; 0 if unknown */
+    /* bytes per second of its link to the host and to other devices, 0 if
+     * unlimited; latency of the link in seconds */
     double link_bytes_per_s, link_latency_s;
-    /* bandwidth of transfers that bypass the host, to devices that have this
-     * field too; 0 if the device has no such path */
+    /* bytes per second of transfers that bypass the host, to devices that have
+     * this field too; 0 if the device has no such path */
     double p2p_bytes_per_s;
-    /* bandwidth of transfers that bypass the host, to devices of its link
-     * domain; 0 if it is in no domain */
+    /* bytes per second of transfers that bypass the host, to devices of its
+     * link domain; 0 if it is in no link domain */
     double bridge_bytes_per_s;
-    int link_domain; /* number that the devices of a domain share; 0 if none */
-    int numa_node;   /* -1 if unknown, or if core[] is on several nodes */
-    int index;       /* for a GPU: position in its driver's list */
+    /* number of its link domain, the same for all devices of the domain; 0 if
+     * it is in none */
+    int link_domain;
+    /* NUMA node of its cores; -1 if unknown, or if core[] is on several
+     * nodes */
+    int numa_node;
+    int index; /* for a GPU: the number that its driver's list gives it */
     /* For a GPU: PCI address, "" if unknown. Devices with the same address are
      * on one GPU. */
     char bus[24];
     /* for a GPU: its name, and the versions of GPU and driver; measured speeds
      * are stored under both strings */
     char title[96], version[96];
-    int n_unit;           /* for a GPU: number of SMs or CUs; 0 if unknown */
-    size_t largest_bytes; /* maximum size of one allocation; 0 if unlimited */
+    int n_unit; /* for a GPU: number of SMs or CUs; 0 if unknown */
+    /* maximum size of one allocation in bytes; 0 if unlimited */
+    size_t largest_bytes;
     /* True for host devices and for io. A host device uses the worker threads
      * of the cpu devices on its cores, in turn with those devices. */
     bool host;
@@ -96,8 +105,9 @@ enum {
 
 struct device_list {
     int n;
-    struct device_desc *dev; /* [n], malloc'ed */
-    bool host_described;     /* `host` was given by --device-spec;
+    /* the devices of the list, [n]; allocated by malloc */
+    struct device_desc *dev;
+    bool host_described; /* `host` was given by --device-spec;
                                 device_list_add_host adds it to dev[] */
     struct device_desc host;
     const struct topology *topology; /* reference to this machine's topology;
@@ -189,7 +199,7 @@ struct device_options {
                                    0; may be NULL */
 };
 
-struct device_set; /* opaque */
+struct device_set; /* the open devices; defined in device_inner.h */
 
 /* Opens the devices of `l`, which is copied, and starts their threads.
  * Allocates no device memory yet. Returns PL_BAD_ARGUMENT if a device is only
@@ -223,7 +233,8 @@ void *device_map(struct device_set *s, int dev, enum region r);
 
 struct device_run {
     int variant;
-    int n_micro; /* 1 to the variant's n_micro */
+    /* number of micro-batches of the step, 1 to the variant's n_micro */
+    int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
     /* by micro-batch: upper bound of the number of pages in which a sequence
      * has positions; 0 if unknown */

@@ -19,16 +19,18 @@ enum reach { NOTHING, READ, WRITE };
 
 struct guard {
     pthread_mutex_t lock;
+    /* memory of each region of each device, [n]; p is NULL if the region is
+     * never protected; owned */
     struct guard_region {
         void *p;
         size_t bytes;
-    } (*region)[REGION_COUNT];           /* owned, [n], by device and region; p
-                                            is NULL for a region that is never
-                                            protected */
-    unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach, the present
-                                            protection of each region */
-    unsigned char (*want)[REGION_COUNT]; /* [n], in the allocation of `now`: the
-                                            protection that apply() is to set */
+    } (*region)[REGION_COUNT];
+    /* present protection of each region of each device (enum reach), [n];
+     * owned */
+    unsigned char (*now)[REGION_COUNT];
+    /* protection of each region that apply() sets next, [n]; a part of the
+     * allocation `now` */
+    unsigned char (*want)[REGION_COUNT];
 };
 
 static size_t whole_pages(size_t bytes)

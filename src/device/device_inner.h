@@ -7,15 +7,15 @@
 
 #include <sys/types.h>
 
-struct guard; /* device_guard.c */
+struct guard; /* defined in device_guard.c */
 
 struct trace {
     bool on;
-    /* owned, in memory shared between processes. During a run each device
-     * writes its own part, which has space for all its instructions. After a
-     * run the recorded events are contiguous. */
+    /* The events of all devices; owned, in memory shared between processes.
+     * During a run each device writes its own part, which has space for all its
+     * instructions. After a run the recorded events are contiguous. */
     struct device_timing *event;
-    size_t bytes; /* size of `event` */
+    size_t bytes; /* size of `event` in bytes */
     int n;        /* number of events of the last run */
 };
 
@@ -29,14 +29,17 @@ struct device_shared {
 };
 
 struct device_set {
-    pid_t owner;                  /* the process that created it */
-    struct device_shared *shared; /* owned */
+    pid_t owner; /* the process that created the device set */
+    /* state shared with devices in other processes; owned */
+    struct device_shared *shared;
     int n, n_backend;
-    struct device *dev;      /* owned, [n] */
-    struct backend *backend; /* owned, [n_backend] */
+    struct device *dev; /* the set's devices, [n]; owned */
+    /* the backends of the set's devices, [n_backend]; owned */
+    struct backend *backend;
     struct device_options opt;
-    const struct topology *topology; /* referenced */
-    struct guard *guard;             /* owned; NULL if !opt.guard */
+    /* this machine's topology; a counted reference */
+    const struct topology *topology;
+    struct guard *guard; /* the memory guard; owned; NULL if !opt.guard */
     struct trace trace;
 
     /* the run in progress; NULL between runs */
@@ -47,7 +50,7 @@ struct device_set {
     bool keeps; /* device memory is never freed: device_set_quarantine() was
                    called */
     uint64_t n_run;
-    double run_s; /* total time of all runs */
+    double run_s; /* total time of all runs in seconds */
 };
 
 /* ---- device_trace.c ---- */

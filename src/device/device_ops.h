@@ -29,10 +29,10 @@
 #include "device/device.h"
 
 struct backend;
-struct device_item; /* device_spec.h */
-struct gpu_driver;  /* gpu/gpu_driver.h */
-struct gpu_info;    /* listed_gpu.h */
-struct topology;    /* machine/topology.h */
+struct device_item; /* defined in device_spec.h */
+struct gpu_driver;  /* defined in gpu/gpu_driver.h */
+struct gpu_info;    /* defined in listed_gpu.h */
+struct topology;    /* defined in machine/topology.h */
 
 /* A counter that has one writer and only increases. Readers wait until it has
  * reached a value. A reader may sleep if the writer uses device_flag_raise().
@@ -40,8 +40,9 @@ struct topology;    /* machine/topology.h */
  * pairs. */
 struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
-    _Atomic uint32_t wake_count; /* a futex on which threads sleep; incremented
-                                    to wake them */
+    /* futex on which threads sleep until the flag is raised; incremented to
+     * wake them */
+    _Atomic uint32_t wake_count;
     atomic_int n_asleep;
 };
 
@@ -76,12 +77,16 @@ struct device {
     /* ---- set by the device set; read-only for backends */
     struct device_desc desc;
     struct backend *backend;
-    const struct program *prog; /* borrowed while the set is loaded */
-    size_t bytes[REGION_COUNT]; /* sizes of the regions, from the program */
-    /* result of backend_ops.scratch(); load() allocates this memory */
+    /* the device's program; borrowed while the set is loaded */
+    const struct program *prog;
+    /* sizes of the device's regions in bytes, from the program */
+    size_t bytes[REGION_COUNT];
+    /* result of backend_ops.scratch() in bytes; load() allocates this memory */
     size_t scratch_bytes;
-    /* [prog->n_event]: by event, the number of the last run in which it was
-     * posted. Raised by this device only; allocated like the inbox */
+    /* by event of the device: the number of the last run in which it was
+     * posted, [prog->n_event]. Only this device raises the flags. Like the
+     * inbox, they are allocated by the set, in memory that all processes
+     * share */
     struct device_flag *event;
     size_t event_bytes;
     /* ---- counters, updated by device_count() and device_trace_add() */
@@ -113,8 +118,9 @@ static inline void device_add_time(struct device_times *x,
 struct backend {
     const struct backend_ops *ops;
     struct device_set *set;
-    int n, *dev; /* [n] its devices' indices in the set, ascending; owned
-                    by the set */
+    /* indices in the set of the backend's n devices, ascending; owned by the
+     * set */
+    int n, *dev;
     /* The backend's state, which open() sets and the backend owns. While it is
      * NULL, the set does not call unload(). */
     void *own;
@@ -132,7 +138,7 @@ struct backend_ops {
     /* wait() computes on the caller's thread, so the set calls it before the
      * wait() of all other backends. True for at most one backend */
     bool uses_caller_thread;
-    bool numbered; /* NAME:I is one device, the one with number I */
+    bool numbered; /* in -dev, NAME:I means one device, the one with number I */
 
     /* ---- pure functions, which need no open backend ---- */
 
@@ -178,7 +184,7 @@ struct backend_ops {
      * threads. */
     bool (*share_threads)(const struct backend *b, int dev_a, int dev_b);
 
-    /* ---- functions of an instance ---- */
+    /* ---- functions of an opened backend ---- */
 
     /* Sets b->own and starts the threads or drivers of the instance's devices,
      * which have no programs yet. NULL if the devices can be planned for, but

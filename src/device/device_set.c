@@ -199,7 +199,8 @@ int device_set_threads(const struct device_set *s, const struct backend *but)
         if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
             !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
-    /* a backend with devices elsewhere keeps at least one thread busy */
+    /* adds a thread for each backend whose devices do not compute on the CPU's
+     * cores, because at least one thread serves them */
     for (int k = 0; k < s->n_backend; k++)
         n += &s->backend[k] != but &&
              !s->dev[s->backend[k].dev[0]].desc.on_cores;

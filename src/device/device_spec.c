@@ -166,8 +166,8 @@ static const struct {
     const char *key;
     enum unit unit;
     double least, most;
-    const char *bound; /* the bounds in words, for messages */
-    bool keyed;        /* the key may not be omitted */
+    const char *bound; /* least and most in words, for messages */
+    bool keyed;        /* a value for this field must have its key */
 } figures[DEVICE_FIGURES] = {
     [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
     [DEVICE_AVAILABLE] = {"available", BYTES, 1, HUGE_VAL, "at least 1B", true},
@@ -309,9 +309,10 @@ static pl_status unknown_backend(const struct device_item *it, size_t n,
                            names);
 }
 
-/* Finds the backend of an item whose name has n characters. Without fields and
- * count, as `bare` says, a number may follow the name: cuda0 is cuda:0. Where
- * devices have no numbers, only 0 may, on a machine with one NUMA node. */
+/* Finds the backend of an item whose name has n characters. If the item has
+ * neither fields nor a count (`bare`), a number may follow the name: cuda0
+ * means cuda:0. If the backend's devices have no numbers, only 0 may follow,
+ * and only on a machine with one NUMA node. */
 static pl_status take_backend(struct device_item *it, size_t n, bool bare,
                               pl_err *err)
 {

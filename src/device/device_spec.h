@@ -12,19 +12,21 @@
 
 /* One item of a device string: NAME[:FIELD]*[*COUNT]. */
 struct device_item {
-    const char *text; /* the item's `len` characters; not NUL-terminated */
+    /* the item in the string, `len` characters; not NUL-terminated */
+    const char *text;
     int len;
     char name[16];
-    const struct backend_ops *ops;   /* the backend named `name` */
-    const char *field, *end;         /* first and one past the last character of
-                                        the fields */
+    const struct backend_ops *ops; /* the backend that `name` selects */
+    /* the item's fields: first character, and one past the last */
+    const char *field, *end;
     int count;                       /* the number after '*', or 0 */
     int n_thread;                    /* threads per device; 0 for one per
                                         core */
     const struct topology *topology; /* NULL if the devices are only
                                         described */
-    const char *accepted;            /* the accepted syntax, for messages; "" if
-                                        the backend is not known yet */
+    /* the accepted syntax, for messages; "" as long as the backend is not
+     * known */
+    const char *accepted;
 };
 
 /* Returns PL_BAD_ARGUMENT and sets an error that consists of the item, the
@@ -40,17 +42,19 @@ pl_status device_list_append(struct device_list *l, const struct device_desc *d,
 
 /* The meanings of fields, which are told apart by their units or by a key. */
 enum device_figure {
-    DEVICE_MEMORY,    /* 2GiB */
-    DEVICE_AVAILABLE, /* available=1GiB: free now */
-    DEVICE_BANDWIDTH, /* 1TB/s: rate of reading its memory */
-    DEVICE_FLOPS,     /* flops=400T */
-    DEVICE_LINK,      /* link=16GB/s; or 16GB/s if it cannot be taken for
-                         DEVICE_BANDWIDTH */
-    DEVICE_LATENCY,   /* 10us */
-    DEVICE_INT8,      /* int8=800T */
-    DEVICE_LAUNCH,    /* launch=2us */
-    DEVICE_P2P,       /* p2p=450GB/s */
-    DEVICE_BRIDGE,    /* bridge=450GB/s */
+    DEVICE_MEMORY,    /* "2GiB": size of the memory */
+    DEVICE_AVAILABLE, /* "available=1GiB": memory that is free now */
+    DEVICE_BANDWIDTH, /* "1TB/s": rate of reading the memory */
+    DEVICE_FLOPS,     /* "flops=400T": float operations per second */
+    /* bandwidth of the link: "link=16GB/s", or "16GB/s" if that cannot be
+     * DEVICE_BANDWIDTH */
+    DEVICE_LINK,
+    DEVICE_LATENCY, /* "10us": latency of the link */
+    DEVICE_INT8, /* "int8=800T": operations per second with quantized weights */
+    DEVICE_LAUNCH, /* "launch=2us": time to start a kernel */
+    DEVICE_P2P,    /* "p2p=450GB/s": transfers that bypass the host */
+    /* "bridge=450GB/s": transfers inside a link domain that bypass the host */
+    DEVICE_BRIDGE,
     DEVICE_FIGURES
 };
 

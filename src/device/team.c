@@ -27,23 +27,26 @@ enum {
                              longer than any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
-    LATE_NS = 4 * 1000 * 1000, /* a sched_yield() of this length let other
-                                  processes run, not only threads of this one */
+    /* a sched_yield() that takes this long, in ns, has let other processes run,
+     * not only other threads of this process */
+    LATE_NS = 4 * 1000 * 1000,
     SLEEP_FOR_NS = 100 * 1000 * 1000,
-    NAP_NS = 50 * 1000, /* nominal; the system adds about as much */
+    /* nanoseconds requested for a short sleep; the system adds about as much */
+    NAP_NS = 50 * 1000,
 };
 
 struct team {
     struct device_flag generation; /* number of runs started */
-    struct device_flag done;       /* number of finished calls, over all workers
-                                      and runs */
-    team_fn *fn;                   /* function of this run; NULL if workers must
-                                      end */
+    /* number of finished calls of `fn`, over all workers and runs */
+    struct device_flag done;
+    /* function that the workers call in this run; NULL if they must end */
+    team_fn *fn;
     void *user;
     int n, n_spin;
-    pid_t owner;              /* the process that owns the threads */
+    /* the process that started the threads; forked copies have none */
+    pid_t owner;
     int n_started;            /* number of threads to join */
-    struct team_thread *list; /* owned, [n] */
+    struct team_thread *list; /* the threads, [n]; owned */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     atomic_int n_asleep;

@@ -9,7 +9,7 @@
 
 #include "device/device_ops.h"
 
-struct team; /* opaque */
+struct team; /* the pool; defined in team.c */
 
 typedef void team_fn(void *user, int thread);
 

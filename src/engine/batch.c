@@ -21,22 +21,27 @@
  * micro-batch. */
 struct micro {
     int64_t n, n_out;
-    int32_t *token, *position, *seq, *out_row; /* owned */
-    int64_t *from;                             /* owned; index in the batch of
-                                                  each token */
-    /* owned; row of the caller's results for each token, or -1 if not wanted */
+    /* Owned; id, position and sequence of each token; out_row has, for each
+     * output token, its index in the micro-batch. */
+    int32_t *token, *position, *seq, *out_row;
+    /* Owned; for each token of the micro-batch, its index in the caller's
+     * batch. */
+    int64_t *from;
+    /* owned; for each token of the micro-batch, the row of the caller's results
+     * to which its logits are copied, or -1 if the caller wants none */
     int64_t *row;
-    /* owned; row of the caller's results for each output token */
+    /* owned; for each output token of the micro-batch, the row of the caller's
+     * results */
     int64_t *row_of;
 };
 
 struct batch_seq {
-    int64_t n_new; /* number of the sequence's tokens in the batch; 0 between
-                      batches */
-    int64_t n_old; /* length of the sequence before the batch */
-    int64_t n_run; /* length of the sequence before the last step */
-    /* index in the micro-batch of the sequence's next token; -1 if the sequence
-     * has none there yet */
+    int64_t n_new; /* number of tokens of this sequence in the caller's batch; 0
+                      between batches */
+    int64_t n_old; /* length of the sequence in tokens before the batch */
+    int64_t n_run; /* length of the sequence in tokens before the last step */
+    /* index in the micro-batch at which the next token of this sequence is put;
+     * -1 if the micro-batch has no token of the sequence yet */
     int64_t at;
 };
 
@@ -277,7 +282,8 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
         m->from[at] = i;
         m->token[at] = b->token[i];
         m->seq[at] = seq_of(b, i);
-        /* the caller's results are in the order of the batch */
+        /* Rows of the caller's results are numbered in the order of the batch,
+         * not of the micro-batch. */
         m->row[at] = is_wanted(b, i) ? (*row)++ : -1;
     }
     for (int64_t k = 0; k < m->n; k++) {
@@ -310,7 +316,8 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 static pl_status check_logits(const struct micro *m, int64_t i,
                               const float *row, size_t n, pl_err *err)
 {
-    /* as integers without the sign, NaNs are greater */
+    /* Bits of infinity as a float. With the sign bit cleared, the bits of a NaN
+     * are a greater integer, those of a finite number a smaller one. */
     const uint32_t infinity = 0x7f800000;
     int32_t at = m->out_row[i];
     uint32_t most = 0, v;
@@ -353,8 +360,8 @@ static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
     return PL_OK;
 }
 
-/* Copies row i of tensor `from`, an output of micro-batch k, to its row of
- * `to`. Does nothing if `to` is NULL. */
+/* Copies row i of tensor `from`, which micro-batch k of the last step computed,
+ * to the caller's array `to`. Does nothing if `to` is NULL. */
 static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                             size_t width, float *to, pl_err *err)
 {

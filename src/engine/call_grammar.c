@@ -1,6 +1,6 @@
-/* See call_grammar.h. The rules of the grammar are: root; call0, call1, ...,
- * one per tool, without the markers around a call; args0-0-0, ..., arguments of
- * a tool in Python syntax; s0, s1, ..., JSON Schemas. */
+/* Implements call_grammar.h. The grammar has these rules: root; one and call0,
+ * call1, ..., one per tool, without the markers around a call; args0-0-0 and so
+ * on for arguments of a tool in Python syntax; s0, s1, ... for JSON Schemas. */
 #include "engine/call_grammar.h"
 
 #include "base/err.h"
@@ -19,7 +19,8 @@ enum {
     MOST_TOOLS = 256,
     MOST_MARK = 128,
     MOST_REFS = 8,
-    MOST_TYPES = 7,       /* the number of JSON types */
+    MOST_TYPES = 7,       /* number of types in JSON Schema, the most that a
+                             property can list */
     MOST_VALUES = 1 << 14 /* maximum number of alternatives of a tool's unquoted
                              values */
 };
@@ -27,10 +28,11 @@ enum {
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    /* schema of a document that may be the reply instead of calls; NULL if only
-     * calls are allowed */
+    /* JSON Schema of a document that the model may write instead of calls; NULL
+     * if only calls are allowed */
     const char *content;
-    /* number of the rule for `content`, which is named s<document> */
+    /* number of the grammar rule for `content`; the rule is named "s" and this
+     * number */
     uint32_t document;
     struct schema_sums sums;
     pl_err *err;
@@ -42,13 +44,14 @@ struct tool {
     int i;
     const char *name;
     json_t *schema;   /* schema of the arguments; owned */
-    json_t *required; /* owned; object whose keys are the required arguments;
-                         NULL if none */
-    /* number of alternatives of the tool's unquoted values so far */
+    json_t *required; /* owned; JSON object whose keys are the names of the
+                         required arguments; NULL if there is none */
+    /* number of alternatives written so far for the values of this tool's
+     * arguments */
     int n_value;
 };
 
-/* ---- markers and schemas ------------------------------------------------- */
+/* ---- rules for markers and JSON Schemas ---------------------------------- */
 
 static pl_status refuse(const struct tool *t, const char *where,
                         const char *what)
@@ -76,9 +79,10 @@ static void put_mark(struct gbnf_text *g, struct span mark)
     put(g, " ");
 }
 
-/* Returns `mark`, a marker around all calls, or an empty marker if it contains
- * the marker that ends a message. Templates that put each call into a message
- * of its own yield such a marker, but the model does not write it. */
+/* Returns `mark`, a marker before or after all calls of a message. Returns an
+ * empty marker if `mark` contains the marker that ends a message: templates
+ * that put each call into a message of its own yield such a marker, but the
+ * model does not write it. */
 static struct span outer(const struct reply_format *f, struct span mark)
 {
     for (int i = 0; i < 2; i++)
@@ -113,17 +117,19 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
                            rule, t->c->err);
 }
 
-/* ---- texts without a marker ---------------------------------------------- */
+/* ---- rules for texts that contain no end marker -------------------------- */
 
-/* One or two markers that end an unquoted text, or the beginnings of them. Both
- * begin with the same ASCII character, which occurs only once in each. */
+/* One or two texts that an unquoted text must not contain, because they begin
+ * its end marker. Each is a marker or the beginning of one (see distinct). All
+ * begin with the same ASCII character, and each contains it only once. */
 struct ends {
     struct span mark[2];
     int n;
 };
 
-/* Returns `mark` up to where its first character is repeated or a control
- * character stands: a text without this beginning does not contain `mark`. */
+/* Returns the beginning of `mark`, up to a control character or to a second
+ * occurrence of its first character. A text that does not contain this
+ * beginning does not contain `mark` either. */
 static struct span distinct(struct span mark)
 {
     size_t n = 1;
@@ -148,7 +154,8 @@ static bool ends_add(struct ends *e, struct span mark)
     return true;
 }
 
-/* Appends the character at the beginning of `t` as a class has it. */
+/* Appends the first character of text `t`, escaped as in a character class of
+ * GBNF, such as \x3C. */
 static void put_char(struct gbnf_text *g, struct span t)
 {
     uint32_t c;
@@ -163,10 +170,11 @@ static bool is_start(struct span mark, size_t n)
     return ((unsigned char)mark.s[n] & 0xc0) != 0x80;
 }
 
-/* Appends a class [^...] of the characters that do not continue a marker after
- * the first n bytes of marker k. It excludes the character that follows in each
- * marker with the same first n bytes, the first one of the markers, and the
- * characters `but`. */
+/* Appends a character class [^...] of the characters that do not continue an
+ * end marker, when its first n bytes, those of marker k, have just been
+ * written. The class excludes the next character of each marker with the same
+ * first n bytes, the first character of the markers, and the characters
+ * `but`. */
 static void put_others(struct gbnf_text *g, const struct ends *e, int k,
                        size_t n, const char *but)
 {
@@ -179,8 +187,9 @@ static void put_others(struct gbnf_text *g, const struct ends *e, int k,
     put(g, "]");
 }
 
-/* Returns true if put_begun must skip the first n bytes of marker k: they also
- * begin an earlier marker, or they begin with another whole marker. */
+/* Returns true if put_begun must not write an alternative for the first n bytes
+ * of marker k. Either an earlier marker begins with the same bytes and has the
+ * alternative already, or these bytes contain another whole marker. */
 static bool is_known(const struct ends *e, int k, size_t n)
 {
     for (int i = 0; i < e->n; i++) {
@@ -194,10 +203,10 @@ static bool is_known(const struct ends *e, int k, size_t n)
     return false;
 }
 
-/* Appends one alternative for each proper prefix of a marker, without the first
- * character of the prefix. `tail` selects what follows the prefix: 0 the first
- * character of a marker, 1 a character that does not continue the marker, 2
- * nothing. */
+/* Appends one alternative for each proper prefix of an end marker. Omits the
+ * prefix's first character, which the caller has written already. `tail`
+ * selects the text after the prefix: 0 for the first character of a marker, 1
+ * for a character that does not continue the marker, 2 for nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -229,14 +238,13 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
         }
 }
 
-/* Appends an expression for texts that contain none of the markers. The
- * expression follows the states of a search for the markers. A text is a
- * sequence of two kinds of items. One is a character other than the markers'
- * first. The other is that first character, then parts of markers that are
- * broken off by the first character again, then a character that does not
- * continue a marker. The text may end within a marker. `but` are further
- * excluded characters, as in a class. `escape` is the rule that stands for
- * these, or NULL. */
+/* Appends a GBNF expression for all texts that contain no end marker. Let c be
+ * the first character of the markers. Such a text is a sequence of two kinds of
+ * items. One is a character other than c. The other is c, then any number of
+ * incomplete markers that the next c interrupts, then a character that does not
+ * continue the marker. The text may also end with an incomplete marker. `but`
+ * has further characters to exclude, in the syntax of a character class. The
+ * rule named `escape` is allowed in their place, if it is not NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
@@ -258,8 +266,9 @@ static void put_without(struct gbnf_text *g, const struct ends *e,
     put(g, ")?");
 }
 
-/* Appends rules for quoted strings that do not contain the markers. If `few`,
- * allows only the escapes that the parser of Python syntax accepts. */
+/* Appends grammar rules for JSON strings that contain no end marker. If `few`,
+ * the strings may have only those escapes that the parser of Python syntax
+ * accepts. */
 static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 {
     static const char quoted[] = "\"\\\\\\x00-\\x1F";
@@ -267,7 +276,8 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
     struct schema_strings how = schema_strings;
     struct ends own = {0};
 
-    for (int i = 0; i < e->n; i++) /* no string has a quote */
+    for (int i = 0; i < e->n; i++) /* Markers with a quote are left out, because
+                                      a quote within a string is escaped. */
         if (!span_contains(e->mark[i], span_of("\"")))
             own.mark[own.n++] = e->mark[i];
     e = &own;
@@ -290,7 +300,8 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 
 /* ---- arguments that are not a JSON object -------------------------------- */
 
-/* Notes in a comment of the grammar what is not enforced. */
+/* Writes a comment into the grammar: the tool, `where` in its schema, and
+ * `what` the grammar does not enforce there. */
 static void note(const struct tool *t, const char *where, const char *what)
 {
     char tool[ERR_SHOWN], at[ERR_SHOWN];
@@ -302,9 +313,9 @@ static void note(const struct tool *t, const char *where, const char *what)
     put(t->c->out, "\n");
 }
 
-/* Sets *out to the properties in the schema of a tool whose arguments a call
- * does not write as a JSON object. Sets t->required. What else the schema
- * requires is not enforced. */
+/* Sets *out to the properties in a tool's schema, and t->required to the
+ * required ones. For calls that do not write their arguments as a JSON object.
+ * All other keywords of the schema are noted as not enforced. */
 static pl_status get_properties(struct tool *t, json_t **out)
 {
     static const char *const known[] = {"type", "properties", "required",
@@ -344,7 +355,7 @@ static bool is_required(const struct tool *t, const char *key)
     return json_object_get(t->required, key) != NULL;
 }
 
-/* ---- values without quotes ----------------------------------------------- */
+/* ---- rules for values written without quotes ----------------------------- */
 
 /* Follows the references ($ref) of a schema. Returns the schema at their end,
  * or NULL if a reference does not resolve. */
@@ -376,15 +387,17 @@ static bool has_any(const json_t *schema, const char *const *key)
     return *key != NULL;
 }
 
-/* Appends the alternatives for an argument's value as it is written between its
- * markers: a string without quotes, any other value as JSON. `typed` means that
- * the parser knows that the value is a string. *n is the number of alternatives
- * so far. `depth` limits the nesting of references. */
+/* Appends the alternatives for the value of argument `key`, as a call writes it
+ * between the argument's markers: a string without quotes, any other value as
+ * JSON. `typed` means that the parser of calls knows from the schema that the
+ * value is a string. *n counts the alternatives. `depth` limits the nesting of
+ * references. */
 static pl_status put_value(struct tool *t, const char *key, json_t *schema,
                            bool typed, int depth, struct gbnf_text *g, int *n);
 
-/* Counts an alternative, and fails if there are too many. With references, a
- * short schema can have any number of them. */
+/* Counts one more alternative for the values of a tool, and fails if there are
+ * too many. A short schema can have very many if it refers to its parts
+ * repeatedly. */
 static pl_status count_value(struct tool *t, const char *key)
 {
     return ++t->n_value <= MOST_VALUES
@@ -394,14 +407,16 @@ static pl_status count_value(struct tool *t, const char *key)
                         "use fewer");
 }
 
-/* Returns true if strings are between markers of their own. */
+/* Returns true if this model's calls put strings between markers, as others do
+ * between quotes. */
 static bool is_quoted(const struct tool *t)
 {
     return t->c->f->calls == CALLS_QUOTED;
 }
 
-/* Appends a string: between its own markers, or without. Unless `typed`, it
- * must then not look like another value. */
+/* Appends the name of the rule for a string, with the markers that stand for
+ * quotes, if the model has them. Without these markers, a string that is not
+ * `typed` must not look like a number, a list or another value. */
 static void put_text(const struct tool *t, struct gbnf_text *g, bool typed)
 {
     put_mark(g, t->c->f->quote);
@@ -428,8 +443,9 @@ static bool is_other_value(const char *s, size_t len)
            span_equal(t, span_of("False")) || span_equal(t, span_of("None"));
 }
 
-/* Appends a constant: a string without quotes, any other value as JSON. Unless
- * `typed`, fails if the parser could read the string as another value. */
+/* Appends a constant of the schema: a string without quotes, any other value as
+ * JSON. If the parser could read the string as another type, because it is not
+ * `typed`, notes that in the grammar. */
 static pl_status put_constant(struct tool *t, const char *key, json_t *value,
                               bool typed, struct gbnf_text *g, int *n)
 {
@@ -535,8 +551,8 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Returns true if the type of the property is "string", so that the parser
- * reads any value as a string. */
+/* Returns true if the schema of an argument has the type "string", so that the
+ * parser of calls reads any text there as a string. */
 static bool is_typed(const json_t *schema)
 {
     const char *type = json_string_value(json_object_get(schema, "type"));
@@ -544,7 +560,8 @@ static bool is_typed(const json_t *schema)
     return type && strcmp(type, "string") == 0;
 }
 
-/* Returns the type of a value in the attribute of its argument. */
+/* Returns the type that a call writes as attribute of an argument, such as
+ * type="number", from the schema of the argument. */
 static const char *attribute_of(const json_t *schema)
 {
     static const char *const types[] = {"string", "number", "boolean", "array"};
@@ -558,7 +575,7 @@ static const char *attribute_of(const json_t *schema)
     return "object";
 }
 
-/* Appends an argument with its markers, such as
+/* Appends the grammar of one argument with its markers, such as
  * <parameter=k>\nv\n</parameter>\n. */
 static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
                             struct gbnf_text *g)
@@ -588,9 +605,10 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Appends the rule for a string whose type is not declared. The parser reads an
- * unquoted text as a string only if it does not begin with a blank and is
- * neither JSON nor a Python constant. */
+/* Appends the rule for a string argument whose type the schema does not
+ * declare. The parser of calls reads an unquoted text as a string only if the
+ * text does not begin with a blank and is neither JSON nor a Python
+ * constant. */
 static void put_other_text(struct gbnf_text *g, const struct ends *e)
 {
     static const char *const words[] = {"true", "false", "null",
@@ -620,7 +638,7 @@ static void put_other_text(struct gbnf_text *g, const struct ends *e)
     put(g, "\n");
 }
 
-/* ---- forms of calls ------------------------------------------------------ */
+/* ---- rules for calls, one function per notation -------------------------- */
 
 static pl_status check_key(const struct tool *t, const char *key)
 {
@@ -633,8 +651,8 @@ static pl_status check_key(const struct tool *t, const char *key)
                   "because this model's calls are not JSON");
 }
 
-/* Rejects a schema that contains a marker, because a constant that contains it
- * could not be written in a call. */
+/* Rejects a tool whose schema contains an end marker, because a call cannot
+ * contain that text as a value. */
 static pl_status check_marks(const struct tool *t, const struct ends *e)
 {
     char *json = whole_json_dumps(t->schema, JSON_COMPACT);
@@ -740,7 +758,8 @@ static pl_status put_object(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Appends a call that begins with the name, such as f[ARGS]{...}. */
+/* Appends a call that begins with the name of the tool, such as
+ * f[ARGS]{...}. */
 static pl_status put_named(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
@@ -781,7 +800,8 @@ static pl_status put_channel(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Appends a call that is the line of a recipient and the arguments. */
+/* Appends a call whose first line is the name of the tool, as recipient of the
+ * message, and whose further text is the arguments. */
 static pl_status put_line(struct tool *t, struct gbnf_text *g)
 {
     uint32_t rule;
@@ -817,7 +837,7 @@ static pl_status put_call(struct tool *t, struct gbnf_text *g)
     }
 }
 
-/* ---- tools --------------------------------------------------------------- */
+/* ---- rules for the tools of a request ------------------------------------ */
 
 static pl_status check_name(const struct tool *t)
 {
@@ -897,7 +917,7 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
                    only ? " named \"" : "", only ? only : "", only ? "\"" : "");
 }
 
-/* ---- replies without calls ----------------------------------------------- */
+/* ---- rules for a reply that is a document, not a call -------------------- */
 
 static pl_status put_document(struct caller *c)
 {
@@ -920,8 +940,8 @@ static pl_status put_document(struct caller *c)
 
 /* ---- the whole grammar --------------------------------------------------- */
 
-/* Appends the rule "one": one of the n calls, with the markers around each
- * call. */
+/* Appends the rule "one": any one of the n calls, with the markers before and
+ * after each call. */
 static void put_one(const struct caller *c, int n)
 {
     const struct reply_format *f = c->f;
@@ -944,8 +964,9 @@ static void put_one(const struct caller *c, int n)
     put(c->out, "\n");
 }
 
-/* Appends the rule "root": one or more calls, with the markers around all of
- * them, or the document. */
+/* Appends the rule "root": one or more calls, with the markers before the first
+ * and after the last, or instead the document. If `single`, exactly one
+ * call. */
 static void put_root(const struct caller *c, bool single)
 {
     const struct reply_format *f = c->f;
@@ -955,7 +976,8 @@ static void put_root(const struct caller *c, bool single)
     if (c->content)
         gbnf_print(c->out, "gap s%u ws | ", (unsigned)c->document);
     put(c->out, "gap ");
-    if (f->attributes) { /* a message has content, maybe none */
+    if (f->attributes) { /* Before its calls a message may have a content part,
+                            which is empty here. */
         put(c->out, "(");
         put_mark(c->out, f->content_open);
         put_mark(c->out, f->content_close);
@@ -996,7 +1018,9 @@ static void put_channels(const struct caller *c, int n)
     put(c->out, ")\n");
 }
 
-/* Appends the rule "root" for messages after a line with their recipient. */
+/* Appends the rule "root" for models that write each message after a line
+ * ">>>RECIPIENT". The recipient of a call is the tool, that of the document is
+ * "all". */
 static void put_lines(const struct caller *c, int n, bool single)
 {
     put(c->out, "one ::= ");
@@ -1008,9 +1032,9 @@ static void put_lines(const struct caller *c, int n, bool single)
     put(c->out, single ? "one)\n" : "one (\"\\n\"? \">>>\" one)*)\n");
 }
 
-/* Appends the rules that the forms of calls use. Sets *e to the markers that
- * end unquoted texts. Returns false if these markers cannot be distinguished
- * from text. */
+/* Appends the rules that all calls share, such as those of blanks and strings.
+ * Sets *e to the markers that end an unquoted text. Returns false if a text
+ * that does not contain these markers cannot be described. */
 static bool put_common(const struct caller *c, struct ends *e)
 {
     const struct reply_format *f = c->f;

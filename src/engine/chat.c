@@ -22,7 +22,8 @@ static const struct {
     {"tokenizer.ggml.bos_token_id", "bos_token"},
     {"tokenizer.ggml.eos_token_id", "eos_token"},
     {"tokenizer.ggml.unknown_token_id", "unk_token"},
-    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* GGUF's spelling */
+    /* GGUF spells "separator" this way. */
+    {"tokenizer.ggml.seperator_token_id", "sep_token"},
     {"tokenizer.ggml.padding_token_id", "pad_token"},
     {"tokenizer.ggml.cls_token_id", "cls_token"},
     {"tokenizer.ggml.mask_token_id", "mask_token"},
@@ -30,10 +31,11 @@ static const struct {
 enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
-    /* owned: the templates for conversations without and with tools; NULL if
-     * there is none */
+    /* Owned: the template for conversations without tools, and the one for
+     * conversations with tools. NULL if the file or the caller has no such
+     * template. */
     struct chat_template *usual, *tool_use;
-    char *text[2]; /* owned: texts of the two templates */
+    char *text[2]; /* owned: the texts of `usual` and of `tool_use` */
     /* variables with the texts of special tokens; the texts are owned */
     struct chat_variable special[N_SPECIAL];
     int n_special;
@@ -41,7 +43,8 @@ struct pl_template {
     struct chat_adapt adapt;
 };
 
-/* The templates of a file, for conversations without tools and with them. */
+/* GGUF keys of the template for conversations without tools, and of the one for
+ * conversations with tools. */
 static const char *const templates[] = {"tokenizer.chat_template",
                                         "tokenizer.chat_template.tool_use"};
 
@@ -58,7 +61,8 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     if (!id || !tokens || !gguf_as_i64(id, 0, &at) || at < 0 ||
         !gguf_as_str(tokens, (uint64_t)at, &s))
         return PL_OK;
-    copy = malloc(s.len + 1); /* the text may contain zero bytes or be empty */
+    copy = malloc(s.len + 1); /* malloc'ed with its length, because the token's
+                                 text may be empty or contain zero bytes */
     if (!copy)
         return err_no_memory(err, "a special token");
     memcpy(copy, s.s, s.len);
@@ -68,8 +72,9 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     return PL_OK;
 }
 
-/* Creates the template for conversations with tools, or the other one, and
- * keeps its text. */
+/* Creates a template from `text` and keeps a copy of the text: the template for
+ * conversations with tools if `tools`, else the one for conversations
+ * without. */
 static pl_status parse(pl_template *t, bool tools, const char *text, size_t len,
                        pl_err *err)
 {
@@ -101,8 +106,8 @@ static pl_status read_template(pl_template *t, bool tools, const struct gguf *g,
                                 templates[tools], why.message);
 }
 
-/* Reads the special tokens from the file and, if `own`, the chat templates,
- * because the caller gave none as text. */
+/* Reads the special tokens from the file. If `own`, the caller gave no template
+ * as text, and the chat templates are read from the file, too. */
 static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
                            pl_err *err)
 {
@@ -120,7 +125,8 @@ static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
     return PL_OK;
 }
 
-/* A rendering: its template and limits, and the length of its text. */
+/* Argument of render(): the template and the limits. render() sets `len` to the
+ * length of the text in bytes. */
 struct rendering {
     const pl_template *t;
     struct chat_limits limits;
@@ -130,8 +136,8 @@ struct rendering {
 static pl_status render(void *rendering, const pl_conversation *given,
                         char **text, pl_err *err);
 
-/* Renders a conversation as it is, or with the variables of pl_conversation's
- * `adapt` if the template refuses it. */
+/* Renders a conversation unchanged. If the template rejects it, renders it
+ * again with the changes that pl_conversation's field `adapt` allows. */
 static pl_status render_either(void *rendering, const pl_conversation *given,
                                char **text, pl_err *err)
 {
@@ -142,8 +148,9 @@ static pl_status render_either(void *rendering, const pl_conversation *given,
     return s == PL_BAD_ARGUMENT ? render(rendering, &c, text, err) : s;
 }
 
-/* Learns the notation of a template and what changes of conversations it needs.
- * Small limits suffice for the conversations by which it is learned. */
+/* Learns the notation of a template for calls and reasoning, and which changes
+ * of conversations it needs. Small limits suffice, because the conversations
+ * that are rendered for this are short. */
 static pl_status learn(pl_template *t, pl_err *err)
 {
     struct rendering r = {.t = t,
@@ -156,7 +163,8 @@ static pl_status learn(pl_template *t, pl_err *err)
     return chat_adapt_learn(&t->adapt, &t->format, render, &r, err);
 }
 
-/* Creates a template from a text, a file, or both; one may be NULL. */
+/* Creates a template from a text, from a GGUF file that also has the special
+ * tokens, or from both. `text` or `g` may be NULL. */
 static pl_status create(pl_template **out, const char *text, size_t len,
                         const struct gguf *g, pl_err *err)
 {
@@ -257,8 +265,9 @@ static pl_status check_list(const char *name, const char *s, pl_err *err)
 
 enum { N_VARIABLE = N_SPECIAL + 10 };
 
-/* Sets the variables that llama.cpp's server sets besides those of the
- * conversation, to var[]. `dates` has their texts. Returns their number. */
+/* Sets var[] to the variables that llama.cpp's server sets for every template,
+ * such as the date. Their texts are stored in `dates`. Returns the number of
+ * variables. */
 static int usual_variables(struct chat_variable *var, int64_t now,
                            char dates[2][32])
 {
@@ -283,8 +292,9 @@ static int usual_variables(struct chat_variable *var, int64_t now,
     return 5;
 }
 
-/* Returns the limits for a conversation. Templates with loops over all messages
- * for each message need steps as the square of the number of messages. */
+/* Returns the limits for rendering a conversation. They grow with the square of
+ * its length, because some templates loop over all messages once for each
+ * message. */
 static struct chat_limits limits_for(const pl_conversation *c)
 {
     struct chat_limits limits = chat_usual_limits;
@@ -295,7 +305,8 @@ static struct chat_limits limits_for(const pl_conversation *c)
     return limits;
 }
 
-/* Renders a conversation as it is. A reply_render_fn. */
+/* Renders a conversation unchanged, as a reply_render_fn. `rendering` is a
+ * struct rendering. */
 static pl_status render(void *rendering, const pl_conversation *c, char **text,
                         pl_err *err)
 {
@@ -367,7 +378,7 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
     return reply_create(out, &t->format, prompt, len, tools, part, user, err);
 }
 
-/* ---- grammars of calls --------------------------------------------------- */
+/* ---- grammars that force tool calls -------------------------------------- */
 
 pl_status pl_template_calls(const pl_template *t, const char *tools,
                             const char *only, bool single, const char *content,

@@ -15,8 +15,9 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Checks that the file still contains a part of a weight, because a truncated
- * file would crash the program when it is read. Called as exec_source.check. */
+/* Checks that the model's file still contains a part of a weight. Loading would
+ * crash at a file that was truncated since it was opened. Called as
+ * exec_source.check. */
 static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
 {
     const pl_engine *e = user;
@@ -70,7 +71,8 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
-/* Returns the tensor with a name if it is kept (pl_keep), else -1. */
+/* Returns the tensor with this name in the engine's graph. Returns -1 if there
+ * is none or if it is not kept after a step (pl_keep). */
 static pl_tensor find_kept(const pl_engine *e, const char *name)
 {
     const pl_graph *g = e->plan->graph;
@@ -99,7 +101,8 @@ pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
         return PL_OK;
     for (int d = 0; d < l->n; d++)
         n_thread += l->dev[d].n_thread;
-    if (n_thread == 0) /* accelerators have no threads */
+    if (n_thread == 0) /* No device has threads: all are accelerators, so the
+                          number does not follow from the plan. */
         n_thread = 8;
     PL_TRY(model_sum(&e->weights, e->plan->model->file, n_thread,
                      MODEL_SUM_LEAST, cancel, err));
@@ -197,8 +200,9 @@ void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
     pl_exec_counters(e ? e->exec : NULL, out, size);
 }
 
-/* Begins a call of a function that returns no status. Returns false if e is
- * NULL or the engine is busy; the function then returns zeros. */
+/* Begins a public call of a function that returns numbers instead of a status.
+ * Returns false if e is NULL or the engine is busy with another call. The
+ * function then returns zeros. */
 static bool enter(const pl_engine *e)
 {
     return e && exec_enter(e->exec, NULL) == PL_OK;
@@ -256,7 +260,7 @@ pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err)
     return exec_copy_page(e->exec, pool, from, to, err);
 }
 
-/* Sequences -------------------------------------------------------------- */
+/* Sequences of an engine ------------------------------------------------- */
 
 bool engine_is_seq(const pl_engine *e, int seq)
 {
@@ -360,7 +364,8 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
                 "token %" PRId64
                 " of the prefix is %d, outside the vocabulary of 0 .. %" PRId64,
                 i, token[i], n_vocab - 1);
-    /* asynchronous transfers may be in progress */
+    /* Asynchronous transfers may still change weights or caches, which makes
+     * cached prefixes invalid. */
     PL_TRY(exec_wait_async(e->exec, err));
     engine_trust_prefixes(e);
     if (n > 0)
@@ -438,18 +443,21 @@ pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
     return s;
 }
 
-/* Returns the number of tokens for which a pool has free pages. If `seq` is not
- * -1, includes the free space in the last page of that sequence. */
+/* Returns the number of tokens that still fit into a pool: those of its free
+ * pages and, if `seq` is not -1, of the free space in the last page of that
+ * sequence. */
 static int64_t pool_room(const struct kv *kv, int pool, int seq)
 {
     const struct kv_pool *p = &kv->pool[pool];
     int64_t room = (int64_t)kv_free_pages(kv, pool) * PAGE_TOKENS;
 
     if (p->state || p->window > 0)
-        return INT64_MAX; /* these pools never run out of pages */
+        return INT64_MAX; /* A pool of states or with a window never runs out of
+                             pages. */
     if (seq < 0 || kv->length[seq] % PAGE_TOKENS == 0)
         return room;
-    /* if the last page is shared, its copy needs a page */
+    /* If other sequences share the last page of `seq`, it must be copied before
+     * a token is added, and the copy takes a free page. */
     room -= (int64_t)kv_pages_needed(kv, pool, seq, 1, false) * PAGE_TOKENS;
     return room < 0 ? 0 : room + PAGE_TOKENS - kv->length[seq] % PAGE_TOKENS;
 }

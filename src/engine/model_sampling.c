@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The settings that are numbers, with the range of each. A number out of range
- * becomes the nearest in the range, which has the same effect. If `strict`, it
- * is an error. */
+/* The sampler settings that are numbers, each with its range. A number outside
+ * the range becomes the nearest one inside, which has the same effect. Only if
+ * `strict` is it an error instead. */
 static const struct {
     const char *key;
     size_t at;
@@ -36,7 +36,8 @@ static const struct {
 #undef AT
 };
 
-/* Reads a number, perhaps written as a string. */
+/* Sets *v to the value of a key: a number, or a string that contains a number.
+ * Returns false if the value is neither. */
 static bool read_number(const struct gguf_kv *kv, double *v)
 {
     char text[40], *end;
@@ -54,8 +55,9 @@ static bool read_number(const struct gguf_kv *kv, double *v)
     return *end == '\0' && isfinite(*v);
 }
 
-/* Writes the error for a value that cannot be used, unless `err` has one of an
- * earlier key; that of an override replaces those of the file. */
+/* Sets the error for a key whose value is not a valid setting. Only the first
+ * such key of the file is reported. A key that the caller has overridden is
+ * always reported, in place of keys of the file. */
 static void reject(const struct gguf *g, const struct gguf_kv *kv,
                    const char *wanted, pl_status *s, pl_err *err)
 {
@@ -98,8 +100,8 @@ static void read_settings(const struct gguf *g, pl_sampling *to, pl_status *s,
     }
 }
 
-/* Reads the order of the samplers, names separated by semicolons. Names that
- * do not exist are passed over. */
+/* Reads the order of the samplers from the file: names separated by semicolons.
+ * Ignores names of samplers that do not exist here. */
 static void read_order(const struct gguf *g, pl_sampling *to, pl_status *s,
                        pl_err *err)
 {

@@ -1,4 +1,4 @@
-/* See model_sum.h.
+/* Implements model_sum.h: the hash of a model's weights, and its cache.
  *
  * All bytes are hashed, not only samples, because a file may have been patched
  * in a single row of a matrix. Cached pages of the unpatched model would then
@@ -34,21 +34,23 @@ enum {
     BLOCK = 256 << 10,
     MAX_THREADS = 16,
     KEPT = 32,
-    WAY = 2, /* version of the algorithm */
+    WAY = 2, /* version of the hash algorithm, stored in files of cached
+                hashes */
 };
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- hashing the model's weights ----------------------------------------- */
 
 struct summing {
     const struct gguf *g;
     const volatile int *cancel;
-    pthread_mutex_t lock; /* protects the fields below */
-    int64_t tensor;       /* index of the tensor of the next block */
-    uint64_t at;          /* offset of the next block in that tensor */
+    pthread_mutex_t lock; /* protects all fields after it */
+    int64_t tensor;       /* index of the tensor that contains the next block to
+                             hash */
+    uint64_t at; /* offset in bytes of the next block to hash in that tensor */
     uint64_t sum;
-    pl_status s; /* status of the first thread that failed */
+    pl_status s; /* status of the first thread that failed; PL_OK if none did */
     pl_err err;
 };
 
@@ -60,9 +62,9 @@ static uint64_t hash_name(const struct gguf_tensor *t)
     return hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
 }
 
-/* Takes the next block to hash: *n bytes from offset *at of the tensor that is
- * returned. A block may be empty. Returns NULL at the end or after a
- * failure. */
+/* Takes the next block of weights for the calling thread to hash. Returns its
+ * tensor, and sets *at to the block's offset and *n to its size in bytes, which
+ * may be 0. Returns NULL if no block is left or a thread has failed. */
 static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
                                             size_t *n)
 {
@@ -88,9 +90,9 @@ static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
     return t;
 }
 
-/* Hashes blocks until there are no more; the function of each thread. The
- * result is the sum of the hashes of all blocks, so their distribution over
- * threads does not matter. */
+/* Hashes blocks until none is left. Each hashing thread runs this function. The
+ * result is the sum of the hashes of all blocks, so it does not matter which
+ * thread hashes which block. */
 static void *sum_blocks(void *user)
 {
     struct summing *m = user;
@@ -131,7 +133,8 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     want = (uint64_t)want < blocks ? want : (int)blocks;
     pthread_mutex_init(&m.lock, NULL);
     while (n + 1 < want && !pthread_create(&thread[n], NULL, sum_blocks, &m))
-        n++; /* continue with fewer threads if one cannot be started */
+        n++; /* If the system does not start another thread, those already
+                started hash all blocks. */
     sum_blocks(&m);
     while (n > 0)
         pthread_join(thread[--n], NULL);
@@ -142,7 +145,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     return m.s;
 }
 
-/* ---- cached sums --------------------------------------------------------- */
+/* ---- hashes cached in files ---------------------------------------------- */
 
 static pl_status cache_file_path(char path[CACHE_PATH], const uint64_t key[2],
                                  pl_err *err)
@@ -185,8 +188,8 @@ static bool find_kept(const uint64_t key[2], uint64_t *sum)
     return memcmp(b, want, KEPT) == 0;
 }
 
-/* Stores the hash in the cache. Ignores errors; the hash is then computed again
- * next time. */
+/* Stores the hash of the weights in the cache directory. Ignores errors,
+ * because without a cached hash it is only computed again next time. */
 static void keep(const uint64_t key[2], uint64_t sum)
 {
     char path[CACHE_PATH];
@@ -212,7 +215,8 @@ pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,
     if (kept && find_kept(key, out))
         return PL_OK;
     PL_TRY(sum_all(out, g, n_thread, cancel, err));
-    /* Do not cache the hash if a file was written while it was read. */
+    /* The hash is not cached if a file of the model changed while it was
+     * read. */
     if (kept && gguf_identity(g, after) && memcmp(key, after, sizeof key) == 0)
         keep(key, *out);
     return PL_OK;

@@ -5,7 +5,8 @@
 
 #include "gguf/gguf.h"
 
-/* Size in bytes below which the hash of a model is not cached. */
+/* Size of a model in bytes below which its hash is not cached, because it is
+ * quickly computed. */
 enum { MODEL_SUM_LEAST = 256 << 20 };
 
 /* Sets *out to a hash of the names, shapes, formats and data of all tensors.

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fails if an override is wrong for the code that reads its key after the model
- * is opened, or if no code reads it. */
+/* Checks the keys that the caller has overridden. Fails if code that reads a
+ * key only after the model is opened rejects its value, or if no code reads the
+ * key. */
 static pl_status check_overrides(const pl_model *m, pl_err *err)
 {
     pl_sampling sampling;
@@ -135,14 +136,15 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
     opt->log(opt->log_user, PL_LOG_INFO, text);
 }
 
-/* Logs the keys and tensors of the file that no code knows. */
+/* Logs the keys and tensors of the model's file that plait does not know. */
 static void tell_unread(const struct model *m, const pl_options *opt)
 {
     if (m->unread && opt->mtp == 0 && opt->log)
         opt->log(opt->log_user, PL_LOG_WARN, m->unread);
 }
 
-/* Copies the options that decide bits and are not in the compiled plan. */
+/* Copies those options that decide bits but are not in the compiled plan,
+ * because receipts list them. */
 static pl_status keep_options(pl_plan *p, const pl_options *opt, pl_err *err)
 {
     p->mtp = opt->mtp;

@@ -9,17 +9,20 @@ struct sampling_record;
 /* The tokens that a sampler has sampled or accepted since its creation. */
 struct sampler_history {
     int64_t n, n_sampled;
-    uint64_t hash; /* of the tokens in order; see sampler_history_add */
+    uint64_t hash; /* hash of the tokens in order, as sampler_history_add
+                      computes it */
 };
 
-/* Adds a token. So a list of tokens can be compared with a sampler's. */
+/* Adds a token to a history. With this function a caller can hash a list of
+ * tokens and compare the hash with that of a sampler's history. */
 void sampler_history_add(struct sampler_history *h, int32_t id, bool sampled);
 const struct sampler_history *sampler_history(const pl_sampler *s);
-/* Returns the settings, valid until the sampler is freed. */
+/* Returns the settings with which the sampler was created, valid until it is
+ * freed. */
 const pl_sampling *sampler_settings(const pl_sampler *s);
 int64_t sampler_n_vocab(const pl_sampler *s);
-/* Records what is sampled from now on in `r`, which is borrowed; NULL ends
- * that. */
+/* Records all tokens that the sampler samples from now on in `r`, which is
+ * borrowed. Stops recording if `r` is NULL. */
 void sampler_record(pl_sampler *s, struct sampling_record *r);
 /* Advances the sampler past a token as if it had sampled `id`, without
  * logits. */

@@ -17,10 +17,11 @@
 #include <string.h>
 
 struct pl_tokenizer {
-    bool borrowed;             /* belongs to a model: pl_tokenizer_free does
-                                  nothing */
-    struct tokenizer *t;       /* owned */
-    struct token_texts *texts; /* owned */
+    bool borrowed;             /* the tokenizer belongs to a model, so
+                                  pl_tokenizer_free does nothing */
+    struct tokenizer *t;       /* owned: the vocabulary and its merges */
+    struct token_texts *texts; /* owned: the texts of all tokens, which grammars
+                                  share */
 };
 
 struct pl_detokenizer {
@@ -31,16 +32,20 @@ struct pl_detokenizer {
 struct pl_sampler {
     struct sampler *s;
     int32_t n_vocab;
-    pl_sampling settings;    /* those of pl_sampler_create; owns its arrays */
+    pl_sampling settings;    /* settings passed to pl_sampler_create; owns
+                                copies of their arrays */
     struct token_mask *mask; /* owned; NULL if there is no grammar */
-    pl_grammar *grammar;     /* that of the mask, borrowed */
-    /* Owned, [n_vocab / 32] a bit for each token that is not an end-of-text
-     * token; NULL while all tokens are allowed. */
+    pl_grammar *grammar;     /* borrowed; the grammar of `mask`, NULL if there
+                                is none */
+    /* Owned, [n_vocab / 32] one bit per token, cleared for end-of-text tokens.
+     * NULL while the caller allows end-of-text tokens. */
     uint32_t *no_eog;
-    uint32_t *both; /* owned; the tokens that the mask and no_eog allow */
-    struct sampling_record *record; /* borrowed; NULL if nothing is recorded */
+    uint32_t *both; /* owned; one bit per token, set if both the grammar's mask
+                       and no_eog allow the token */
+    struct sampling_record *record; /* borrowed; receives all sampled tokens;
+                                       NULL if nothing is recorded */
     struct sampler_history history;
-    pl_err err; /* error of the last pl_sample, which returned -1 */
+    pl_err err; /* error of the last pl_sample call, which then returned -1 */
 };
 
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
@@ -295,8 +300,8 @@ static size_t spell(const void *tokenizer, int32_t id, char *to, size_t cap)
     return n < cap ? n : cap;
 }
 
-/* Drops breakers that cannot be read. Then DRY is off, or they would have been
- * rejected; so they decide nothing. */
+/* Drops the sequence breakers of the DRY sampler if they are invalid. The
+ * sampler accepted the settings, so DRY is off and breakers have no effect. */
 static void drop_bad_breakers(pl_sampling *s)
 {
     bool good = s->n_dry_breaker >= 0 && s->n_dry_breaker <= 256;
@@ -307,7 +312,8 @@ static void drop_bad_breakers(pl_sampling *s)
         s->dry_breaker = NULL;
 }
 
-/* Copies the arrays of the settings, which the caller may free. */
+/* Replaces the arrays of the settings by copies, because the caller may free
+ * its own. */
 static bool own_settings(pl_sampling *s)
 {
     int32_t *id = calloc((size_t)s->n_bias + 1, sizeof *id);
@@ -407,7 +413,8 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
     free(bias);
     p->n_vocab = (int32_t)n_vocab;
-    if (st == PL_OK) { /* the settings are valid */
+    if (st == PL_OK) { /* The settings are valid, because sampling_create has
+                          accepted them. */
         p->settings = *s;
         drop_bad_breakers(&p->settings);
         if (!own_settings(&p->settings))
@@ -432,7 +439,8 @@ void pl_sampler_free(pl_sampler *s)
     free(s);
 }
 
-/* Records the grammar that applies now, if any. */
+/* Records the text of the sampler's present grammar, if it has a grammar and a
+ * record. */
 static void note_grammar(pl_sampler *s)
 {
     pl_grammar_form form;
@@ -493,7 +501,8 @@ void pl_sampler_prepare(pl_sampler *s)
         token_mask_prepare(s->mask);
 }
 
-/* Sets *allowed to the tokens that may be sampled; NULL for all. */
+/* Sets *allowed to a mask with one bit per token, set for tokens that may be
+ * sampled now. Sets it to NULL if all may. */
 static pl_status find_allowed(pl_sampler *s, const uint32_t **allowed)
 {
     *allowed = s->no_eog;
@@ -508,8 +517,9 @@ static pl_status find_allowed(pl_sampler *s, const uint32_t **allowed)
     return PL_OK;
 }
 
-/* Remembers a token that was sampled from `logits`. Without logits, the caller
- * has chosen it; `how` then says more (RECORD_*). */
+/* Adds a token to the sampler's history and record. `logits` are those that it
+ * was sampled from, or NULL if the caller chose the token; the flags `how`
+ * (RECORD_*) then tell in which way. */
 static void take(pl_sampler *s, const float *logits, int32_t id, unsigned how)
 {
     sampler_history_add(&s->history, id, logits != NULL);
@@ -546,8 +556,8 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 
     if (!s)
         return -1;
-    /* clears only the first byte of the message, because clearing all for each
-     * token would be slow */
+    /* Clears only the first byte of the message. Clearing the whole buffer for
+     * each token would be slow. */
     s->err.status = PL_OK;
     s->err.message[0] = '\0';
     return sample(s, logits, &id) == PL_OK ? id : -1;
@@ -585,7 +595,7 @@ pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err)
     return s->mask ? token_mask_accept(s->mask, id, err) : PL_OK;
 }
 
-/* ---- for receipts -------------------------------------------------------- */
+/* ---- functions of samplers for receipts ---------------------------------- */
 
 void sampler_history_add(struct sampler_history *h, int32_t id, bool sampled)
 {

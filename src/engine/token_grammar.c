@@ -11,29 +11,34 @@
 #include <string.h>
 
 struct pl_grammar {
-    struct grammar *grammar; /* owned, as are all pointers of this struct */
+    struct grammar *grammar; /* owned; the other pointers of this struct are
+                                owned, too */
     struct grammar_vocab *vocab;
-    struct grammar_masks *masks; /* cached masks; `lock` protects them and all
-                                    states */
-    uint32_t *never;             /* a bit for each token that is never allowed;
-                                    NULL if there are none */
+    /* Masks computed before, to be reused; `lock` protects the masks and the
+     * states of all samplers. */
+    struct grammar_masks *masks;
+    /* [n_vocab / 32] one bit per token, set if the grammar never allows the
+     * token; NULL if there is no such token. */
+    uint32_t *never;
     int32_t n_vocab;
     pl_grammar_form form;
-    char *text; /* [len], of pl_grammar_create */
+    char *text; /* [len] text from which pl_grammar_create made the grammar */
     size_t len;
     pthread_mutex_t lock;
 };
 
 struct token_mask {
-    pl_grammar *g;               /* borrowed */
-    struct grammar_state *state; /* owned; g->lock protects it */
+    pl_grammar *g;               /* the grammar that decides which tokens are
+                                    allowed; borrowed */
+    struct grammar_state *state; /* owned: the sampler's position in the
+                                    grammar; g->lock protects it */
     /* owned, [n_word]: one bit per token, set if the token may come next */
     uint32_t *bits;
     size_t n_word;
-    bool ready; /* `bits` belong to the present state */
+    bool ready; /* true if `bits` has been computed for the present state */
 };
 
-/* ---- markers ------------------------------------------------------------- */
+/* ---- control tokens that a grammar may use ------------------------------- */
 
 /* Forbids all control tokens whose text does not occur in the text of the
  * grammar. Tokens that end the generation stay allowed. */
@@ -58,7 +63,7 @@ static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
     return PL_OK;
 }
 
-/* ---- grammars ------------------------------------------------------------ */
+/* ---- creating and freeing a grammar -------------------------------------- */
 
 static int32_t find_token(void *user, const char *text, size_t len)
 {
@@ -159,7 +164,7 @@ void pl_grammar_free(pl_grammar *g)
     free(g);
 }
 
-/* ---- masks --------------------------------------------------------------- */
+/* ---- token masks of a sampler -------------------------------------------- */
 
 pl_status token_mask_create(struct token_mask **out, pl_grammar *g,
                             int32_t n_vocab, pl_err *err)
@@ -199,8 +204,8 @@ void token_mask_free(struct token_mask *m)
     free(m);
 }
 
-/* Computes m->bits for the present state. Returns an error if no token is
- * allowed. */
+/* Computes m->bits, the mask of allowed tokens, for the present state. Returns
+ * an error if no token is allowed. */
 static pl_status fill(struct token_mask *m, pl_err *err)
 {
     const uint32_t *never = m->g->never;

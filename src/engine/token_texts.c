@@ -1,4 +1,5 @@
-/* See token_texts.h. */
+/* Implements token_texts.h: the texts of a tokenizer's tokens, built on demand
+ * and shared by grammars. */
 #include "engine/token_texts.h"
 
 #include "base/err.h"
@@ -7,10 +8,10 @@
 #include <stdlib.h>
 
 struct token_texts {
-    const struct tokenizer *t; /* borrowed */
+    const struct tokenizer *t; /* the borrowed tokenizer */
     pthread_mutex_t lock;
-    /* owned: vocabularies without and with the texts of control tokens, indexed
-     * by `marks`; NULL if not built yet */
+    /* Owned: made[0] is the vocabulary in which control tokens have no text,
+     * made[1] the one in which they have it. NULL if not built yet. */
     struct grammar_vocab *made[2];
 };
 
@@ -79,8 +80,8 @@ void token_texts_free(struct token_texts *texts)
     free(texts);
 }
 
-/* Builds the vocabulary under the lock, so that concurrent callers wait for
- * it. */
+/* The vocabulary is built while the lock is held, so that other threads that
+ * want it wait instead of building it, too. */
 pl_status token_texts_take(struct token_texts *texts, bool marks,
                            struct grammar_vocab **out, pl_err *err)
 {

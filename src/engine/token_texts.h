@@ -7,9 +7,11 @@
 #include "grammar/grammar.h"
 #include "tokenizer/tokenizer.h"
 
-struct token_texts; /* opaque; threads may share it */
+struct token_texts; /* opaque: the texts of all tokens of a tokenizer; threads
+                       may share it */
 
-/* Creates an object without any vocabulary yet. `t` is borrowed. */
+/* Creates a struct token_texts, whose vocabularies are built when they are
+ * first needed. The tokenizer `t` is borrowed. */
 pl_status token_texts_create(struct token_texts **out,
                              const struct tokenizer *t, pl_err *err);
 /* Frees `texts`. Vocabularies returned by token_texts_take remain valid. */

@@ -10,16 +10,17 @@
 
 /* Devices that store a part of a cache ----------------------------------- */
 
-/* A device that stores a part of a cache: the heads of its ranks. */
+/* A device that stores part of a cache: those heads that its ranks hold. */
 struct holder {
     int dev;
     rankset ranks;
-    const struct prog_tensor *tensor; /* [n_slot, stored heads, d_head] */
+    const struct prog_tensor *tensor; /* the device's cache tensor: [n_slot,
+                                         heads stored on the device, d_head] */
 };
 
-/* Sets *h to the i-th device of the cache's group. Returns false if there is no
- * such device or if it stores no heads. All other functions of this file use
- * this function to determine which device holds which heads. */
+/* Sets *h to the i-th device of the group that holds cache `node`. Returns
+ * false if there is no such device or if it stores no heads. All functions of
+ * this file ask this function which device stores which heads. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;
@@ -38,19 +39,22 @@ static int n_ref(const pl_exec *x)
     return x->plan->low->n_shard;
 }
 
-/* Opening ---------------------------------------------------------------- */
+/* Finding the caches on devices ------------------------------------------ */
 
 struct cache_part {
     int dev;
-    size_t at;      /* offset of page 0 in the device's cache region */
-    int64_t n_head; /* number of stored heads */
-    int32_t *head;  /* [n_head] index in the cache of each stored head */
-    bool *first;    /* [n_head] true if no earlier part stores the head */
+    size_t at;      /* offset of page 0 of the cache in the device's cache
+                       region, in bytes */
+    int64_t n_head; /* number of heads that the device stores */
+    int32_t *head;  /* [n_head] for each stored head, its index among all heads
+                       of the cache */
+    bool *first;    /* [n_head] true for a head that no earlier device of the
+                       group stores, so that it is read from this one */
 };
 
 /* Sets *p to the part of a cache that device h stores. seen[head] is true for
- * heads that earlier parts store, and is updated. Returns false if out of
- * memory. */
+ * the heads that devices before h store; sets it for those of h. Returns false
+ * if out of memory. */
 static bool part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)
@@ -141,7 +145,7 @@ void exec_caches_close(struct exec_caches *c)
     memset(c, 0, sizeof *c);
 }
 
-/* Rows ------------------------------------------------------------------- */
+/* Reading and writing rows of a cache ------------------------------------ */
 
 pl_status exec_cache_read(struct exec_caches *c, int i, int64_t page, int slot0,
                           int n, void *rows, pl_err *err)
@@ -229,7 +233,7 @@ pl_status exec_cache_slots(pl_exec *x, int node, int64_t slot0, int64_t n,
     return s;
 }
 
-/* Pages ------------------------------------------------------------------ */
+/* Copying pages of a pool ------------------------------------------------ */
 
 pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 {

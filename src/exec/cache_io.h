@@ -1,11 +1,9 @@
-/* Access to caches by the host: rows in logical order, independent of the
- * devices and ranks that hold them.
- *
- * A cache page has 64 cache slots; a page of a recurrent state has one. A row
- * is the contents of one slot. Rows are [n, n_head, d_head] in the cache's own
- * format; one head of a row has format_row_bytes(format, d_head) bytes. If
- * several devices store a head, it is read from the first of them and written
- * to all. */
+/* Access to caches by the host, independent of the devices and ranks that hold
+ * them. A cache page has 64 cache slots, one per token position; a page of a
+ * recurrent state has one. A row is the contents of one slot. Rows are [n,
+ * n_head, d_head] in the cache's own format; one head of a row has
+ * format_row_bytes(format, d_head) bytes. If several devices store a head, it
+ * is read from the first of them and written to all. */
 #ifndef EXEC_CACHE_IO_H
 #define EXEC_CACHE_IO_H
 
@@ -17,22 +15,23 @@ struct exec_cache {
     int node;
     const struct graph_node *g;
     int64_t n_head, d_head;
-    int page_slots;               /* cache slots per page */
-    size_t row_bytes, tile_bytes; /* size of one head of a row, and of one head
-                                     of a page */
+    int page_slots;               /* number of cache slots in a page: 64, or 1
+                                     for a recurrent state */
+    size_t row_bytes, tile_bytes; /* size in bytes of one head of a row, and of
+                                     one head of a whole page */
     int n_part;
     struct cache_part *part;
 };
 
-/* All caches of a graph in the graph's order, or one of them, and their
- * locations on devices. */
+/* The caches of a graph that were opened, in the graph's order, with their
+ * addresses on devices: all caches, or a single one. */
 struct exec_caches {
-    pl_exec *x; /* borrowed */
+    pl_exec *x; /* borrowed executor whose caches these are */
     int n;
-    struct exec_cache *cache; /* [n] */
+    struct exec_cache *cache; /* [n] one entry per opened cache */
     /* owned: buffer for one page of one device's part of a cache */
     unsigned char *page;
-    struct arena arena; /* owns the other arrays */
+    struct arena arena; /* owns all arrays except `page` */
 };
 
 /* Opens the cache that is graph node `node`, or all caches if it is -1. The

@@ -13,9 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- lifetime ---------------------------------------------------------- */
+/* ---- creating and freeing an executor ---------------------------------- */
 
-/* Fills the tables of the devices and ranks of each group. */
+/* Fills x->group_dev and x->group_ranks, the tables with the devices of each
+ * group and the ranks that each device carries. */
 static pl_status group_tables(pl_exec *x, pl_err *err)
 {
     const struct lowered *l = x->plan->low;
@@ -40,8 +41,8 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
     return PL_OK;
 }
 
-/* Allocates the tables and the buffer for a page, so that steps and page copies
- * need not allocate memory. */
+/* Allocates the executor's tables and its buffer for one cache page in advance,
+ * so that steps and copies of pages need not allocate memory. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct compiled *p = x->plan;
@@ -254,14 +255,15 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
     return t >= 0 && t < x->plan->g->n_node ? &x->plan->g->node[t] : NULL;
 }
 
-/* Arguments of an access to a tensor: the tensor, the micro-batch of the last
- * step whose values are accessed, and the direction (write if `put`, else
- * read). */
+/* Arguments of an access to a tensor `t`: the micro-batch of the last step
+ * whose values are accessed, and the direction. The caller's data is written to
+ * the tensor if `put`, else read from it. */
 struct tensor_access {
     pl_exec *x;
     pl_tensor t;
     int micro;
-    struct graph_sizes sizes; /* sizes of micro-batch `micro` */
+    struct graph_sizes sizes; /* numbers of tokens, outputs and sequences of
+                                 micro-batch `micro` */
     bool put;
     pl_err *err;
 };
@@ -312,10 +314,10 @@ static pl_status check_range(const struct tensor_access *j, size_t offset,
 typedef pl_status part_fn(const struct tensor_access *j, int64_t first,
                           int64_t n, void *data, bool put);
 
-/* Accesses bytes [offset, offset + bytes) of a tensor through `part`, which
- * accesses whole units of `unit` bytes: elements or rows. If the range does not
- * consist of whole units, a temporary buffer holds all units that the range
- * touches. */
+/* Accesses bytes [offset, offset + bytes) of a tensor by the function `part`,
+ * which accesses only whole elements or whole rows of `unit` bytes. If the
+ * range begins or ends within one, all elements or rows that the range touches
+ * pass through a temporary buffer. */
 static pl_status widened(const struct tensor_access *j, unsigned char *data,
                          size_t offset, size_t bytes, size_t unit,
                          part_fn *part)
@@ -344,8 +346,8 @@ static pl_status widened(const struct tensor_access *j, unsigned char *data,
     return s;
 }
 
-/* Accesses n elements of an input or a result from element `first`. The memory
- * of the io device holds these tensors whole. */
+/* Reads or writes n elements of an input or a result, from element `first`. All
+ * elements of such a tensor are in the memory of the io device. */
 static pl_status value_part(const struct tensor_access *j, int64_t first,
                             int64_t n, void *data, bool put)
 {
@@ -444,7 +446,7 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
     return range(&j, data, offset, bytes);
 }
 
-/* Steps ------------------------------------------------------------------ */
+/* Checking and running a step -------------------------------------------- */
 
 /* Checks that the state slots of token i are in the pool. Also checks that the
  * token follows the previous one of its sequence, because recurrent states are
@@ -494,7 +496,8 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        /* the pages before were checked for the token before */
+        /* The pages before this one were checked for the previous token of the
+         * same sequence. */
         from = b->pos[i - 1] / PAGE_TOKENS;
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
@@ -577,7 +580,7 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
     return PL_OK;
 }
 
-/* ---- the token table ------------------------------------------------- */
+/* ---- writing the token table ----------------------------------------- */
 
 /* Writes n 32-bit words to the token table of micro-batch k, beginning at index
  * `word`. The table is in the memory of the io device. */
@@ -610,15 +613,17 @@ static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
     return n;
 }
 
-/* Writes the page tables of a pool to the token table of micro-batch k, one row
- * per sequence. */
+/* Writes the page table of a pool to the token table of micro-batch k. The page
+ * table has one row per sequence of the micro-batch, with the numbers of its
+ * pages. */
 static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
                            int64_t n_seq, int pool, pl_err *err)
 {
     int64_t at = program_pages_word(&x->plan->low->prog[x->io], pool);
     int64_t n_row = 0;
 
-    if (!r->pages[pool]) /* no page table: all tokens use page 0 */
+    if (!r->pages[pool]) /* The caller passed no page table, so all tokens use
+                            page 0. */
         return put_words(x, k, at, x->zeros,
                          x->plan->g->pool[pool].state ? STATE_WORDS : 1, err);
     for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
@@ -762,9 +767,9 @@ int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size)
     return x->io;
 }
 
-/* Adds the size of all weights to the counters of the ranks that own them. A
- * part that several ranks own counts as weight for the lowest rank, and as
- * replica for the others. */
+/* Adds the bytes of all weights to the counters of the ranks. Rows that several
+ * ranks hold count as weight for the lowest of these ranks, and as replica for
+ * the others. */
 static void count_weights(const struct compiled *p, pl_counters *c)
 {
     for (int i = 0; i < p->num->n; i++) {

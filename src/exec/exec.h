@@ -15,38 +15,50 @@ struct exec_owners {
     int n;
     const int *dev;       /* [n] indices of the devices */
     const rankset *ranks; /* [n] ranks that each device carries */
-    /* [n] the weight's or cache's tensors on each device */
+    /* [n] on each device, the tensors of the program that hold the weight or
+     * cache */
     const struct lowered_value *v;
 };
 
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
-    pid_t owner;      /* the process that created the threads and devices */
-    uint64_t n_set;   /* number of changes to weights and caches */
+    pid_t owner;      /* process that created the executor's threads and
+                         devices; a forked child has neither */
+    uint64_t n_set;   /* how often the caller has changed weights or caches
+                         (pl_tensor_set) */
     atomic_bool busy; /* true between exec_enter and exec_leave */
-    atomic_bool callback_reads; /* callbacks in callback_thread may read
-                                   tensors */
-    pthread_t callback_thread;  /* valid if callback_reads */
+    atomic_bool callback_reads; /* true while callbacks that run in
+                                   callback_thread may read tensors */
+    pthread_t callback_thread;  /* thread of the present public call; valid if
+                                   callback_reads */
     struct device_set *set;
-    int last_variant, last_micro; /* variant and micro-batches of last step */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of the last step */
-    /* [n_tok] zeros, read in place of arrays that the caller left out */
+    int last_variant, last_micro; /* of the last step: index of its variant, and
+                                     number of its micro-batches */
+    /* for each micro-batch of the last step, its numbers of tokens, outputs and
+     * sequences */
+    struct graph_sizes sizes[PROG_MAX_MICRO];
+    /* [n_tok] zeros, used in place of an array that the caller of a step left
+     * out */
     int32_t *zeros;
-    int32_t *seq; /* [n_tok] row of the token table for each token of a step */
-    int32_t *row; /* [n_seq] row of the token table for each sequence, or -1 */
-    /* owned: buffer for one page of a device's largest cache */
+    int32_t *seq; /* [n_tok] for each token of the present micro-batch, the row
+                     of its sequence in the token table */
+    int32_t *row; /* [n_seq] for each sequence, its row in the token table of
+                     the present micro-batch, or -1 if it has no token there */
+    /* owned: buffer for one page of the largest cache, as one device stores
+     * it */
     unsigned char *page;
     int io;                   /* index of the io device, which holds inputs and
                                  results */
     int n_micro;              /* maximum number of micro-batches of any
                                  variant */
-    struct exec_async *async; /* owned; NULL before the first asynchronous
-                                 transfer */
-    struct exec_trace *trace; /* owned; NULL if no trace is requested */
-    struct arena arena;       /* owns the arrays below */
-    int **group_dev;          /* [n_group] devices of each group */
-    rankset **group_ranks;    /* [n_group] */
+    struct exec_async *async; /* owned: thread and queue of asynchronous
+                                 transfers; NULL before the first of them */
+    struct exec_trace *trace; /* owned; NULL if the caller requested no trace */
+    struct arena arena;       /* owns group_dev and group_ranks */
+    int **group_dev; /* [n_group] for each group, the indices of its devices */
+    rankset **group_ranks; /* [n_group] for each group, the set of ranks that
+                              each of its devices carries */
 };
 
 /* Begin and end a public call of an executor or of its engine. Only functions
@@ -104,8 +116,8 @@ int exec_n_micro(const pl_exec *x);
 int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size);
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
                          size_t offset, size_t bytes, pl_err *err);
-/* Reads an output tensor like pl_tensor_get, from micro-batch `micro` of the
- * last step. */
+/* Reads an output tensor as pl_tensor_get does, but the values that micro-batch
+ * `micro` of the last step computed. */
 pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err);
 
@@ -115,22 +127,25 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 pl_status exec_wait_async(pl_exec *x, pl_err *err);
 void exec_async_free(pl_exec *x);
 
-/* Copies page `from` to page `to`, in every cache of a pool. */
+/* Copies the contents of page `from` to page `to`, in every cache of a pool and
+ * on every device. */
 pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err);
 
-/* The location of a weight's data in host memory: n *parts*, each a contiguous
- * array of the same number of rows. Most weights have one part. If a file
- * stores one tensor per expert, each of them is a part. If n is 0, there is no
- * data and the weight stays unchanged. */
+/* Addresses of a weight's data in host memory. The data consists of n *parts*,
+ * each a contiguous array with the same number of rows. Most weights have one
+ * part. If a file stores one tensor per expert, each of these is a part. If n
+ * is 0, there is no data and the weight stays unchanged. */
 struct exec_parts {
     int64_t n;
-    const void *const *data; /* [n] */
+    const void *const *data; /* [n] address of each part */
 };
-/* The sources of all weights. `check` is called before a part is read, by
- * several threads at once. It is NULL if there is nothing to check. */
+/* The data from which all weights are loaded. `check` is called before a part
+ * is read, by several threads at once; it returns an error if the part can no
+ * longer be read. It is NULL if the data is always readable. */
 struct exec_source {
-    const struct exec_parts *weight; /* [n_node of the graph] used for OP_weight
-                                        nodes only */
+    /* [n_node of the graph] addresses of each weight's data; unused for nodes
+     * that are not weights. */
+    const struct exec_parts *weight;
     pl_status (*check)(void *user, int node, int64_t part, pl_err *err);
     void *user;
 };

@@ -23,16 +23,21 @@
 #include <unistd.h>
 
 struct exec_trace {
-    const struct compiled *p; /* borrowed */
+    const struct compiled *p; /* borrowed plan, which has the names of
+                                 instructions */
     pl_write_fn *write;
     void *user;
-    struct trace_span *busy; /* owned: buffer for spans of a step's kernels */
-    struct trace_span *copy; /* owned: buffer for spans of a step's copies */
-    /* times on device_now's clock at which the trace and the present step
-     * began */
+    struct trace_span *busy; /* owned: buffer for the time spans of all kernels
+                                of a step */
+    struct trace_span *copy; /* owned: buffer for the time spans of all copies
+                                between groups of a step */
+    /* times in seconds, on the clock of device_now, at which the trace and the
+     * present step began */
     double first_s, start_s;
-    bool any;    /* true once an event is written */
-    pid_t owner; /* the process that created the trace */
+    bool any;    /* true once an event has been written, so that the next one
+                    needs a comma before it */
+    pid_t owner; /* process that created the trace; a forked child does not
+                    write its end */
     pl_traced sum;
 };
 
@@ -70,7 +75,7 @@ static void say_string(struct exec_trace *t, const char *s)
     say(t, "\"");
 }
 
-/* ---- lifetime ----------------------------------------------------------- */
+/* ---- creating and freeing a trace --------------------------------------- */
 
 static bool one_queue(const struct compiled *p, int dev)
 {
@@ -112,7 +117,8 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
-        /* prevents exec_trace_free from writing the end of the text */
+        /* Without the function `write`, exec_trace_free does not write the end
+         * of the file. */
         t->write = NULL;
         exec_trace_free(t);
         *out = NULL;
@@ -133,14 +139,15 @@ void exec_trace_free(struct exec_trace *t)
 {
     if (!t)
         return;
-    if (t->write && t->owner == getpid()) /* not in a forked child */
+    if (t->write && t->owner == getpid()) /* A forked child does not write the
+                                             end, because its parent does. */
         say(t, "\n]}\n");
     free(t->busy);
     free(t->copy);
     free(t);
 }
 
-/* ---- events ------------------------------------------------------------- */
+/* ---- writing the events of a step --------------------------------------- */
 
 void exec_trace_start(struct exec_trace *t)
 {
@@ -182,8 +189,9 @@ static const char *action(const struct exec_trace *t, const struct insn *s,
     return "";
 }
 
-/* Returns the tensor whose name a trace shows for the instruction of a graph
- * node: the weight of the op if it has one, else the node itself. */
+/* Returns the graph node whose name the trace shows for the instruction that
+ * computes node `node`: the first weight among its operands, else the node
+ * itself. */
 static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
 {
     const struct graph_node *n = &t->p->g->node[node];
@@ -217,7 +225,7 @@ static void say_event(struct exec_trace *t, const struct insn *s,
     t->any = true;
 }
 
-/* ---- hidden copies ------------------------------------------------------ */
+/* ---- time of copies hidden by computation ------------------------------- */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -234,7 +242,8 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
     int n = 0;
 
     qsort(busy, (size_t)n_busy, sizeof *busy, by_begin);
-    for (int i = 0; i < n_busy; i++) /* merge overlapping spans */
+    for (int i = 0; i < n_busy; i++) /* Merges spans that overlap, so that the
+                                        remaining ones are disjoint. */
         if (n > 0 && busy[i].begin_s <= busy[n - 1].end_s) {
             if (busy[i].end_s > busy[n - 1].end_s)
                 busy[n - 1].end_s = busy[i].end_s;
@@ -242,7 +251,8 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
             busy[n++] = busy[i];
         }
     for (int k = 0; k < n_copy; k++) {
-        /* binary search: the first span that ends after the copy begins */
+        /* Finds, by binary search, the first span that ends after the copy
+         * begins. */
         int lo = 0, hi = n;
 
         while (lo < hi) {

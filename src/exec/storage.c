@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* ---- rows and pieces ----------------------------------------------------- */
+/* ---- rows of a store and its pieces -------------------------------------- */
 
-/* Returns the row of the whole weight that is the i-th row of store s. Sets
- * *len to the number of rows, from this one, that are adjacent both in the
- * weight and in the store. */
+/* Returns the row of the whole weight that store s holds as its i-th row. Sets
+ * *len to the number of rows, beginning with this one, that follow each other
+ * both in the weight and in the store. */
 static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
@@ -44,7 +44,8 @@ static int64_t panels(int64_t n_row)
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* Sets [*a, *b) to the rows in piece i, as indices of rows of the store. */
+/* Sets [*a, *b) to the rows of piece i, which is a panel or a single row. Rows
+ * are counted within the store. */
 static void piece_rows(const struct weight_store *s, int64_t i, int64_t *a,
                        int64_t *b)
 {
@@ -80,26 +81,29 @@ void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
     *end = piece_of(s, b - 1) + 1;
 }
 
-/* ---- the list of stores -------------------------------------------------- */
+/* ---- listing the stores of a weight -------------------------------------- */
 
 struct table {
     const pl_exec *x;
     struct arena *arena;
-    struct weight_store *s; /* NULL in the counting pass */
+    struct weight_store *s; /* array of the stores found; NULL during the first
+                               pass, which only counts them */
     int n;
     pl_err *err;
 };
 
-/* Computes which rows of weight g, with layout l, a device with `ranks` stores.
- * Sets the field `n` of *s and the fields after it, which describe pieces and
- * rows. */
+/* Determines the rows of weight g, whose layout is l, that a device with
+ * `ranks` stores. Sets those fields of *s that describe pieces and rows: `n`
+ * and all fields after it. */
 static pl_status deal(struct weight_store *s, const struct graph_node *g,
                       const pl_layout *l, rankset ranks, struct table *tab)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    /* a panel contains only the device's part of each row */
+    /* The ranks divide the elements of each row, so a packed panel contains
+     * only the device's part of its rows. The store then has all rows, as if
+     * the weight were not split. */
     if (s->t->pack && dim == last) {
         l = &layout_mirrored;
         dim = 0;
@@ -127,8 +131,9 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
     return PL_OK;
 }
 
-/* Adds the store for the weight of node nn in tensor t of device h->dev[u],
- * unless the store is empty. In the counting pass only counts it. */
+/* Adds the store that tensor t of device h->dev[u] is for the weight of node
+ * nn, unless it is empty. In the counting pass only increases the number of
+ * stores. */
 static pl_status add(struct table *tab, const struct num_node *nn,
                      const struct exec_owners *h, int u, int t)
 {
@@ -146,8 +151,9 @@ static pl_status add(struct table *tab, const struct num_node *nn,
     return PL_OK;
 }
 
-/* Adds all stores of weight `node`, or of all weights if it is -1. A weight may
- * have several layouts, and may be stored both packed and plain. */
+/* Adds all stores of weight `node`, or those of all weights if it is -1. A
+ * weight has several stores if it has several layouts, or is stored both packed
+ * and plain. */
 static pl_status add_all(struct table *tab, int node, bool read)
 {
     const struct compiled *p = tab->x->plan;
@@ -162,7 +168,8 @@ static pl_status add_all(struct table *tab, int node, bool read)
             continue;
         h = exec_owners(tab->x, i);
         if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
-            h.n = 1; /* all devices hold the same rows */
+            h.n = 1; /* The weight is not split, so all devices hold the same
+                        rows and reading one suffices. */
         for (int u = 0; u < h.n; u++) {
             PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
             if (!read && h.v[u].plain >= 0)
@@ -177,7 +184,8 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
 {
     struct table tab = {.x = x, .arena = a, .err = err};
 
-    PL_TRY(add_all(&tab, node, read)); /* counting pass */
+    PL_TRY(add_all(&tab, node, read)); /* This first pass counts the stores, so
+                                          that the array can be allocated. */
     tab.s = arena_alloc(a, (size_t)tab.n + 1, sizeof *tab.s);
     if (!tab.s)
         return err_no_memory(err, "the offsets of weights");
@@ -188,14 +196,14 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
     return PL_OK;
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- copying pieces between host and device ------------------------------ */
 
-/* Addresses of the rows of a panel in host memory, NULL for rows that the
- * host's range does not contain. */
+/* Addresses in host memory of the 16 rows of a panel. NULL for a row that the
+ * host's rows [lo, hi) (struct storage_rows) do not contain. */
 struct panel_rows {
     const void *row[PACK_ROWS];
-    int n, have; /* number of rows in the panel; number of those rows that are
-                    in the host's range */
+    int n, have; /* number of rows in the panel, and number of these that the
+                    host has */
 };
 
 static void panel_rows_of(const struct weight_store *s, int64_t piece,
@@ -269,7 +277,8 @@ static void plain_rows(const struct weight_store *s, int64_t first, int64_t n,
     }
 }
 
-/* Returns true if the host's range contains all rows of the pieces. */
+/* Returns true if the host's rows [r->lo, r->hi) contain all rows of pieces
+ * [first, first + n). */
 static bool all_given(const struct weight_store *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {

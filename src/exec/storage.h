@@ -17,24 +17,28 @@ enum { STORAGE_SLAB = 2 << 20 };
 struct weight_store {
     int node, dev;
     const struct prog_tensor *t;
-    int64_t n; /* number of pieces, > 0 */
+    int64_t n; /* number of pieces (panels or single rows) in the store, at
+                  least 1 */
     size_t piece_bytes;
-    int64_t slab; /* maximum number of pieces per slab */
+    int64_t slab; /* maximum number of pieces in a slab */
 
-    size_t row_bytes; /* size of a row (or value) on the host */
-    /* `size` is that of the split dimension; `inner` is the number of rows (or
-     * values) for each index of that dimension */
+    size_t row_bytes; /* size in bytes of a row on the host, or of a value if
+                         rows are split */
+    /* `size` is the number of indices of the split dimension; `inner` is the
+     * number of rows for each of these indices (of values if rows are split) */
     int64_t size, inner;
-    struct layout_local split; /* indices that this store holds */
-    int64_t n_row;             /* number of rows of each matrix that this store
-                                  holds; for packed stores only */
+    struct layout_local split; /* the indices of the split dimension that this
+                                  store holds */
+    /* For packed stores: number of rows that this store holds of each matrix,
+     * of which an expert weight has several. */
+    int64_t n_row;
 };
 
-/* Sets *out to the array of the *n stores of weight `node`, or of all weights
- * if `node` is -1, by ascending node. A weight may have several stores with the
- * same rows: on several devices, packed and plain, or in several layouts. If
- * `read`, lists only those that are needed to read the weight once. The array
- * is allocated from `a`. */
+/* Sets *out to an array with the *n stores of weight `node`, or of all weights
+ * if `node` is -1, in order of weights. A weight may have several stores with
+ * the same rows: on several devices, packed and plain, or in several layouts.
+ * If `read`, lists only those stores that together hold each row of the weight
+ * once. The array is allocated from `a`. */
 pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
                         struct weight_store **out, int *n, pl_err *err);
 

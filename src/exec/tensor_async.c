@@ -17,19 +17,21 @@
 struct transfer {
     struct transfer *next;
     pl_tensor t;
-    unsigned char *data; /* borrowed until the transfer is done */
+    unsigned char *data; /* the caller's buffer, borrowed until the transfer is
+                            done */
     size_t offset, bytes;
     bool put;
 };
 
 struct exec_async {
     pl_exec *x;
-    pid_t owner; /* the process that created the thread */
+    pid_t owner; /* process that created the transfer thread; a forked child
+                    does not have the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* protects the fields below */
+    pthread_mutex_t lock; /* protects all fields after it */
     pthread_cond_t changed;
-    struct transfer *first, **end; /* owned queue of transfers; the first one is
-                                      in progress */
+    struct transfer *first, **end; /* owned: first transfer of the queue, which
+                                      is in progress, and the end of the list */
     bool stop;
     pl_err err; /* error of the first transfer that failed; status PL_OK if
                    none */
@@ -81,7 +83,8 @@ static pl_status start(pl_exec *x, pl_err *err)
     a->x = x;
     a->owner = getpid();
     a->end = &a->first;
-    x->async = a; /* set before the thread starts, which reads it */
+    x->async = a; /* Set before the transfer thread starts, because this thread
+                     reads it. */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     e = pthread_create(&a->thread, NULL, run, a);
@@ -149,7 +152,8 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
-    /* a forked child has no thread to join, and the lock may be held */
+    /* In a forked child the transfer thread does not exist and cannot be
+     * joined, and `lock` may stay locked for ever. */
     if (a->owner != getpid()) {
         free(a);
         return;

@@ -21,19 +21,23 @@ struct view {
     pl_exec *x;
     pl_tensor t;
     const struct graph_node *n;
-    int64_t row;      /* elements per row; 1 if the tensor is accessed by
-                         element */
-    size_t row_bytes; /* size of a row in the tensor's format */
-    size_t size;      /* size of an element in the caller's format */
+    int64_t row;      /* number of elements in a row; 1 if the tensor is read or
+                         written element by element */
+    size_t row_bytes; /* size in bytes of a row in the tensor's own format */
+    size_t size;      /* size in bytes of an element in the caller's buffer */
     bool put;
-    int64_t first_row, last_row; /* rows that the view touches */
-    /* window: first row and number of rows in it, and its capacity in rows */
+    int64_t first_row, last_row; /* first and last row of the tensor that the
+                                    view touches */
+    /* first row in the window, number of rows in it, and its capacity in
+     * rows */
     int64_t have, n_have, cap;
-    unsigned char *window; /* owned */
+    unsigned char *window; /* owned: buffer with some adjacent rows of the
+                              tensor */
     bool dirty;
-    float *decoded;      /* owned: one row as floats, if the format is
-                            quantized */
-    int64_t decoded_row; /* index of the row in `decoded`, -1 if none */
+    float *decoded;      /* owned: one row converted to floats, if the tensor's
+                            format is quantized */
+    int64_t decoded_row; /* index in the tensor of the row in `decoded`, -1 if
+                            there is none */
     pl_err *err;
 };
 
@@ -59,7 +63,8 @@ static pl_status store(struct view *v)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* Makes the window contain `row`. Writes a changed window back first. */
+/* Makes the window, a buffer of adjacent rows, contain row `row` of the tensor.
+ * First writes the window's rows back to the tensor if they were changed. */
 static pl_status load(struct view *v, int64_t row)
 {
     if (row >= v->have && row < v->have + v->n_have)
@@ -73,8 +78,8 @@ static pl_status load(struct view *v, int64_t row)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* Copies n adjacent elements of one row, from element index `at`, to or from
- * `data`. */
+/* Copies n adjacent elements of one row of the tensor, from element index `at`,
+ * to or from the caller's `data`. */
 static pl_status piece(struct view *v, int64_t at, int64_t n,
                        unsigned char *data)
 {
@@ -98,8 +103,8 @@ static pl_status piece(struct view *v, int64_t at, int64_t n,
     return PL_OK;
 }
 
-/* Copies one line of the view, its innermost dimension: n elements from index
- * `at`, `stride` apart. */
+/* Copies the view's elements along its innermost dimension: n elements, which
+ * are `stride` elements apart in the tensor, from element index `at`. */
 static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
                       unsigned char *data)
 {
@@ -110,7 +115,8 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
             run = v->row == 1 ? n : v->row - at % v->row;
             run = run < n ? run : n;
         }
-        /* an input is written element by element, without the window */
+        /* An input has no rows on devices. Its elements are written directly,
+         * without the window. */
         if (v->row == 1 && v->put)
             PL_TRY(set(v, data, (size_t)at * v->size, (size_t)run * v->size));
         else
@@ -124,7 +130,8 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
     return PL_OK;
 }
 
-/* Copies all lines of the view. i[] are the indices of the outer dimensions. */
+/* Copies all elements of the view, line by line along its innermost dimension.
+ * i[] are the indices of the other dimensions. */
 static pl_status lines(struct view *v, const pl_view *w, unsigned char *data)
 {
     int last = w->n_dim - 1;
@@ -155,7 +162,8 @@ static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
 static pl_status bounds(const pl_view *w, const struct graph_node *n,
                         int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
 {
-    int64_t count = 8; /* maximum size of an element in bytes */
+    int64_t count = 8; /* upper bound of the size in bytes of all elements; one
+                          element has at most 8 */
 
     *lo = *hi = w->start;
     *empty = false;
@@ -197,7 +205,8 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     v.n = &x->plan->g->node[t];
     f = format_info(v.n->format);
     PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
-    if (empty) /* checks the other arguments */
+    if (empty) /* A view without elements transfers nothing, but this call
+                  checks the other arguments. */
         return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,

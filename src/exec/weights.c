@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranges ----------------------------------------------------------------- */
+/* Reading and writing rows of one weight --------------------------------- */
 
-/* Returns the description of rows [row0, row0 + n) of a weight, which are at
- * `data`. The rows are counted as store s counts them: in rows, or in elements
- * if rows are split. */
+/* Returns the range of host data for rows [row0, row0 + n) of a weight, which
+ * are at `data`. The range is in the counting of store s: in rows, or in single
+ * elements if the store splits rows. */
 static struct storage_rows rows_of(const pl_exec *x,
                                    const struct weight_store *s, int64_t row0,
                                    int64_t n, unsigned char *data)
@@ -78,33 +78,36 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
     return rows(x, node, row0, n, data, false, err);
 }
 
-/* Loading ---------------------------------------------------------------- */
+/* Loading all weights ---------------------------------------------------- */
 
 enum { LOAD_THREADS = 64 };
 
 struct slab {
     const struct weight_store *s;
     int64_t first, n;
-    int64_t part; /* the part of the source (exec_parts) that has the rows */
+    int64_t part; /* index of the part of the host's data (exec_parts) that
+                     contains these rows */
 };
 
 struct loading {
     pl_exec *x;
     const struct exec_source *from;
-    struct arena arena; /* owns weight_store and slab */
+    struct arena arena; /* owns the arrays weight_store and slab */
     struct weight_store *weight_store;
     struct slab *slab;
     int n_storage, n_slab;
-    size_t staging_bytes; /* size of each thread's staging buffer, 0 if none */
+    size_t staging_bytes; /* size in bytes of each thread's staging buffer; 0 if
+                             none is needed */
     atomic_int next;
-    pthread_mutex_t lock; /* protects the fields below */
+    pthread_mutex_t lock; /* protects all fields after it */
     uint64_t done, total;
     pl_status status;
     pl_err err;
     const pl_options *opt;
 };
 
-/* A loader thread with its own staging buffer. */
+/* A thread that loads weights. Each has its own staging buffer, which is NULL
+ * if none is needed. */
 struct loader {
     struct loading *l;
     unsigned char *staging;
@@ -127,8 +130,9 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns the description of the rows of one part of the source, counted as
- * store s counts them. */
+/* Returns the rows of one part of a weight's host data (exec_parts), counted as
+ * store s counts them: in rows, or in single elements if the store splits
+ * rows. */
 static struct storage_rows part_rows(const struct loading *l,
                                      const struct weight_store *s, int64_t part)
 {
@@ -171,8 +175,9 @@ static void *load_slabs(void *arg)
     }
 }
 
-/* Appends slabs of at most s->slab pieces for pieces [first, end) of store s.
- * `part` is the part of the source that has their rows. */
+/* Divides pieces [first, end) of store s into slabs of at most s->slab pieces,
+ * and appends the slabs to l->slab. Their rows are in part `part` of the host's
+ * data. */
 static void cut_part(struct loading *l, const struct weight_store *s,
                      int64_t part, int64_t first, int64_t end)
 {
@@ -182,8 +187,8 @@ static void cut_part(struct loading *l, const struct weight_store *s,
     }
 }
 
-/* Lists the slabs of all weights that have data, ordered by weight and part,
- * which is the order in the file. */
+/* Lists the slabs of all weights that have host data. They are ordered by
+ * weight and part, so that the file is read from front to back. */
 static pl_status cut_slabs(struct loading *l, pl_err *err)
 {
     int64_t n = 0;

@@ -39,9 +39,10 @@ enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
 enum { COPY_BYTES = 1 << 20 };
 
 struct gguf {
-    struct gguf_part *part; /* [n_part], owned */
+    struct gguf_part *part; /* [n_part] the files of the model, owned */
     int n_part;
-    struct gguf_tensor *tensor; /* [n_tensor], owned by the arena */
+    struct gguf_tensor *tensor; /* [n_tensor] the tensors of all files, owned by
+                                   `arena` */
     uint64_t n_tensor;
     struct gguf_index tensor_index;
     struct arena arena;
@@ -75,8 +76,8 @@ static pl_status part_init(struct gguf_part *p, const char *path, pl_err *err)
 
 static pl_status part_map(struct gguf_part *p, pl_err *err)
 {
-    /* O_NONBLOCK: opening a FIFO must not block. Only regular files are
-     * accepted below. */
+    /* O_NONBLOCK keeps open() from blocking if the path is a FIFO. The code
+     * below rejects everything except regular files. */
     int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     void *base;
@@ -127,8 +128,8 @@ static pl_status cut_short(const struct gguf_part *p, uint64_t size,
                    p->label, (unsigned long long)size, p->size);
 }
 
-/* Reads n bytes of the file at offset `at` into `dst`. Fails if the file has
- * become shorter. */
+/* Reads `n` bytes of the file at offset `at` into `dst`. Fails if the file has
+ * become shorter since it was opened. */
 static pl_status read_bytes(const struct gguf_part *p, uint64_t at, void *dst,
                             size_t n, pl_err *err)
 {
@@ -172,8 +173,8 @@ pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err)
     return PL_OK;
 }
 
-/* Maps the file unless p->base is set already, then parses header and
- * metadata. */
+/* Maps the file of a part unless its bytes are in memory already (p->base),
+ * then parses its header and metadata. */
 static pl_status part_load(struct gguf_part *p, pl_err *err)
 {
     if (!p->base)
@@ -182,7 +183,8 @@ static pl_status part_load(struct gguf_part *p, pl_err *err)
     return gguf_parse_kvs(p, err);
 }
 
-/* Reads an integer key, 0 .. hi, of one part; `def` if it is absent. */
+/* Sets *out to the integer value, from 0 to `hi`, of a key of one part, or to
+ * `def` if the part lacks the key. */
 static pl_status part_i64(const struct gguf_part *p, const char *key,
                           int64_t def, int64_t hi, int64_t *out, pl_err *err)
 {
@@ -192,8 +194,9 @@ static pl_status part_i64(const struct gguf_part *p, const char *key,
     return i < 0 ? PL_OK : gguf_kv_i64(p, &p->kv[i], 0, hi, out, err);
 }
 
-/* The split keys of one part. n_tensor is the number of tensors of the whole
- * set, -1 if the key is absent. */
+/* The keys that describe a part of a split model: split.count, split.no and
+ * split.tensors.count. The latter is the number of tensors of all parts, -1 if
+ * the key is absent. */
 struct place {
     int64_t count, no, n_tensor;
 };
@@ -202,7 +205,8 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                             pl_err *err)
 {
     PL_TRY(part_i64(p, "split.count", 1, MAX_PART, &at->count, err));
-    if (at->count < 2) { /* files that are not split have 0 or 1 */
+    if (at->count < 2) { /* In a model that is not split, split.count is 0 or
+                            1. */
         *at = (struct place){1, 0, -1};
         return PL_OK;
     }
@@ -216,8 +220,9 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                     err);
 }
 
-/* Sets *out to the path of part `no`, malloc'ed. Derives it from the path of
- * part `p`, which must end with the suffix that follows from `at`. */
+/* Sets *out to the path, malloc'ed, of part `no` of a split model. Derives it
+ * from the path of part `p`, which must end in "-00001-of-00003.gguf" with the
+ * numbers in `at`. */
 static pl_status part_path(const struct gguf_part *p, const struct place *at,
                            int64_t no, char **out, pl_err *err)
 {
@@ -240,8 +245,8 @@ static pl_status part_path(const struct gguf_part *p, const struct place *at,
     return PL_OK;
 }
 
-/* Opens part `no` of the set that part `from` belongs to; `at` contains the
- * split keys of `from`. */
+/* Opens part `no` of the split model that part `from` belongs to. `at` contains
+ * the split keys of `from`. */
 static pl_status open_sibling(struct gguf *g, const struct gguf_part *from,
                               const struct place *at, int no, pl_err *err)
 {
@@ -275,7 +280,8 @@ static pl_status open_sibling(struct gguf *g, const struct gguf_part *from,
                        p->label, (long long)place.n_tensor,
                        (long long)at->n_tensor, from->label);
     if (no > 0)
-        arena_fini(&p->kv_arena); /* only the first part's keys are kept */
+        arena_fini(&p->kv_arena); /* Only the keys of the first part are used,
+                                     so those of other parts are freed. */
     return PL_OK;
 }
 
@@ -290,7 +296,8 @@ static pl_status open_siblings(struct gguf *g, int given,
     if (given > 0)
         arena_fini(&g->part[given].kv_arena);
     for (int i = 0; i < g->n_part; i++)
-        /* the sum of at most 2^16 * 2^17 cannot overflow */
+        /* The number of tensors cannot overflow: at most 2^16 parts have at
+         * most 2^17 tensors each. */
         n += g->part[i].n_tensor;
     if (at->n_tensor != (int64_t)n)
         return err_set(err, PL_BAD_FILE,
@@ -325,8 +332,8 @@ static pl_status read_tensors(struct gguf *g, pl_err *err)
     return PL_OK;
 }
 
-/* Opens the split set that `given` is a part of, or the single file. Takes
- * ownership of `given` in any case. */
+/* Opens all parts of the split model that `given` is a part of, or only `given`
+ * if the model is not split. Takes ownership of `given` even on failure. */
 static pl_status open_set(struct gguf **out, struct gguf_part *given,
                           pl_err *err)
 {
@@ -528,7 +535,8 @@ const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
 
     if (i < 0)
         return NULL;
-    if (!gguf_was_asked(g, i)) /* written once, as many threads may read */
+    if (!gguf_was_asked(g, i)) /* The flag is written only once, because many
+                                  threads may read it at the same time. */
         atomic_store_explicit(&p->asked[i], true, memory_order_relaxed);
     return &p->kv[i];
 }

@@ -35,85 +35,101 @@ enum gguf_type {
 enum { GGUF_MAX_DIM = 4 };
 
 struct gguf_str {
-    const char *s; /* not NUL-terminated, not checked to be UTF-8 */
+    const char *s; /* the text; not NUL-terminated and perhaps not valid
+                      UTF-8 */
     size_t len;
 };
 
-/* One metadata entry. For an array, `elem` is the type and `count` the number
- * of its elements; otherwise elem == type and count == 1. Keys contain no NUL;
- * booleans are 0 or 1. */
+/* One key of the metadata with its value. For an array, `elem` is the type of
+ * the elements and `count` their number. Otherwise elem == type and count == 1.
+ * Keys contain no NUL; booleans are 0 or 1. */
 struct gguf_kv {
-    const char *key; /* NUL-terminated, owned by the file */
+    const char *key; /* NUL-terminated, owned by the struct gguf */
     enum gguf_type type, elem;
     uint64_t count;
-    /* The value as in the file: little endian, unaligned; owned by the file.
-     * For a string, its length and then its bytes. */
+    /* The bytes of the value as in the file, little endian and unaligned, owned
+     * by the struct gguf. A string has its length in 8 bytes before its
+     * text. */
     const unsigned char *data;
-    const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
-    bool overridden;             /* set by gguf_override, not by the file */
+    const struct gguf_str *strs; /* [count] the strings if `elem` is the string
+                                    type, else NULL */
+    bool overridden;             /* the value was set by gguf_override and is
+                                    not from the file */
 };
 
 /* One tensor. dim[] is outermost first: a matrix [n_out, n_in] has
  * dim[n_dim - 1] = n_in contiguous. */
 struct gguf_tensor {
-    const char *name; /* NUL-terminated, owned by the file */
-    int n_dim;        /* 1 .. 4 (0-dimensional ones are rejected) */
+    const char *name; /* NUL-terminated, owned by the struct gguf */
+    int n_dim;        /* number of dimensions, 1 to 4; a file with a tensor of
+                         none is rejected */
     int64_t dim[GGUF_MAX_DIM];
-    pl_format format; /* PL_FORMAT_COUNT if the id is known but unsupported */
-    uint32_t id;      /* id of the tensor type in GGUF files */
-    size_t bytes;     /* size in the file, for unsupported formats, too */
-    int part; /* number of the file that has the data, from 0 in a split set */
-    uint64_t offset; /* offset of the data from the start of that file */
-    /* View into the mapping; NULL if the format is unsupported. Accessed only
-     * after gguf_check_whole. */
+    pl_format format; /* format of the values; PL_FORMAT_COUNT if plait knows
+                         only the size of the format */
+    uint32_t id;      /* number of the format in GGUF files */
+    size_t bytes;     /* size of the data in the file in bytes, also if plait
+                         cannot compute with the format */
+    int part; /* index of the part (file) that has the data; 0 if the model is
+                 not split */
+    uint64_t offset; /* offset in bytes of the data from the start of that
+                        file */
+    /* Address of the data in the mapped file; NULL if plait cannot compute with
+     * the format. It may be read only after gguf_check_whole. */
     const void *data;
 };
 
-struct gguf; /* opaque */
+struct gguf; /* opaque: an open GGUF file, or all files of a split model */
 
 /* Opens `path`. For a split set, any part's name may be given, and all parts
  * are opened. Metadata comes from the first part, tensors from all parts in
  * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 
-/* Opens a file in memory, which the caller keeps alive (fuzzing, tests).
- * `name` replaces the path in errors. Tensors are as aligned as `data` is.
- * Rejects a part of a split set. */
+/* Opens the bytes of a GGUF file in memory, which the caller keeps alive, as
+ * fuzzers and tests do. `name` replaces the path in errors. The alignment of
+ * tensors in memory follows from that of `data`. Rejects a part of a split
+ * model. */
 pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
                            const char *name, pl_err *err);
 void gguf_close(struct gguf *g);
 
-/* Replaces keys of the metadata, or adds them, as if the file had them so. Each
- * of text[n] is KEY=TYPE:VALUE, with the types int, float (32 bits), bool (true
- * or false) and str; several are separated by commas. One in double quotes may
- * have commas, and "" in it is a quote. A key that begins with a dot follows
- * the name of the architecture. The last value of a key counts, but keys with a
- * dot come after the others. Called before other threads have the file.
- * PL_BAD_ARGUMENT: a text is malformed. */
+/* Replaces keys of the metadata, or adds them, as if they were in the file.
+ * Each text is KEY=TYPE:VALUE, or several of these with commas between them.
+ * TYPE is int, float (32 bits), bool (true or false) or str. A KEY=TYPE:VALUE
+ * in double quotes may contain commas, and "" there stands for one quote. If
+ * KEY begins with a dot, the name of the architecture is put before it. If a
+ * key is given twice, the last value counts, but all keys that begin with a dot
+ * are set after the others. Must be called before other threads use the file.
+ * Returns PL_BAD_ARGUMENT if a text has another form. */
 pl_status gguf_override(struct gguf *g, const char *const *text, int n,
                         pl_err *err);
-/* Returns the name of a value's type in such a text, such as "int". */
+/* Returns the name of the type of a value in the notation of gguf_override,
+ * such as "int". */
 const char *gguf_override_type(const struct gguf_kv *kv);
-/* Fails with PL_BAD_ARGUMENT if nothing has asked for a key that gguf_override
- * has set, so that it would change nothing. */
+/* Fails with PL_BAD_ARGUMENT if gguf_override has set a key that no code has
+ * looked up, because the override then has no effect. */
 pl_status gguf_check_overrides(const struct gguf *g, pl_err *err);
 
-const char *gguf_path(const struct gguf *g); /* of the first part */
+/* Returns the path of the model's first part. */
+const char *gguf_path(const struct gguf *g);
 int gguf_n_part(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_alignment(const struct gguf *g);
-size_t gguf_file_bytes(const struct gguf *g); /* total size of all parts */
+/* Returns the total size of all parts in bytes. */
+size_t gguf_file_bytes(const struct gguf *g);
 
 int64_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i);
 int64_t gguf_n_tensor(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 
-/* Return NULL if absent. Constant time. */
+/* Return the entry of the metadata, or the tensor, with this name; NULL if the
+ * file has none. Take constant time. */
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
                                            const char *name);
-/* Returns true if gguf_find, or a typed look-up below, has found key i. */
+/* Returns true if gguf_find, or a function that calls it such as gguf_get_i64,
+ * has looked up the key with index i. */
 bool gguf_was_asked(const struct gguf *g, int64_t i);
 
 /* Copies bytes [offset, offset + bytes) of a tensor's data, which must exist,
@@ -121,9 +137,9 @@ bool gguf_was_asked(const struct gguf *g, int64_t i);
 pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
                     size_t offset, void *dst, size_t bytes, pl_err *err);
 
-/* Fails if the file of tensor `t` is now shorter than when it was opened. Call
- * it before reading t->data. If the file is truncated later, during the
- * reading, that still raises SIGBUS. */
+/* Fails if the file of tensor `t` is shorter now than when it was opened. Must
+ * be called before t->data is read. Reading t->data still raises SIGBUS if
+ * another process truncates the file during the reading. */
 pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
                            pl_err *err);
 
@@ -158,15 +174,19 @@ pl_status gguf_need_f64(const struct gguf *g, const char *key, double *out,
                         pl_err *err);
 pl_status gguf_get_bool(const struct gguf *g, const char *key, bool def,
                         bool *out, pl_err *err);
-/* Sets *out to {NULL, 0} if the key is absent. */
+/* Sets *out to the text of a string key, or to {NULL, 0} if the file lacks the
+ * key. */
 pl_status gguf_get_str(const struct gguf *g, const char *key,
                        struct gguf_str *out, pl_err *err);
 
-/* Writes the value for a message, shortened to fit. Returns buf. */
+/* Writes the value of a key to `buf` for a message, shortened if it is long.
+ * Returns `buf`. */
 const char *gguf_value_text(const struct gguf_kv *kv, char buf[80]);
-const char *gguf_type_name(enum gguf_type t); /* "u32", "array", ... */
-/* Returns the name of a tensor type id, supported or not: "Q4_K", "IQ2_XXS".
- * For an unknown id, writes "type 99" to buf and returns buf. */
+/* Returns the name of a type, such as "u32" or "array". */
+const char *gguf_type_name(enum gguf_type t);
+/* Returns the name of the format with number `id` in GGUF files, supported or
+ * not, such as "Q4_K" or "IQ2_XXS". For an unknown number, writes "type 99" to
+ * `buf` and returns `buf`. */
 const char *gguf_format_name(uint32_t id, char buf[24]);
 
 #endif

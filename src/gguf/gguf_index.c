@@ -38,8 +38,8 @@ static const char *name_of(const struct gguf_index *x, uint64_t i)
     return name;
 }
 
-/* Returns the index of the slot that contains `name`, or of the free slot where
- * it would be added. */
+/* Returns the index of the hash table's entry for the item `name`, or of the
+ * free entry at which the item would be added. */
 static uint64_t probe(const struct gguf_index *x, const char *name)
 {
     uint64_t at = hash(name, x->seed) & x->mask;

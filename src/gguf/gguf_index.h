@@ -13,10 +13,12 @@
 #include <stdint.h>
 
 struct gguf_index {
-    const void *items; /* view */
-    size_t stride;     /* bytes from one item to the next */
-    uint32_t *slot; /* owned by the arena; index of the item + 1, 0 if free */
-    uint64_t mask;  /* n_slot - 1; n_slot is a power of two, at least 2 n_max */
+    const void *items; /* borrowed: the array of items */
+    size_t stride;     /* size of an item in bytes */
+    uint32_t *slot; /* [n_slot] the hash table, owned by the arena: index of an
+                       item plus 1, or 0 if the entry is free */
+    uint64_t mask;  /* n_slot - 1, where n_slot, the size of the hash table, is
+                       a power of two and at least 2 n_max */
     uint64_t seed;
 };
 

@@ -18,7 +18,7 @@
 static const struct override_type {
     const char *name;
     enum gguf_type type;
-    const char *value; /* in errors */
+    const char *value; /* description of a valid value, for errors */
 } types[] = {
     {"int", GGUF_I64, "a whole number of at most 64 bits"},
     {"float", GGUF_F32, "a finite number of 32 bits"},
@@ -44,9 +44,9 @@ static uint64_t count_items(const char *text)
     return n;
 }
 
-/* Returns the item at *text without its quotes, and moves *text to the next
- * one, or to NULL at the end. Returns NULL if out of memory. An item whose
- * quote is not closed becomes empty. */
+/* Returns the next KEY=TYPE:VALUE of *text without its quotes, and moves *text
+ * after the comma that follows it, or to NULL at the end. Returns "" if a quote
+ * is not closed, NULL if out of memory. */
 static char *next_item(struct arena *a, const char **text)
 {
     const char *s = *text;
@@ -91,8 +91,9 @@ static bool read_float(const char *s, float *v)
            isfinite(*v);
 }
 
-/* Writes the value as in a file to `data`: 8 bytes, and those of a text.
- * Returns false if `s` is not such a value. */
+/* Writes the value `s` to `data` in the form that values have in GGUF files: 8
+ * bytes, for a string its length and then its text. Returns false if `s` is not
+ * a value of this type. */
 static bool write_value(enum gguf_type type, const char *s, unsigned char *data)
 {
     const size_t len = strlen(s);
@@ -117,7 +118,7 @@ static bool write_value(enum gguf_type type, const char *s, unsigned char *data)
     return true;
 }
 
-/* Reads an item into *kv, whose key may begin with a dot. */
+/* Parses one KEY=TYPE:VALUE into *kv. A KEY that begins with a dot stays so. */
 static pl_status read_item(struct gguf_part *p, const char *item,
                            struct gguf_kv *kv, pl_err *err)
 {
@@ -161,7 +162,7 @@ static pl_status read_item(struct gguf_part *p, const char *item,
     return PL_OK;
 }
 
-/* Writes the name of the architecture before a key that begins with a dot. */
+/* Puts the name of the architecture before a key that begins with a dot. */
 static pl_status add_arch(struct gguf_part *p, struct gguf_kv *kv, pl_err *err)
 {
     int64_t i = gguf_index_find(&p->kv_index, "general.architecture");
@@ -190,7 +191,8 @@ static void put(struct gguf_part *p, const struct gguf_kv *kv)
     }
 }
 
-/* Sets the keys of the items that begin with a dot, or of the others. */
+/* Parses the KEY=TYPE:VALUE of a text and sets these keys: only the keys that
+ * begin with a dot if `dot`, else only the others. */
 static pl_status put_items(struct gguf_part *p, const char *text, bool dot,
                            pl_err *err)
 {

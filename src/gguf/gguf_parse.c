@@ -37,16 +37,19 @@ enum {
     DEFAULT_ALIGNMENT = 32,
 };
 
-/* The key or tensor that is being parsed, for errors. */
+/* State of the parser: the key or tensor that is being parsed, which errors
+ * name. */
 struct reader {
     struct gguf_part *part;
-    const char *kind; /* "key" or "tensor" */
-    uint64_t i;       /* its number, from 0 */
-    const char *name; /* NULL until it is read */
+    const char *kind; /* word for the thing being parsed, for errors: "key" or
+                         "tensor" */
+    uint64_t i;       /* index of this key or tensor in the file, from 0 */
+    const char *name; /* its name; NULL until the name has been parsed */
     pl_err *err;
 };
 
-/* Fails with "FILE: byte 123: tensor 7 (blk.0.attn_q.weight): MESSAGE". */
+/* Sets the error "FILE: byte 123: tensor 7 (blk.0.attn_q.weight): MESSAGE" and
+ * returns its status. */
 static pl_status __attribute__((format(printf, 4, 5)))
 refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
 {
@@ -83,9 +86,9 @@ uint64_t gguf_load(const unsigned char *p, size_t n_bytes)
     return v;
 }
 
-/* Checks that the file contains `n` more items of `bytes` bytes each, and
- * copies them (gguf_part_copy). Called before they are read or memory is
- * allocated for them. */
+/* Checks that `n` more items of `bytes` bytes each follow in the file, and
+ * copies these bytes to private memory (gguf_part_copy). Called before the
+ * items are parsed and before memory is allocated for them. */
 static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
                       const char *what)
 {
@@ -202,7 +205,8 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
     return PL_OK;
 }
 
-/* Reads kv->count elements of type kv->elem at offset part->at. */
+/* Parses the kv->count elements, of type kv->elem, of the value that begins at
+ * offset part->at of the file. */
 static pl_status read_elements(const struct reader *r, struct gguf_kv *kv)
 {
     struct gguf_part *p = r->part;
@@ -312,8 +316,8 @@ pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err)
     return find_alignment(p, err);
 }
 
-/* Reads the dimensions, reverses them to outermost first, and computes the size
- * in bytes. */
+/* Parses the dimensions of a tensor. Reverses them, so that the outermost is
+ * first, and computes the size of the tensor in bytes. */
 static pl_status read_shape(const struct reader *r, struct gguf_tensor *t)
 {
     struct gguf_part *p = r->part;
@@ -385,8 +389,9 @@ static pl_status read_tensor(struct reader *r, struct gguf_tensor *all,
     return PL_OK;
 }
 
-/* Converts the tensor's offset from the start of the data, at data_at, to one
- * from the start of the file. Checks that the data is inside the file. */
+/* Converts the tensor's offset in bytes. In the file it counts from the start
+ * of all data, data_at; afterwards it counts from the start of the file. Checks
+ * that the tensor's data is inside the file. */
 static pl_status place_tensor(const struct reader *r, struct gguf_tensor *t,
                               uint64_t data_at)
 {
@@ -464,8 +469,8 @@ pl_status gguf_parse_tensors(struct gguf_part *p, int part_no,
         t[r.i].part = part_no;
         PL_TRY(read_tensor(&r, all, &t[r.i], x, a));
     }
-    /* This cannot overflow: p->at is at most the file size, and the alignment
-     * at most 64 MiB. */
+    /* The sum cannot overflow: p->at is at most the file size, and the
+     * alignment at most 64 MiB. */
     data_at =
         (p->at + (uint64_t)p->alignment - 1) / p->alignment * p->alignment;
     for (r.i = 0; r.i < p->n_tensor; r.i++) {

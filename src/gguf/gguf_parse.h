@@ -26,30 +26,35 @@ enum { GGUF_MIN_ALIGNMENT = 8, GGUF_MAX_ALIGNMENT = 1 << 26 };
 enum { GGUF_MAX_NAME = 65535 };
 
 struct gguf_part {
-    char *path;                /* owned */
-    const char *label;         /* end of `path`, short enough for messages */
-    const unsigned char *base; /* the whole file: mapped, or borrowed */
+    char *path;        /* owned path of the file */
+    const char *label; /* end of `path`, short enough for messages */
+    /* The bytes of the whole file: mapped, or borrowed from the caller of
+     * gguf_open_memory. */
+    const unsigned char *base;
     size_t size;
-    /* Number of leading bytes that are now a private copy, at the same address,
-     * instead of the mapped file. */
+    /* Number of bytes at the start of `base` that are now a private copy of the
+     * file instead of a mapping. A change of the file cannot affect them. */
     size_t copied;
     bool mapped;
-    int fd; /* owned if mapped */
+    int fd; /* file descriptor, owned if the file is mapped */
     uint32_t version;
-    /* numbers of keys and tensors in the header, checked */
+    /* numbers of keys and tensors that the header states, checked against the
+     * limits */
     uint64_t n_kv, n_tensor;
     size_t alignment;
-    struct gguf_kv *kv; /* [n_kv], owned by kv_arena */
-    /* [n_kv] true once a key was found; owned by kv_arena */
+    struct gguf_kv *kv; /* [n_kv] keys and values of the metadata, owned by
+                           kv_arena */
+    /* [n_kv] true once some code has looked up the key; owned by kv_arena */
     atomic_bool *asked;
     struct gguf_index kv_index;
     struct arena kv_arena;
-    size_t at; /* the next byte to parse */
+    size_t at; /* offset in bytes at which the parser continues */
 };
 
-/* Replaces the first n bytes of the mapping, n <= size, by a private copy, so
- * that truncating the file cannot affect them. The parser must not read them
- * earlier. Fails if the file has become shorter. */
+/* Replaces the first n <= size bytes of the mapped file by a private copy at
+ * the same addresses, so that truncating the file cannot affect them. Must be
+ * called before the parser reads these bytes. Fails if the file has become
+ * shorter. */
 pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err);
 
 /* Parses magic, version and counts. Uses path, label, base and size of *p. */
@@ -59,22 +64,25 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err);
  * p->alignment. */
 pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err);
 
-/* Allocates p->kv, p->asked and an empty index for n keys. */
+/* Allocates p->kv and p->asked for `n` keys, and an empty index of their
+ * names. */
 pl_status gguf_part_room(struct gguf_part *p, uint64_t n, pl_err *err);
 
-/* See gguf_override; `p` is the first part. */
+/* Sets keys of part `p`, the first part of a model, as gguf_override does. */
 pl_status gguf_part_override(struct gguf_part *p, const char *const *text,
                              int n, pl_err *err);
 
 /* Parses the n_tensor tensors of part number `part_no` into all[first] and the
- * following elements; `x` is the index over all[]. Allocates names in `a`.
- * Checks that data ranges are aligned, inside the file and disjoint. */
+ * elements after it. Adds them to `x`, the index of names of all[]. Allocates
+ * the names from `a`. Checks that the data of each tensor is aligned, inside
+ * the file and disjoint from the others. */
 pl_status gguf_parse_tensors(struct gguf_part *p, int part_no,
                              struct gguf_tensor *all, uint64_t first,
                              struct gguf_index *x, struct arena *a,
                              pl_err *err);
 
-/* Returns the size of a metadata value in bytes; 0 for strings and arrays. */
+/* Returns the size in bytes of a metadata value of type `t`; 0 for strings and
+ * arrays, whose size varies. */
 size_t gguf_type_bytes(enum gguf_type t);
 
 /* Loads an unsigned integer of 1 .. 8 bytes, little endian. */
@@ -86,8 +94,8 @@ uint64_t gguf_load(const unsigned char *p, size_t n_bytes);
  * unknown. */
 bool gguf_format_block(uint32_t id, pl_format *f, int *block, int *block_bytes);
 
-/* Reads the scalar `kv` of part `p` as an integer in [lo, hi]. An error says
- * what is expected. */
+/* Sets *out to the value of key `kv` of part `p` if the value is an integer in
+ * [lo, hi]. Else sets an error that states this range. */
 pl_status gguf_kv_i64(const struct gguf_part *p, const struct gguf_kv *kv,
                       int64_t lo, int64_t hi, int64_t *out, pl_err *err);
 

@@ -16,8 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tensor types that occur in files but that plait does not support, with the
- * number of values and bytes in a block. Source: the type traits of ggml. */
+/* Tensor formats that occur in files but that plait cannot compute with, with
+ * the number of values and of bytes in a block. Source: the type traits of
+ * ggml. */
 static const struct other_format {
     uint32_t id;
     int block, block_bytes;
@@ -89,7 +90,8 @@ static uint64_t element(const struct gguf_kv *kv, uint64_t i)
     return gguf_load(kv->data + i * bytes, bytes);
 }
 
-/* Returns element i as a double; kv->elem must be f32 or f64. */
+/* Returns element i of a metadata value as a double. The elements must be f32
+ * or f64. */
 static double element_float(const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = element(kv, i);

@@ -17,40 +17,47 @@
 
 enum { VERSION = 3, DEFAULT_ALIGNMENT = 32 };
 
-/* A byte string that grows. */
+/* A growing array of bytes. */
 struct bytes {
-    unsigned char *data; /* owned */
+    unsigned char *data; /* owned: `size` bytes, with space for `room` */
     size_t size, room;
 };
 
 struct item {
-    /* owned by the arena; the first member, as gguf_index needs it */
+    /* Name of the key or tensor, owned by the arena. It is the first member,
+     * because gguf_index finds the name there. */
     const char *name;
     pl_format format;
     int n_dim;
-    int64_t dim[GGUF_MAX_DIM]; /* outermost first */
+    int64_t dim[GGUF_MAX_DIM]; /* sizes of the dimensions, outermost first */
     size_t row_bytes;
     int64_t n_row;
-    uint64_t offset; /* offset from the start of all data, set while saving */
-    /* borrowed until the file is saved; NULL if `fill` or `hole` is set */
+    uint64_t offset; /* offset in bytes of the tensor's data from the start of
+                        all data, set while saving */
+    /* the tensor's data, borrowed until the file is saved; NULL if `fill` or
+     * `hole` replaces it */
     const void *data;
-    gguf_fill_fn *fill; /* called for each row; NULL if unused */
+    gguf_fill_fn *fill; /* called to generate each row of the data; NULL if not
+                           used */
     void *user;
-    bool hole; /* a hole in the file, which reads as zeros */
+    bool hole; /* the data is a hole in the file, a range that was never written
+                  and reads as zeros */
 };
 
 struct list {
-    struct item *item; /* [n], owned */
+    struct item *item; /* [n] keys or tensors, owned */
     size_t n, room;
 };
 
 struct gguf_writer {
-    struct bytes kv; /* the metadata in the file's format */
-    struct list key; /* the keys put so far; the items have only names */
+    struct bytes kv; /* the metadata put so far, in the format of GGUF files */
+    struct list key; /* the keys put so far; of their items only the names are
+                        set */
     struct list tensor;
     size_t alignment;
     struct arena arena;
-    pl_status status; /* the first failure; its message is in err */
+    pl_status status; /* status of the first call that failed, whose message is
+                         in err */
     pl_err err;
 };
 
@@ -76,9 +83,9 @@ void gguf_writer_free(struct gguf_writer *w)
     free(w);
 }
 
-/* Grows `array`, whose elements have `size` bytes, to a capacity of at least
- * `need` elements. *room is the capacity. Returns the array, or NULL after an
- * error. */
+/* Grows `array`, whose elements have `size` bytes each, so that it has space
+ * for at least `need` elements. *room is the number of elements for which it
+ * has space. Returns the array, or NULL after an error. */
 static void *grown(struct gguf_writer *w, void *array, size_t *room,
                    size_t need, size_t size)
 {
@@ -135,8 +142,8 @@ static void put_chars(struct gguf_writer *w, const char *s, size_t len)
     put_bytes(w, s, len);
 }
 
-/* Appends an item with this name to the list. Returns it, or NULL after an
- * error. */
+/* Appends an item, which is a key or a tensor, with this name to the list.
+ * Returns the item, or NULL after an error. */
 static struct item *add(struct gguf_writer *w, struct list *list,
                         const char *name)
 {
@@ -175,8 +182,8 @@ static void put_key(struct gguf_writer *w, const char *key, enum gguf_type t)
     put_int(w, t, 4);
 }
 
-/* Stores the alignment if the key is general.alignment. Checks it as the reader
- * does. */
+/* If the key is general.alignment, stores its value as the alignment of the
+ * file. Rejects values that the reader would reject. */
 static void note_alignment(struct gguf_writer *w, const struct gguf_kv *kv)
 {
     int64_t a;
@@ -279,8 +286,9 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
             put_bytes(w, (const char *)v + (i ^ (bytes - 1)), 1);
 }
 
-/* Computes n_row and row_bytes from shape and format. Returns false if they are
- * inconsistent or overflow. */
+/* Computes the number of rows of a tensor and their size in bytes from its
+ * shape and format. Returns false if the row is not whole blocks of the format
+ * or the size overflows. */
 static bool measure(struct item *t)
 {
     const struct format_info *f;
@@ -346,7 +354,7 @@ void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
     put_tensor(w, name, f, n_dim, dim, NULL, NULL, NULL, true);
 }
 
-/* ---- saving ------------------------------------------------------------- */
+/* ---- writing the file --------------------------------------------------- */
 
 static pl_status check_unique(const struct list *list, const char *kind,
                               pl_err *err)
@@ -370,8 +378,8 @@ static uint64_t padding(uint64_t size, size_t alignment)
     return (alignment - size % alignment) % alignment;
 }
 
-/* Writes an integer, little endian. This and the next functions return nothing,
- * because the stream remembers its first error. */
+/* Writes an integer of n_bytes bytes, little endian. The write_ functions
+ * return no status, because the stream `f` records its first error. */
 static void write_int(FILE *f, uint64_t v, size_t n_bytes)
 {
     unsigned char p[8];
@@ -411,7 +419,9 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
 
     if (t->data) {
         fwrite(t->data, 1, bytes, f);
-    } else if (t->hole) { /* seeking alone would not extend the file */
+        /* A hole is made by seeking. Its last byte is written, because seeking
+     * alone would not extend the file. */
+    } else if (t->hole) {
         if (bytes > INT64_MAX || fseeko(f, (off_t)bytes - 1, SEEK_CUR) != 0)
             return err_set(err, PL_IO, "tensor %s: too large", t->name);
         putc(0, f);
@@ -477,7 +487,8 @@ pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
     PL_TRY(check_unique(&w->key, "key", err));
     PL_TRY(check_unique(&w->tensor, "tensor", err));
     PL_TRY(pl_file_open(&file, path, 0, err));
-    fd = fcntl(pl_file_fd(file), F_DUPFD_CLOEXEC, 0); /* f closes it */
+    /* A duplicate of the descriptor, because fclose(f) closes it. */
+    fd = fcntl(pl_file_fd(file), F_DUPFD_CLOEXEC, 0);
     f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     s = f ? write_all(w, f, err) : err_no_memory(err, "writing a file");
     if (f && s == PL_OK && (fflush(f) != 0 || ferror(f)))

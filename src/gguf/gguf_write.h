@@ -10,7 +10,7 @@
 
 #include "gguf/gguf.h"
 
-struct gguf_writer; /* opaque */
+struct gguf_writer; /* opaque: a GGUF file that is being composed */
 
 pl_status gguf_writer_create(struct gguf_writer **out, pl_err *err);
 void gguf_writer_free(struct gguf_writer *w);
@@ -22,10 +22,11 @@ void gguf_put_bool(struct gguf_writer *w, const char *key, bool v);
 void gguf_put_str(struct gguf_writer *w, const char *key, const char *v);
 void gguf_put_strs(struct gguf_writer *w, const char *key,
                    const struct gguf_str *v, uint64_t n);
-/* `elem` is any fixed-size type; `v` holds n elements of it. */
+/* Adds a key whose value is an array of n elements v[]. Their type `elem` is
+ * any type of fixed size, so not a string. */
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
                     const void *v, uint64_t n);
-/* Copies an entry of a file unchanged. */
+/* Adds a key with its value as they are in an open GGUF file, unchanged. */
 void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
 /* Writes row `row` of a tensor, `bytes` bytes, to `dst`. gguf_writer_save calls

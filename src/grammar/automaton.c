@@ -1,8 +1,10 @@
-/* Converts graphs with empty edges to states without them; see automaton.h.
+/* Converts the graph of nfa.h, which has edges that take no byte, to an
+ * automaton without such edges; see automaton.h.
  *
- * A state is a node together with all nodes reached from it by empty edges and
- * by calls of rules that may be empty. Only entries, and nodes to which a byte
- * or a call leads, become states. */
+ * A state of the automaton stands for a node of the graph and for all nodes
+ * reached from it without a byte: by empty edges, and by calls of rules that
+ * match the empty text. Only the entry nodes of rules, and nodes to which an
+ * edge with a byte or a call leads, become states. */
 #include "grammar/automaton.h"
 
 #include "base/err.h"
@@ -13,10 +15,10 @@
 
 enum {
     MOST_EDGES = 1 << 20,
-    MOST_VISITS = 1 << 24, /* maximum number of visits of nodes, over all
-                              states */
-    /* Maximum number of passes in find_after. If it is reached, any byte counts
-     * as one that may follow any rule. */
+    MOST_VISITS = 1 << 24, /* limit of node visits while all states are built */
+    /* Maximum number of passes of find_after over all calls. If results still
+     * change in the last pass, any byte counts as one that may follow any
+     * rule. */
     PASSES_AFTER = 16,
 };
 
@@ -24,15 +26,19 @@ struct maker {
     struct automaton *a;
     const struct rules *r;
     struct nfa g;
-    uint32_t *state_of; /* owned, [n_node]: the node's state or STATE_NONE */
-    /* owned, [n_state]: the node that the state begins with */
+    uint32_t *state_of; /* owned, [n_node]: state built for each node of the
+                           graph, or STATE_NONE */
+    /* owned, [n_state]: the node of the graph for which each state was built */
     uint32_t *node_of;
-    /* owned, [n_node]: number of the last state that visited the node, plus
-     * 1 */
+    /* owned, [n_node]: 1 + the last state whose construction visited the
+     * node */
     uint32_t *seen;
-    uint32_t *stack;    /* owned, [n_node]: nodes still to visit */
-    uint32_t *place_of; /* owned, [n_rule]: place of each rule (automaton.h) */
-    uint32_t *rule_of;  /* owned, [n_state]: the state's rule */
+    uint32_t *stack; /* owned, [n_node]: nodes that fill_state has yet to
+                        * visit */
+    /* Owned, [n_rule]: the place of each rule, its position in the order of
+     * automaton.h. */
+    uint32_t *place_of;
+    uint32_t *rule_of; /* owned, [n_state]: rule to which each state belongs */
     uint32_t cap_byte, cap_call;
     int64_t n_visit;
     const char *name;
@@ -52,7 +58,7 @@ static pl_status too_large(struct maker *m)
                    m->name);
 }
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- states of the automaton and their edges ----------------------------- */
 
 static uint32_t state_of(struct maker *m, uint32_t node, uint32_t rule)
 {
@@ -82,8 +88,8 @@ static pl_status grow(struct maker *m, void **item, uint32_t n, uint32_t *cap,
     return PL_OK;
 }
 
-/* Adds an edge that takes a byte of a range. find_classes later replaces its
- * bytes by classes. */
+/* Adds an edge that takes one byte of the range of the graph's edge e.
+ * find_classes later replaces the bytes of the range by byte classes. */
 static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -97,8 +103,9 @@ static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* Adds an edge that calls a rule. place_rules later replaces the rule's number
- * by its place (see automaton.h). */
+/* Adds an edge that calls the rule of the graph's edge e. The edge has the
+ * rule's number until place_rules replaces it by the rule's place in the order
+ * of automaton.h. */
 static pl_status take_call(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -113,7 +120,8 @@ static pl_status take_call(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* Adds the edges of state i: those of all nodes that it represents. */
+/* Adds the edges of state i: those of its node and of all nodes reached from
+ * that node without reading a byte. */
 static pl_status fill_state(struct maker *m, uint32_t i)
 {
     struct automaton *a = m->a;
@@ -164,7 +172,7 @@ static pl_status fill_states(struct maker *m)
     return PL_OK;
 }
 
-/* ---- the order of rules -------------------------------------------------- */
+/* ---- the order of rules: a rule before those that it may begin with ------ */
 
 static pl_status begins_with_itself(struct maker *m, uint32_t rule,
                                     uint32_t last)
@@ -187,15 +195,16 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
         m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
-/* A rule on the path of the depth-first walk, and the number of its edges
- * visited so far. */
+/* A rule on the path of the depth-first search in place_from, and the number of
+ * calls from its entry state that were followed so far. */
 struct visit {
     uint32_t rule, edge;
 };
 
-/* Assigns places to a rule and to the rules that it may begin with, depth
- * first. A rule gets a lower place than all rules that it may begin with. Fails
- * if a rule may begin with itself. path and mark are scratch, [n_rule]. */
+/* Numbers `rule`, and all rules that its texts may begin with, by a depth-first
+ * search. A rule gets a lower place than the rules that it may begin with.
+ * Fails if a rule may begin with itself (left recursion). path and mark are
+ * scratch, [n_rule]. *next is one more than the highest place that is free. */
 static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
                             uint8_t *mark, uint32_t *next)
 {
@@ -226,7 +235,9 @@ static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
     return PL_OK;
 }
 
-/* Replaces rule numbers by places in calls and states. */
+/* Replaces the rule numbers in all calls and states by the places of the rules
+ * in the order of automaton.h. Rules that the root never reaches get no
+ * place. */
 static pl_status place_rules(struct maker *m)
 {
     struct automaton *a = m->a;
@@ -267,8 +278,9 @@ static pl_status list_entries(struct maker *m)
     return PL_OK;
 }
 
-/* Sets the return state of a call to STATE_NONE if that state has no edges and
- * can only return. */
+/* Sets the return state of a call to STATE_NONE if that state has no edges.
+ * Such a state could only return to the caller of its own rule, so the call may
+ * as well return there. */
 static void shorten_calls(struct automaton *a)
 {
     for (uint32_t i = 0; i < a->n_call; i++) {
@@ -279,7 +291,7 @@ static void shorten_calls(struct automaton *a)
     }
 }
 
-/* ---- bytes that may follow ----------------------------------------------- */
+/* ---- bytes that may follow a text of a rule ------------------------------ */
 
 static bool join(struct byte_set *to, const struct byte_set *from)
 {
@@ -292,8 +304,8 @@ static bool join(struct byte_set *to, const struct byte_set *from)
     return changed;
 }
 
-/* Returns the bytes that may come next in state i. first[] has these bytes for
- * the entry of each rule, by place. */
+/* Returns the bytes that the automaton may take next in state i. first[p] has
+ * the bytes with which the texts of the rule at place p begin. */
 static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
                                   const struct byte_set *first)
 {
@@ -308,9 +320,10 @@ static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
     return set;
 }
 
-/* Adds the bytes that may follow each call to those that may follow the called
- * rule. If the calling rule may end after the call, the bytes that may follow
- * it are added too. Returns true if anything changed. */
+/* Makes one pass over all calls. After a call, the bytes that the return state
+ * takes may follow the called rule. If the calling rule may end there, the
+ * bytes that may follow the calling rule are added too. next[] has the bytes
+ * that each state takes. Returns true if a set of bytes changed. */
 static bool spread_after(struct automaton *a, const struct byte_set *next)
 {
     bool changed = false;
@@ -335,7 +348,8 @@ static pl_status find_after(struct maker *m)
 {
     struct automaton *a = m->a;
     struct byte_set *first = calloc(a->n_place, sizeof *first);
-    /* Indexed by state; filled for return states. */
+    /* [n_state]: the bytes that may come next in a state; computed only for
+     * states to which calls return. */
     struct byte_set *next = calloc(a->n_state, sizeof *next);
     bool changed = true;
 
@@ -356,12 +370,13 @@ static pl_status find_after(struct maker *m)
     return first && next && a->after ? PL_OK : no_memory(m);
 }
 
-/* ---- equivalent states --------------------------------------------------- */
+/* ---- states that short tokens cannot distinguish ------------------------- */
 
-/* Returns the number of copies of a repetition from the i-th on: the required
- * ones if at_least, else the maximum. All numbers above `chars` become chars +
- * 1, because a token of that many characters cannot distinguish them: each copy
- * takes at least one character, or nothing. */
+/* Returns how many copies of a repeated item may still follow before copy i of
+ * the row: the required copies if at_least, else the most that are allowed. Any
+ * number above `chars` is returned as chars + 1. A token of `chars` characters
+ * cannot tell such numbers apart, because each copy takes a character or
+ * nothing. */
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)
 {
@@ -372,9 +387,10 @@ static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
     return n <= chars ? n : chars + 1;
 }
 
-/* Sets same[i] to an earlier node that is equivalent to node i for tokens of up
- * to `chars` characters, or to i. Inner repetitions come first; then whole
- * copies of outer ones are compared. */
+/* Sets same[i] to an earlier node that tokens of up to `chars` characters
+ * cannot distinguish from node i, or to i itself. It compares the copies of
+ * repeated items. Inner repetitions come first in g->row; then whole copies of
+ * outer ones are compared. */
 static void find_alike(const struct nfa *g, uint32_t chars, uint32_t *same)
 {
     for (uint32_t i = 0; i < g->n_node; i++)
@@ -419,7 +435,7 @@ static pl_status list_alike(struct maker *m)
     return PL_OK;
 }
 
-/* ---- classes of bytes ---------------------------------------------------- */
+/* ---- classes of bytes that no edge distinguishes ------------------------- */
 
 static void find_classes(struct automaton *a)
 {

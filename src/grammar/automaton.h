@@ -1,12 +1,15 @@
-/* The executable form of a grammar: a pushdown automaton. The edges of its
- * states take a byte or call a rule; there are no empty edges.
+/* The executable form of a grammar: a pushdown automaton. Each edge of a state
+ * takes a byte or calls a rule; there are no edges that do neither.
  *
- * A call continues at the rule's entry state and remembers the state to return
- * to. A final state may return. An entry is never final: edges of the caller
- * skip a rule that may be empty. No rule calls itself before it has taken a
- * byte, so chains of calls end. Rules are numbered by `place`, their position
- * in an order in which a rule that has not taken a byte yet calls only rules of
- * higher places. Bytes that no edge distinguishes form one class. */
+ * A call continues at the entry state of the called rule and remembers the
+ * state to return to. In a final state the rule may end, so that the automaton
+ * returns to the caller. An entry state is never final: where a called rule may
+ * match the empty text, the caller has edges that skip the call. No rule calls
+ * itself before it has taken a byte, so chains of calls end.
+ *
+ * Rules are numbered by their *place* in an order: before a rule has taken a
+ * byte, it calls only rules of higher places. Bytes that every edge treats
+ * alike form one class. */
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
@@ -17,20 +20,21 @@ enum { STATE_NONE = UINT32_MAX };
 
 struct byte_edge {
     uint32_t to;
-    uint8_t lo, hi; /* first and last byte class of the edge */
+    uint8_t lo, hi; /* first and last byte class that the edge takes */
 };
 
 struct call_edge {
-    uint32_t place; /* place of the called rule */
-    uint32_t to;    /* state to return to; STATE_NONE to return where the
-                       calling rule returns */
+    uint32_t place; /* place of the called rule in the order of rules */
+    /* The state to which the called rule returns. STATE_NONE if it returns to
+     * the caller of the calling rule. */
+    uint32_t to;
 };
 
 struct state {
-    /* Index of the state's first edge of each type. The state's edges end where
-     * those of the next state begin. */
+    /* Index, in automaton.byte and automaton.call, of the state's first edge of
+     * each type. The state's edges end where those of the next state begin. */
     uint32_t byte, call;
-    uint32_t place; /* place of its rule */
+    uint32_t place; /* the state's rule, by its place in the order of rules */
     bool final;
 };
 
@@ -39,19 +43,24 @@ struct byte_set {
 };
 
 struct automaton {
-    struct state *state;    /* owned, [n_state + 1] */
-    struct byte_edge *byte; /* owned, [n_byte] */
-    struct call_edge *call; /* owned, [n_call] */
-    uint32_t *entry;        /* owned, [n_place]: each rule's entry state */
-    /* Owned, [n_place]: the bytes that may follow a text of each rule. It may
-     * contain other bytes, too. */
+    struct state *state;    /* owned, [n_state + 1]; the last one marks the end
+                               of the edges */
+    struct byte_edge *byte; /* owned, [n_byte]: all edges that take a byte */
+    struct call_edge *call; /* owned, [n_call]: all edges that call a rule */
+    uint32_t *entry;        /* owned, [n_place]: entry state of each rule, by
+                               the rule's place */
+    /* Owned, [n_place]: for the rule at each place, the bytes that may follow
+     * its texts. The set may contain bytes that cannot follow, too. */
     struct byte_set *after;
-    /* For each reach (reach.h), owned, [n_state]: a representative of the
-     * states that no token of this reach distinguishes. NULL if every state
-     * represents itself. */
+    /* alike[r], owned, [n_state], is for tokens of reach r, a class of token
+     * lengths (reach.h). It maps a state to one that such tokens cannot
+     * distinguish from it, the same for all states that are alike. NULL if
+     * every state is mapped to itself. */
     uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
-    bool empty; /* the root rule matches the empty text; its entry is state 0 */
+    /* The root rule matches the empty text. The root rule's entry is state
+     * 0. */
+    bool empty;
     uint8_t class_of[256];
     uint32_t n_class;
 };

@@ -1,7 +1,9 @@
-/* Writes the numbers of an interval; see decimal.h. Signs are split off first:
- * the numbers of both signs are those of an interval of magnitudes. Magnitudes
- * are split by the digits before the point, and those after it are compared
- * digit by digit with those of the bounds. */
+/* Writes the numbers of an interval as a GBNF expression; see decimal.h.
+ * Negative and positive numbers are written separately, each as an interval of
+ * magnitudes. The numbers of such an interval are divided into those whose
+ * digits before the point are the lower bound's, the upper bound's, and others
+ * between them. If they are a bound's, the digits after the point are compared
+ * one by one with the bound's. */
 #include "grammar/decimal.h"
 
 #include "base/numeral.h"
@@ -16,7 +18,7 @@ static const char zeros[] =
 static const char nines[] =
     "99999999999999999999999999999999999999999999999999999999999999999";
 
-/* Sets out[n] to `digits`, followed by as many of `more` as are missing. */
+/* Sets out[0 .. n) to `digits`, filled up with the character `more`. */
 static void pad(char *out, const char *digits, char more, size_t n)
 {
     size_t len = strlen(digits);
@@ -26,9 +28,10 @@ static void pad(char *out, const char *digits, char more, size_t n)
     out[n] = '\0';
 }
 
-/* ---- decimals ------------------------------------------------------------ */
+/* ---- conversion of JSON numbers to decimals ------------------------------ */
 
-/* Writes the shortest text that is read as this double to `out`. */
+/* Writes the shortest text in exponent notation that is read as the double
+ * x. */
 static void shortest(char *out, size_t size, double x)
 {
     for (int n = 1; n <= 17; n++) {
@@ -125,7 +128,8 @@ int decimal_compare(const struct decimal *a, const struct decimal *b)
     return a->negative ? -c : c;
 }
 
-/* Adds 1 to the digits, or subtracts it if they are not zero. */
+/* If `up`, adds 1 to the number whose digits are in `s`. Else subtracts 1 from
+ * it; it must not be 0 then. */
 static void step(char *s, bool up)
 {
     size_t n = strlen(s), i = n;
@@ -142,7 +146,7 @@ static void step(char *s, bool up)
         memmove(s, s + 1, n);
 }
 
-/* ---- digits before the point --------------------------------------------- */
+/* ---- expressions for the digits before the point ------------------------- */
 
 static void put_digits(struct gbnf_text *t, char first, char last)
 {
@@ -155,8 +159,8 @@ static void put_digits(struct gbnf_text *t, char first, char last)
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n);
 
-/* Appends an expression for the digit `digit` followed by the numbers of n
- * digits from lo to hi. */
+/* Appends an expression for the digit `digit` followed by n more digits that
+ * form a number from lo to hi. */
 static void put_headed(struct gbnf_text *t, char digit, const char *lo,
                        const char *hi, size_t n)
 {
@@ -166,7 +170,8 @@ static void put_headed(struct gbnf_text *t, char digit, const char *lo,
     gbnf_put(t, ")");
 }
 
-/* Appends an expression for the numbers of n digits from lo to hi. */
+/* Appends an expression for the numbers of exactly n digits from lo to hi,
+ * which may begin with zeros. */
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n)
 {
@@ -196,8 +201,8 @@ static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
     }
 }
 
-/* Appends an expression for the integers from a to b, a <= b, given as
- * digits. */
+/* Appends an expression for the integers from a to b, a <= b. `a` and `b` are
+ * texts of digits. */
 static void put_integers(struct gbnf_text *t, const char *a, const char *b)
 {
     size_t n = strlen(a), last = strlen(b);
@@ -211,18 +216,18 @@ static void put_integers(struct gbnf_text *t, const char *a, const char *b)
     }
 }
 
-/* ---- digits after the point ---------------------------------------------- */
+/* ---- expressions for the digits after the point -------------------------- */
 
 static bool are_zeros(const char *s)
 {
     return s[strspn(s, "0")] == '\0';
 }
 
-/* Appends an expression for the digits that may follow, at most k, if the
- * digits so far equal those of the lower bound. `low` is the rest of the
- * bound's digits. The number must be greater than the bound; it may be equal
- * unless `above`. No digit need follow if `low` has only zeros and `above` is
- * false. */
+/* Appends an expression for the next digits after the point, at most k, of
+ * numbers above a lower bound. The digits so far equal the bound's; `low` has
+ * the bound's digits from here on. The number must be greater than the bound if
+ * `above`; else it may also equal the bound, and if `low` is all zeros no digit
+ * need follow. */
 static void put_greater(struct gbnf_text *t, const char *low, bool above, int k)
 {
     const char *before = "";
@@ -248,8 +253,11 @@ static void put_greater(struct gbnf_text *t, const char *low, bool above, int k)
     gbnf_put(t, ")");
 }
 
-/* Like put_greater, for the upper bound: the number must be less than it, or
- * may be equal unless `below`. No digit need follow. */
+/* Appends an expression for the next digits after the point, at most k, of
+ * numbers below an upper bound. The digits so far equal the bound's; `high` has
+ * the bound's digits from here on. The number must be less than the bound if
+ * `below`; else it may also equal the bound. No digit need follow, because a
+ * shorter number is not greater. */
 static void put_less(struct gbnf_text *t, const char *high, bool below, int k)
 {
     const char *before = "";
@@ -271,9 +279,12 @@ static void put_less(struct gbnf_text *t, const char *high, bool below, int k)
     gbnf_put(t, ")?");
 }
 
-/* Like put_greater, if the digits so far equal those of both bounds. Both have
- * the same number of further digits, and low < high. If `first`, at least one
- * digit must follow. */
+/* Appends an expression for the next digits after the point, at most k, of
+ * numbers between two bounds. The digits so far equal those of both bounds.
+ * `low` and `high` have the bounds' digits from here on, as many of each, and
+ * low < high. The bounds themselves are excluded if `above` and `below` are
+ * set. If `first`, at least one digit must follow, because the point was just
+ * written. */
 static void put_between(struct gbnf_text *t, const char *low, const char *high,
                         bool above, bool below, int k, bool first)
 {
@@ -304,17 +315,18 @@ static void put_between(struct gbnf_text *t, const char *low, const char *high,
     gbnf_put(t, stops ? ")?" : ")");
 }
 
-/* ---- magnitudes ---------------------------------------------------------- */
+/* ---- expressions for the numbers of an interval -------------------------- */
 
-/* An interval of magnitudes. */
+/* An interval of magnitudes of numbers; the fields are those of struct
+ * interval. */
 struct span_of {
     const struct decimal *low, *high;
     bool above, below;
     int places;
 };
 
-/* Appends an expression for the numbers, not below the lower bound, that have
- * its digits before the point. */
+/* Appends an expression for the numbers from the lower bound upwards that have
+ * the same digits before the point as the lower bound. */
 static void put_low(struct gbnf_text *t, const struct span_of *m)
 {
     bool any = are_zeros(m->low->part) && !m->above;
@@ -326,9 +338,9 @@ static void put_low(struct gbnf_text *t, const struct span_of *m)
         put_greater(t, m->low->part, m->above, m->places);
 }
 
-/* Appends an expression for the numbers, not above the upper bound, that have
- * its digits before the point. `before` precedes the expression. Appends
- * nothing if there are no such numbers. */
+/* Appends an expression for the numbers up to the upper bound that have the
+ * same digits before the point as the upper bound, with the text `before` in
+ * front of it. Appends nothing if there are no such numbers. */
 static void put_high(struct gbnf_text *t, const struct span_of *m,
                      const char *before)
 {
@@ -353,8 +365,9 @@ static void put_high(struct gbnf_text *t, const struct span_of *m,
     gbnf_put(t, "))?");
 }
 
-/* Appends an expression for the numbers between two bounds that have the same
- * digits before the point as both bounds. */
+/* Appends an expression for the numbers between two bounds whose digits before
+ * the point are the same. So all numbers between them have these digits,
+ * too. */
 static void put_same_whole(struct gbnf_text *t, const struct span_of *m)
 {
     char low[DECIMAL_DIGITS + 1], high[DECIMAL_DIGITS + 1];
@@ -378,7 +391,8 @@ static void put_same_whole(struct gbnf_text *t, const struct span_of *m)
     gbnf_put(t, stops ? ")?" : "");
 }
 
-/* Appends an expression for the numbers between two magnitudes, low <= high. */
+/* Appends an expression for the numbers from magnitude m->low to m->high, low
+ * <= high. They may have digits after the point. */
 static void put_magnitudes(struct gbnf_text *t, const struct span_of *m)
 {
     char a[DECIMAL_DIGITS + 2], b[DECIMAL_DIGITS + 2];
@@ -401,8 +415,9 @@ static void put_magnitudes(struct gbnf_text *t, const struct span_of *m)
     put_high(t, m, " | ");
 }
 
-/* Makes the bounds those of the integers of the interval. Returns false if
- * there are none. */
+/* Replaces the bounds of m by the smallest and the greatest integer in the
+ * interval, which are stored in *low and *high. Returns false if the interval
+ * contains no integer. */
 static bool round_in(struct span_of *m, struct decimal *low,
                      struct decimal *high)
 {
@@ -420,10 +435,10 @@ static bool round_in(struct span_of *m, struct decimal *low,
     return compare_magnitudes(low, high) <= 0;
 }
 
-/* Appends an expression for the numbers of one sign whose magnitudes are in the
- * interval m. `sign` is the expression for the sign. If `more`, an alternative
- * precedes the expression. Returns false, without writing, if there are no such
- * numbers. */
+/* Appends an expression for the positive or the negative numbers whose
+ * magnitudes are in the interval m. `sign` is the GBNF expression that precedes
+ * the digits. If `more`, writes " | " first, because other alternatives
+ * precede. Returns false, without writing, if there are no such numbers. */
 static bool put_signed(struct gbnf_text *t, struct span_of m, bool integer,
                        const char *sign, bool more)
 {
@@ -458,7 +473,9 @@ bool decimal_put(struct gbnf_text *t, const struct interval *in)
 {
     const struct decimal *low = in->low, *high = in->high;
     struct decimal zero = {.whole = "0"};
-    /* The intervals of the magnitudes of positive and of negative numbers. */
+    /* The intervals of the magnitudes of the positive and of the negative
+     * numbers. The magnitude of a negative number is limited by the lower
+     * bound. */
     struct span_of plus = {.high = high, .below = in->below},
                    minus = {.high = low, .below = in->above};
     size_t n = t->n;

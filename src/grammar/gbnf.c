@@ -11,26 +11,32 @@
 #include <string.h>
 
 enum {
+    /* Maximum number of repetition signs after one item; "a"*?+ has three. */
     MOST_REPEATS = 16
-}; /* maximum number of repetition signs of one item,
-                               as in "a"*?+ */
+};
 
 struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char *rule_at;  /* start of the rule parsed last */
-    int64_t line, column; /* line and column of rule_at */
-    const char **used;    /* [r->n]: where each rule was first named */
+    const char *rule_at;  /* start of the definition of the rule that was parsed
+                             last */
+    int64_t line, column; /* line and column of rule_at, from 1 */
+    /* In the arena, [r->n]: position in the text where each rule was first
+     * named. */
+    const char **used;
     uint32_t cap_rule;
-    uint32_t *slot, n_slot; /* owned: hash table of rule numbers + 1 by name */
-    const struct grammar_tokens *tokens; /* NULL if there is no vocabulary */
+    /* Owned: hash table of rules by name. An entry is 1 + the rule's number, or
+     * 0. */
+    uint32_t *slot, n_slot;
+    /* The tokens that the grammar may name; NULL for none. */
+    const struct grammar_tokens *tokens;
     uint32_t n_tree;
     int depth;
     pl_err *err;
 };
 
-/* ---- messages ------------------------------------------------------------ */
+/* ---- error messages with line and column --------------------------------- */
 
 /* Advances *line and *column from position `from` to the later position `at`.
  * Columns count characters. */
@@ -62,8 +68,8 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Fails like wrong_at. The message consists of `before`, the rule's name and
- * `after`. */
+/* Fails at `at` with a message of the text `before`, the rule's name and the
+ * text `after`. The line and the column of `at` precede it. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -79,7 +85,7 @@ static pl_status no_memory(struct parser *p)
     return err_no_memory(p->err, "a grammar");
 }
 
-/* ---- trees --------------------------------------------------------------- */
+/* ---- building syntax trees ----------------------------------------------- */
 
 static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
                           struct tree **out)
@@ -95,9 +101,11 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
     return PL_OK;
 }
 
-/* The children of a sequence or of alternatives so far. */
+/* The subtrees of a sequence, or of a list of alternatives, that were parsed so
+ * far. */
 struct children {
-    const struct tree **item; /* in the arena, [n], with capacity `cap` */
+    const struct tree **item; /* the subtrees: [n], capacity `cap`, in the
+                                 arena */
     uint32_t n, cap;
 };
 
@@ -120,8 +128,8 @@ static pl_status children_add(struct parser *p, struct children *c,
     return PL_OK;
 }
 
-/* Sets *out to a tree of the children: the child itself if there is only one,
- * and the empty text if there is none. */
+/* Sets *out to a tree of type `kind` with these children. A single child
+ * becomes the tree itself; no children become the empty text. */
 static pl_status children_tree(struct parser *p, const struct children *c,
                                enum tree_kind kind, const struct tree **out)
 {
@@ -140,7 +148,7 @@ static pl_status children_tree(struct parser *p, const struct children *c,
     return PL_OK;
 }
 
-/* ---- names --------------------------------------------------------------- */
+/* ---- names of rules ------------------------------------------------------ */
 
 static bool is_name_char(char c)
 {
@@ -169,8 +177,8 @@ static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
     return &p->slot[i];
 }
 
-/* Doubles the capacity for rules. The hash table has four slots for each
- * rule. */
+/* Doubles the number of rules that fit into p->r, and the hash table of their
+ * names, which has four entries for each rule that fits. */
 static pl_status grow_rules(struct parser *p)
 {
     uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
@@ -198,8 +206,8 @@ static pl_status grow_rules(struct parser *p)
     return PL_OK;
 }
 
-/* Sets *out to the rule with this name. Adds it, without a body, if it is
- * new. */
+/* Sets *out to the number of the rule named s[0 .. len). If the rule is not
+ * known yet, adds it without a body. */
 static pl_status rule_of(struct parser *p, const char *s, size_t len,
                          uint32_t *out)
 {
@@ -225,9 +233,9 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
     return PL_OK;
 }
 
-/* ---- characters ---------------------------------------------------------- */
+/* ---- reading characters, escapes and literals ---------------------------- */
 
-/* Skips blanks and comments, and also line ends if `lines`. */
+/* Skips spaces, tabs and comments; if `lines`, also ends of lines. */
 static void skip_blanks(struct parser *p, bool lines)
 {
     while (p->at < p->end) {
@@ -291,7 +299,8 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
     return PL_OK;
 }
 
-/* Reads a character of the literal or class that begins at `open`. */
+/* Reads one character, perhaps an escape, of the literal or character class
+ * that begins at `open`. Fails if the line ends first. */
 static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
 {
     size_t n;
@@ -320,7 +329,8 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    /* The text is never longer than its notation. */
+    /* The text of the literal has at most as many bytes as its notation, n,
+     * because no escape is shorter than its character. */
     bytes = arena_alloc(&p->r->memory, n + 4, 1);
     if (!bytes)
         return no_memory(p);
@@ -343,7 +353,7 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
-/* ---- classes ------------------------------------------------------------- */
+/* ---- reading character classes, as [a-z] --------------------------------- */
 
 static pl_status class_tree(struct parser *p, const char *open,
                             struct char_range *range, uint32_t n, bool negate,
@@ -360,7 +370,8 @@ static pl_status class_tree(struct parser *p, const char *open,
     return PL_OK;
 }
 
-/* Returns an upper bound of the number of characters that a class names. */
+/* Returns an upper bound of the number of characters between the brackets of a
+ * character class, to allocate its ranges. */
 static size_t class_room(const struct parser *p)
 {
     size_t n = 0;
@@ -407,7 +418,7 @@ static pl_status read_any(struct parser *p, const struct tree **out)
     return class_tree(p, p->at++, all, 0, true, out);
 }
 
-/* ---- repetitions --------------------------------------------------------- */
+/* ---- reading repetitions, as {2,5} --------------------------------------- */
 
 static pl_status read_count(struct parser *p, uint32_t *out)
 {
@@ -459,8 +470,8 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetition signs after *item and wraps the item in a tree for each
- * of them. */
+/* Reads all repetition signs (* + ? {...}) after *item. Each sign replaces
+ * *item by a TREE_REPEAT with the former *item as its child. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {
@@ -492,7 +503,7 @@ static pl_status read_repeats(struct parser *p, bool lines,
     return PL_OK;
 }
 
-/* ---- items, sequences, alternatives -------------------------------------- */
+/* ---- reading items, sequences and alternatives --------------------------- */
 
 static pl_status read_alternatives(struct parser *p, bool lines,
                                    const struct tree **out);
@@ -526,8 +537,8 @@ static pl_status read_name(struct parser *p, const struct tree **out)
     return PL_OK;
 }
 
-/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token with this id, or
- * with this text, which includes < and >. */
+/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token of the vocabulary
+ * with this id, or with the text <TEXT>, including < and >. */
 static pl_status find_token(struct parser *p, const char *open, int32_t *id)
 {
     const char *close = memchr(open, '>', (size_t)(p->end - open));
@@ -563,8 +574,8 @@ static pl_status find_token(struct parser *p, const char *open, int32_t *id)
     return PL_OK;
 }
 
-/* Reads a token of the vocabulary, <[ID]> or <TEXT>; after '!' it stands for
- * any other token. */
+/* Reads a token of the vocabulary, <[ID]> or <TEXT>. After '!', it matches
+ * every other token instead. */
 static pl_status read_token(struct parser *p, const struct tree **out)
 {
     const char *open = p->at;
@@ -664,7 +675,7 @@ static pl_status read_alternatives(struct parser *p, bool lines,
     return children_tree(p, &c, TREE_ALT, out);
 }
 
-/* ---- rules --------------------------------------------------------------- */
+/* ---- reading rules and the whole grammar --------------------------------- */
 
 static pl_status read_rule(struct parser *p)
 {

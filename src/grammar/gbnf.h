@@ -21,23 +21,27 @@
 #include "grammar/grammar.h"
 #include "grammar/rule_tree.h"
 
-/* Limits of a grammar. */
+/* Limits of a grammar in GBNF. One that exceeds them is rejected. */
 enum {
     GBNF_BYTES = 1 << 20,
     GBNF_RULES = 4096,
-    /* Limit of the number of literals, classes, groups, ... */
+    /* Limit of the number of nodes of all rule trees: literals, character
+     * classes, sequences and so on. */
     GBNF_TREES = 65536,
-    GBNF_DEPTH = 64,    /* maximum nesting of groups */
-    GBNF_TIMES = 10000, /* the largest count of a repetition */
+    GBNF_DEPTH = 64,    /* maximum nesting of groups, as ((...)) */
+    GBNF_TIMES = 10000, /* greatest n or m of {n,m} */
 };
 
-/* The beginning of a comment that notes what of a schema a grammar does not
- * enforce. */
+/* Comments of a grammar that begin with this text name requirements of a JSON
+ * Schema that the grammar does not enforce. schema.c writes them and
+ * grammar_notes returns them. */
 #define GBNF_NOTE "#~ "
 
-/* Parses a grammar. `tokens` finds tokens of the vocabulary; NULL if there is
- * none. `name` is the text's name in messages. PL_BAD_ARGUMENT gives line,
- * column and a remedy. Zeroes *r first; on failure it holds no memory. */
+/* Parses a grammar in GBNF and sets *r to its rules. `tokens` finds tokens of
+ * the vocabulary by text; if it is NULL, a grammar that names tokens is
+ * rejected. `name` stands for the grammar in messages. Returns PL_BAD_ARGUMENT
+ * for an invalid grammar; the message gives line, column and a remedy. Zeroes
+ * *r first; on failure *r holds no memory. */
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
                     const struct grammar_tokens *tokens, const char *name,
                     pl_err *err);

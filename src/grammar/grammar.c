@@ -1,4 +1,5 @@
-/* Creates grammars: converts a notation to an automaton. */
+/* Creates grammars from GBNF, from JSON Schemas and from regular expressions.
+ * Schemas and expressions are converted to GBNF first. */
 #include "grammar/grammar.h"
 
 #include "base/err.h"
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets g->notes to the comments that begin with GBNF_NOTE. */
+/* Sets g->notes to the comments of the grammar that begin with GBNF_NOTE, one a
+ * line, without that beginning. */
 static pl_status keep_notes(struct grammar *g, const char *text, size_t len,
                             pl_err *err)
 {
@@ -74,9 +76,9 @@ pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
     return PL_OK;
 }
 
-/* The rules of a regular expression. */
+/* GBNF rules written so far for a regular expression. */
 struct regex_rules {
-    struct gbnf_text text; /* owned */
+    struct gbnf_text text; /* owned: text of the rules */
     uint32_t n;
 };
 
@@ -152,7 +154,8 @@ pl_status grammar_from_schema(struct grammar **out, const char *json,
 
     *out = NULL;
     PL_TRY(schema_to_gbnf(&text, json, len, name, err));
-    /* Later errors refer to rules, which are not in the schema. */
+    /* Later errors name lines of the GBNF text, which the author of the schema
+     * has never seen, so messages say that it was generated. */
     snprintf(as, sizeof as, "%s, written as a grammar",
              err_shown(shown, name, strlen(name)));
     s = grammar_from_gbnf(out, text.s, text.n, NULL, as, err);

@@ -7,9 +7,10 @@
 
 struct grammar {
     struct automaton automaton;
-    struct token_symbol *symbol; /* owned, [n_symbol] */
+    struct token_symbol *symbol; /* owned, [n_symbol]: tokens that the grammar
+                                    names */
     uint32_t n_symbol;
-    char *notes; /* owned */
+    char *notes; /* owned: the result of grammar_notes */
 };
 
 #endif

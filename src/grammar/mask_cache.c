@@ -1,4 +1,4 @@
-/* A hash table of masks, linked in order of their last use; see
+/* A hash table of token masks with a list in the order of their last use; see
  * mask_cache.h. */
 #include "grammar/mask_cache.h"
 
@@ -29,7 +29,7 @@ static struct mask_entry **bucket_of(const struct mask_cache *c, int kind,
     return &c->bucket[(MASK_KINDS * (size_t)set + (size_t)kind) % c->n_bucket];
 }
 
-/* ---- LRU order ----------------------------------------------------------- */
+/* ---- the list of masks in the order of their last use -------------------- */
 
 static void unlink_use(struct mask_cache *c, struct mask_entry *e)
 {
@@ -58,7 +58,7 @@ static void drop(struct mask_cache *c, struct mask_entry *e)
     free(e);
 }
 
-/* ---- entries ------------------------------------------------------------- */
+/* ---- finding, adding and renumbering masks ------------------------------- */
 
 const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
                                          uint32_t set)
@@ -74,8 +74,9 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
     return e;
 }
 
-/* Returns the number of set bits. Stops soon after n_word, because larger
- * numbers need not be exact. */
+/* Returns the number of ones in a mask of n_word words, exact up to n_word. The
+ * count may stop early beyond that, because a mask with more ones is stored as
+ * words, not as ids. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;

@@ -1,5 +1,6 @@
-/* A cache of token masks by the set of stacks (stacks.h) for which they hold.
- * The least recently used mask is evicted first. */
+/* A cache of token masks. The key is the set of stacks (stacks.h) whose allowed
+ * tokens the mask has. The mask that was not used for the longest time is
+ * evicted first. */
 #ifndef GRAMMAR_MASK_CACHE_H
 #define GRAMMAR_MASK_CACHE_H
 
@@ -7,52 +8,60 @@
 #include "pl.h"
 
 enum mask_kind {
-    /* MASK_TOP + r: the tokens of reach r that the states on top of a set
-     * accept, whatever the stacks below. */
+    /* MASK_TOP + r: the tokens of reach r (reach.h) that the states on top of
+     * the stacks accept, whatever states are below them. */
     MASK_TOP,
-    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that a set accepts */
+    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens that the set of stacks
+                                        accepts */
     MASK_KINDS,
 };
 
-/* A position in the trie where the states on top may have returned, so that the
- * text continues with the stacks below them. `at` is a node of the trie. If it
- * is not less than the number of nodes, the position is in leaf `at` minus that
- * number, at index `rest` of grammar_vocab.rest. */
+/* A position in the trie of tokens where the rule on top of the stacks may have
+ * ended, so that the rest of the token must be checked against the stacks
+ * below. If `at` is less than the number of trie nodes, the position is that
+ * node. Otherwise it is within the leaf `at` minus the number of nodes, before
+ * the byte with index `rest` in grammar_vocab.rest. */
 struct pop {
     uint32_t at, rest;
 };
 
 struct mask_entry {
     uint32_t set;
-    uint8_t kind; /* enum mask_kind */
-    /* true: data[] has the words of a mask; false: the ids of its tokens */
+    uint8_t kind; /* kind of the mask: enum mask_kind */
+    /* True if data[] has the words of the mask, a bit per token; false if it
+     * has the ids of the tokens, which takes less memory for small masks. */
     bool dense;
-    uint16_t depth; /* MASK_TOP: greatest depth of a set during the walk */
-    /* number of words or ids in data[]; number of pops, for MASK_TOP */
+    /* MASK_TOP: greatest number of states on a stack while the mask was
+     * computed. */
+    uint16_t depth;
+    /* n: number of words or ids in data[]. n_pop: number of positions (struct
+     * pop) after them; 0 except for MASK_TOP. */
     uint32_t n, n_pop;
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
-    uint32_t data[]; /* [n] words or ids, then n_pop elements of struct pop */
+    /* [n] words or ids of the mask, then n_pop elements of struct pop. */
+    uint32_t data[];
 };
 
 struct mask_cache {
-    /* owned, [n_bucket] chains of entries, which are owned, too */
+    /* owned: n_bucket lists of cached masks; the masks are owned, too */
     struct mask_entry **bucket;
     struct mask_entry *newest, *oldest;
     size_t n_bucket, n_entry, bytes, most_bytes;
-    uint32_t n_word; /* number of words of a mask */
+    uint32_t n_word; /* number of 32-bit words of a mask */
 };
 
 bool mask_cache_init(struct mask_cache *c, uint32_t n_word, size_t most_bytes);
 void mask_cache_fini(struct mask_cache *c);
 
-/* Returns the mask of this kind for `set`, or NULL if it is not cached. The
- * result is valid until the next mask_cache_put. */
+/* Returns the cached mask of this kind for the set of stacks `set`, or NULL.
+ * The result is valid until the next mask_cache_put. */
 const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
                                          uint32_t set);
-/* Adds a mask that is not cached yet, and evicts others if the cache is too
- * large. pop[n_pop] and `depth` belong to a MASK_TOP; other kinds have none.
- * Returns NULL if out of memory. */
+/* Caches the mask `bits` for the set of stacks `set`, for which no mask of this
+ * kind may be cached yet. Evicts other masks if the cache exceeds its size in
+ * bytes. pop[n_pop] and `depth` are those of struct mask_entry, for MASK_TOP
+ * only. Returns NULL if out of memory. */
 const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
                                         uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
@@ -62,11 +71,12 @@ static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
     return (const struct pop *)(e->data + e->n);
 }
 
-/* Adds the tokens of an entry to the mask `bits`. */
+/* Sets the bits of the cached mask's tokens in the mask `bits`. */
 void mask_entry_add(const struct mask_entry *e, uint32_t *bits);
 
-/* Renumbers the sets of all MASK_TOP entries: renamed[s] is the new number of
- * set s, or STACKS_FAILED to drop its entries. Drops all MASK_WHOLE entries. */
+/* Renumbers the keys after sets of stacks were copied to a new pool: renamed[s]
+ * is the new number of set s, or STACKS_FAILED if the set was not copied. Drops
+ * the masks of sets that were not copied, and all MASK_WHOLE masks. */
 void mask_cache_rename(struct mask_cache *c, const uint32_t *renamed);
 
 #endif

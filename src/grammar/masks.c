@@ -1,20 +1,24 @@
-/* Computes masks: walks the vocabulary's trie with a set of stacks.
+/* Computes token masks: walks the trie of the vocabulary's tokens with a set of
+ * stacks (stacks.h).
  *
- * Whether a token matches depends mostly on the states on top, not on the
- * stacks below. So the items of a set are grouped by the set below them. The
- * states of a group are called a top, and the mask of a top is computed once,
- * as if nothing were below. Tokens that stay inside the top are accepted or
- * rejected for good. Nodes of the trie where the top may have returned are
- * listed. They are walked again, with the stacks below, for each set that has
- * this top. A node is listed only if a byte that may follow the rule comes
- * next. XGrammar (arXiv:2411.15100) divides tokens likewise.
+ * The states on top of the stacks decide most tokens; the states below matter
+ * only once a rule on top has ended. So the items of a set are grouped by the
+ * set of stacks below them. The states of such a group are called a *top*. The
+ * mask of a top is computed once, as if nothing were below. Tokens that end
+ * before a rule of the top may end are accepted or rejected for good. The trie
+ * nodes where a rule of the top may have ended are listed with the mask. For
+ * each set with this top, the walk continues from these nodes with the stacks
+ * below. A node is listed only if some token continues there with a byte that
+ * may follow the rule. XGrammar (arXiv:2411.15100) divides tokens likewise.
  *
- * Each position of a long repetition is a state of its own. Tokens are walked
- * by reach (reach.h), and for each reach all equivalent positions share one
- * top. Far from its end, a repetition has only one top, however long the text.
+ * Each position in a long repetition is a state of its own. Tokens are walked
+ * by reach, a class of token lengths (reach.h), and all positions that tokens
+ * of a reach cannot distinguish share one top. So far from its end a repetition
+ * has only one top, however long the text is.
  *
- * Near the depth limit, the permitted calls depend on the depth. Then the whole
- * set is walked. */
+ * A text may nest at most STACKS_DEPTH calls. Near this limit the accepted
+ * tokens depend on the number of calls below, so the whole set is walked
+ * instead. */
 #include "base/err.h"
 #include "grammar/grammar_inner.h"
 #include "grammar/mask_cache.h"
@@ -26,33 +30,39 @@
 
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
-    POOL_BYTES = 32 << 20, /* size above which unused sets are dropped */
-    LARGE_BRANCH = 2,      /* nodes with more leaves are tested by takes_all */
+    POOL_BYTES = 32 << 20, /* size in bytes above which sets that nothing uses
+                              any more are freed */
+    /* takes_all, a test that may spare walking below a node, is tried for nodes
+     * with more leaves below them than this. */
+    LARGE_BRANCH = 2,
 };
 
 struct grammar_masks {
-    const struct grammar *g; /* borrowed, as `a` and `v` */
+    const struct grammar *g; /* the grammar; `g`, `a` and `v` are borrowed */
     const struct automaton *a;
     const struct grammar_vocab *v;
     struct stacks stacks;
     size_t pool_bytes;
     struct mask_cache cache;
-    struct grammar_state *state; /* list of all states; not owned */
+    struct grammar_state *state; /* first of the list of all states of these
+                                    masks; not owned */
     uint32_t n_word;
     struct to_walk {
         struct stack_row *row;
         uint32_t node;
-    } * to_walk;    /* owned, [n_node] */
-    uint32_t *bits; /* owned, [n_word] */
-    /* Owned, [2, n_top]: scratch for the states of a top, then for their
-     * representatives. */
+    } * to_walk; /* owned, [n_node]: trie nodes that walk() has yet to visit */
+    uint32_t *bits; /* owned, [n_word]: the mask that make_top computes */
+    /* Owned, [2, n_top]: scratch for gather_top. Row 0 has the states of a top,
+     * row 1 the states that represent them (automaton.alike). */
     uint32_t *top;
-    struct pop *pop; /* owned, [n_pop], with capacity cap_pop */
+    struct pop *pop; /* owned, [n_pop], capacity cap_pop: positions listed for
+                        the top */
     uint32_t n_pop, cap_pop, n_top;
 };
 
 struct grammar_state {
-    struct grammar_masks *m; /* borrowed */
+    struct grammar_masks *m; /* the masks for which the state was created;
+                                borrowed */
     struct grammar_state *next, **link;
     uint32_t set;
     bool ended;
@@ -63,7 +73,8 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "the masks of a grammar");
 }
 
-/* Sets the error for a set or a mask that could not be computed. */
+/* Sets the error after a set of stacks or a mask could not be computed: lack of
+ * memory, or a limit of ambiguous grammars. */
 static pl_status failed(const struct grammar_masks *m, pl_err *err)
 {
     if (!m->stacks.refused)
@@ -75,23 +86,27 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
                    (int)STACKS_MOST_PUSHES, (int)(STACKS_MOST_BYTES >> 20));
 }
 
-/* ---- walks --------------------------------------------------------------- */
+/* ---- walks over the trie of tokens --------------------------------------- */
 
-/* A walk over the trie. It sets the bits of accepted tokens. */
+/* A walk over the trie of tokens. It sets the bits of accepted tokens in the
+ * mask `bits`. */
 struct walk {
     struct grammar_masks *m;
     uint32_t *bits;
-    /* The bytes that may follow once the top has returned. NULL if nodes where
-     * it may have returned are not to be listed. */
+    /* The bytes that may follow a rule of the top (see the head of this file).
+     * The walk lists positions where such a rule may have ended only if one of
+     * these bytes comes next. NULL: no positions are listed. */
     const struct byte_set *after;
-    int64_t most;   /* number of nodes and leaves that may still be visited;
-                       below 0 the walk gives up */
-    uint16_t depth; /* depth of the deepest set so far */
+    /* Number of nodes and leaves that may still be visited. Once it is
+     * negative, the walk gives up. */
+    int64_t most;
+    /* Greatest number of states on a stack so far. */
+    uint16_t depth;
     bool gave_up;
 };
 
-/* Returns true if a text below the node begins with one of the bytes
- * `after`. */
+/* Returns true if a token with the node's prefix continues with one of the
+ * bytes `after`. */
 static bool may_go_on(const struct grammar_vocab *v,
                       const struct trie_node *node,
                       const struct byte_set *after)
@@ -137,9 +152,10 @@ static bool list_node(struct walk *w, uint32_t i)
     return list_pop(w, (struct pop){.at = i});
 }
 
-/* Returns the set to which all characters lead that begin with a byte of [lo ..
- * hi] and have `more` further bytes. Returns STACKS_DEAD if they do not all
- * lead to one set. Bytes of the same class are tried once. */
+/* Returns the one set of stacks that `set` becomes after any character whose
+ * next byte is in [lo .. hi], followed by `more` further bytes. Returns
+ * STACKS_DEAD if characters lead to different sets or one is not accepted.
+ * Tries only one byte of each class that the grammar does not distinguish. */
 static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
                            unsigned hi, int more)
 {
@@ -162,9 +178,10 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
     return all;
 }
 
-/* Finds the set's even characters: `after` becomes the set to which most ASCII
- * characters lead, and even_ascii these characters. If there are none, `after`
- * is STACKS_EMPTY. Returns false on failure. */
+/* Finds the even ASCII characters of a set: those that all lead to the same
+ * set. Sets `after` to the set to which most ASCII characters lead, and
+ * even_ascii to these characters. Sets `after` to STACKS_EMPTY if there are
+ * none. Returns false on failure. */
 static bool find_even(struct stacks *s, uint32_t set)
 {
     enum { MOST = 8 };
@@ -203,10 +220,10 @@ static bool find_even(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Like find_even, for non-ASCII characters. Those of one length are even if all
- * of them lead to the set of the even ASCII characters. If no ASCII character
- * is even, the first set to which all characters of one length lead becomes
- * `after`. */
+/* Like find_even, for non-ASCII characters. The characters of 2, 3 or 4 bytes
+ * are even if all of that length lead to the set `after`. If there is no even
+ * ASCII character, `after` becomes the set to which all characters of one
+ * length lead, tried in the order of lengths. */
 static bool find_even_others(struct stacks *s, uint32_t set)
 {
     uint32_t after = s->set[set].after;
@@ -227,18 +244,19 @@ static bool find_even_others(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Returns true if both sets have the same even ASCII characters and `to` is not
- * deeper. */
+/* Returns true if a span of even ASCII characters that reaches the set `to` may
+ * go on: `to` has the same even ASCII characters as `from`, and its stacks are
+ * not deeper. */
 static bool goes_on(const struct stack_set *from, const struct stack_set *to)
 {
     return to->even_ascii[0] == from->even_ascii[0] &&
            to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
 }
 
-/* Computes `span` and `past` of a set, at least up to a span of n: a sequence
- * of `span` even ASCII characters leads to `past` through sets with the same
- * even characters. Sets `spanned` if the span cannot be extended. Returns false
- * on failure. */
+/* Computes `span` and `past` of a set: a sequence of `span` even ASCII
+ * characters leads from the set to the set `past`, and all sets on the way have
+ * the same even characters. Stops once `span` is n or more. Sets `spanned` if a
+ * longer span is impossible. Returns false on failure. */
 static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
 {
     uint32_t to, more;
@@ -285,10 +303,10 @@ static bool find_others_dead(struct stacks *s, uint32_t set)
 
 enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
 
-/* Returns SHARE_NONE if the set accepts no token below a node, because it
- * accepts none of the characters `k` with which these tokens continue; else
- * SHARE_SOME. Returns SHARE_FAILED on failure. The set's even ASCII characters
- * must be known. */
+/* Returns SHARE_NONE if the set accepts no token below a trie node: it accepts
+ * none of the characters `k`, with which all these tokens continue. Otherwise
+ * returns SHARE_SOME, or SHARE_FAILED on failure. live_ascii of the set must be
+ * known (find_even). */
 static enum share takes_none(struct stacks *s, uint32_t set,
                              const struct char_kinds *k)
 {
@@ -302,11 +320,13 @@ static enum share takes_none(struct stacks *s, uint32_t set,
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
-/* Returns SHARE_ALL if the set accepts all tokens below the node. This is so if
- * all their characters are even, as for a rule "any character", for as many
- * characters as these tokens have. Walking further down would add no token. If
- * the node's last byte begins a longer character, `set` is the set before that
- * byte. Computes missing facts about sets only if `look`. */
+/* Returns SHARE_ALL if the set accepts all tokens below a trie node, so that
+ * the nodes below need not be walked. It does if all characters of these tokens
+ * are even (struct stack_set), for as many characters as the longest token has.
+ * A rule that allows any character is such a case. Otherwise returns SHARE_NONE
+ * or SHARE_SOME. If the node's last byte begins a longer character, `set` is
+ * the set before that byte. Facts about sets that are not known yet are
+ * computed only if `look`. Raises *depth to the depth of the stacks met. */
 static enum share takes_all(struct stacks *s, uint32_t set,
                             const struct trie_node *node, bool look,
                             uint16_t *depth)
@@ -353,8 +373,8 @@ static void add_leaf(uint32_t *bits, int32_t id, bool on)
     bits[id / 32] |= (uint32_t)on << id % 32;
 }
 
-/* Lists the positions within a leaf's bytes, from index `at`, where the top may
- * have returned. */
+/* Adds to the list m->pop the positions in a leaf's remaining bytes, from index
+ * `at` of v->rest, where a rule of the top may have ended. */
 static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -372,8 +392,8 @@ static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return true;
 }
 
-/* Steps through a leaf's bytes from index `at`. Sets the token's bit if it is
- * accepted. */
+/* Reads a leaf's remaining bytes, from index `at` of v->rest. Sets the bit of
+ * the leaf's token if the stacks accept all of them. */
 static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -396,7 +416,8 @@ static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return !ends || !w->after || list_rest(w, from, leaf, at);
 }
 
-/* Walks the leaves directly below a node, where most tokens are. */
+/* Checks the tokens of the leaves directly below a node against the stacks of
+ * `row`, and sets the bits of those that are accepted. */
 static bool walk_leaves(struct walk *w, struct stack_row *row,
                         const struct trie_node *node)
 {
@@ -425,7 +446,8 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     return true;
 }
 
-/* Sets the bits of the tokens of all leaves below a node. */
+/* Sets the bits of the tokens of all leaves below a node, without checking
+ * them. */
 static void add_branch(struct walk *w, const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -441,8 +463,10 @@ static void add_branch(struct walk *w, const struct trie_node *node)
         add_leaf(w->bits, v->leaf_id[i], true);
 }
 
-/* Handles node i, whose last byte led from the set `from` to `row`. Sets *open
- * if the nodes below it must be walked. */
+/* Handles trie node i after its last byte, which led from the set of `from` to
+ * the set of `row`. Sets the bits of all its tokens if all are accepted, and
+ * lists the node if a rule of the top may have ended. Sets *open if the nodes
+ * below it must be walked. */
 static bool enter(struct walk *w, const struct stack_row *from,
                   const struct stack_row *row, uint32_t i, bool *open)
 {
@@ -468,7 +492,7 @@ static bool enter(struct walk *w, const struct stack_row *from,
     return true;
 }
 
-/* Sets the bits of all tokens below a node that are accepted. `set` is the set
+/* Sets the bits of the accepted tokens below trie node `node`. `set` is the set
  * of stacks after the node's prefix. */
 static bool walk(struct walk *w, uint32_t set, uint32_t node)
 {
@@ -514,10 +538,10 @@ static bool walk_roots(struct walk *w, uint32_t set)
     return true;
 }
 
-/* ---- tops ---------------------------------------------------------------- */
+/* ---- tops: the states above one set of stacks ---------------------------- */
 
-/* Returns the bytes that may follow once the top, the states of `set`, has
- * returned. */
+/* Returns the bytes that may follow the rules to which the states on top of
+ * `set` belong. */
 static struct byte_set after_top(const struct automaton *a,
                                  const struct stack_set *set)
 {
@@ -532,9 +556,10 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* Computes and caches the mask of a top: the tokens of a reach that the states
- * of the set `top` accept with nothing below. If that costs more than *most,
- * the cached entry gets a depth that makes add_top give up. */
+/* Computes and caches the mask of a top: the tokens of one reach (reach.h) that
+ * the states of the set `top` accept with nothing below them. Visits at most
+ * *most nodes and leaves of the trie. If they do not suffice, caches an entry
+ * whose depth makes add_top walk the whole set instead. */
 static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                                          uint32_t top, int64_t *most)
 {
@@ -555,8 +580,9 @@ static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                           m->n_pop, w.depth);
 }
 
-/* Returns the set of the representatives of the n gathered states, with the
- * empty stack below. */
+/* Returns the set of stacks for the n states in m->top: with the empty stack
+ * below, and each state replaced by the state that represents it for tokens of
+ * this reach (automaton.alike). */
 static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
 {
     const uint32_t *alike = m->a->alike[reach];
@@ -577,9 +603,10 @@ static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
     return stacks_over(&m->stacks, top, n_top, STACKS_EMPTY);
 }
 
-/* Adds the tokens of a reach that the n gathered states accept with the set
- * `below` under them. Sets *whole if the whole set must be walked instead,
- * because stacks become too deep or the top costs too much. */
+/* Adds to `bits` the tokens of a reach that the n states in m->top accept with
+ * the stacks of the set `below` under them. Sets *whole if the whole set of
+ * stacks must be walked instead, because stacks may become too deep or the mask
+ * of the top costs too much. */
 static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
                     uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
 {
@@ -617,9 +644,9 @@ static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
     return true;
 }
 
-/* Gathers in m->top the states of the items that have the same set below as
- * item i. Returns their number, or 0 if an earlier item has that set below, so
- * that each top is handled once. */
+/* Lists in m->top the states of all items of `set` that have the same set below
+ * as item i. Returns their number. Returns 0 if an item before item i has the
+ * same set below, so that each group is handled once. */
 static uint32_t gather_top(struct grammar_masks *m, uint32_t set, uint32_t i)
 {
     const struct stack_set *s = &m->stacks.set[set];
@@ -649,9 +676,10 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     return true;
 }
 
-/* Adds the accepted tokens, top by top. Sets *whole if the whole set must be
- * walked instead. If there are several tops, the cost of computing their masks
- * is limited, because walking the whole set may be cheaper. */
+/* Adds to `bits` the tokens that `set` accepts, one group of items with the
+ * same set below after another. Sets *whole if the whole set must be walked
+ * instead. If there are several groups, the cost of their masks is limited,
+ * because walking the whole set may cost less. */
 static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
                      bool *whole)
 {
@@ -675,7 +703,8 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
     return true;
 }
 
-/* Computes and caches the mask of a set, without the tokens that end a text. */
+/* Computes and caches the mask of a set of stacks, without tokens that end the
+ * generation. */
 static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
@@ -688,10 +717,11 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
-/* ---- unused sets --------------------------------------------------------- */
+/* ---- freeing sets of stacks that nothing uses ---------------------------- */
 
-/* Copies the sets still in use to the pool `to`: those of states, and the tops
- * of cached masks. Sets renamed[] to the new numbers of tops. */
+/* Copies the sets of stacks still in use to the pool `to`: the current sets of
+ * all states, and those that are keys of cached masks of tops. Sets renamed[]
+ * to the new numbers of the keys. */
 static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
                   uint32_t *renamed)
 {
@@ -714,8 +744,8 @@ static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
     return true;
 }
 
-/* Replaces a pool that has grown large by a new one with the sets still in
- * use. */
+/* If the pool of sets of stacks has grown large, replaces it by a new one that
+ * has only the sets still in use. */
 static pl_status tidy(struct grammar_masks *m, pl_err *err)
 {
     struct stacks fresh = {0};
@@ -734,8 +764,8 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
         mask_cache_rename(&m->cache, renamed);
         m->stacks = fresh;
         fresh = old;
-        /* A single text may need much memory. In that case, replace the pool
-         * less often. */
+        /* If the sets still in use need much memory, the next replacement waits
+         * until the pool is twice as large. */
         m->pool_bytes = 2 * stacks_bytes(&m->stacks) > POOL_BYTES
                             ? 2 * stacks_bytes(&m->stacks)
                             : POOL_BYTES;
@@ -746,7 +776,7 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
     return good ? PL_OK : no_memory(err);
 }
 
-/* ---- masks --------------------------------------------------------------- */
+/* ---- creating and freeing masks ------------------------------------------ */
 
 pl_status grammar_masks_create(struct grammar_masks **out,
                                const struct grammar *g,
@@ -788,7 +818,7 @@ void grammar_masks_free(struct grammar_masks *m)
     free(m);
 }
 
-/* ---- states -------------------------------------------------------------- */
+/* ---- creating and freeing the states of sequences ------------------------ */
 
 static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
                            uint32_t set, bool ended, pl_err *err)
@@ -838,7 +868,7 @@ void grammar_state_free(struct grammar_state *s)
 
 /* ---- tokens that a grammar names ----------------------------------------- */
 
-/* Returns the set after a text, or STACKS_FAILED. */
+/* Returns the set of stacks after the bytes s[0 .. n), or STACKS_FAILED. */
 static uint32_t walk_text(struct stacks *st, uint32_t set, const char *s,
                           size_t n)
 {
@@ -855,8 +885,10 @@ static uint32_t walk_symbol(struct stacks *st, uint32_t set, uint32_t i)
     return walk_text(st, set, text, sizeof text);
 }
 
-/* Returns true if a token's own text could be taken for a symbol. Such text is
- * not UTF-8, so a grammar that names tokens does not allow it. */
+/* Returns true if a token's text contains the byte with which rules_symbol
+ * marks tokens that a grammar names. The text of such a token is never matched
+ * against the grammar. It is not UTF-8, so no rule of a grammar allows it
+ * anyway. */
 static bool is_like_symbol(const struct grammar_masks *m, int32_t id)
 {
     const struct grammar_vocab *v = m->v;
@@ -870,8 +902,9 @@ static bool matches(const struct token_symbol *s, int32_t id)
     return (s->id == id) != s->other;
 }
 
-/* Returns the set after a token: that of its text, and those of the symbols
- * that it matches. */
+/* Returns the set of stacks after a token: the union of the set after its text
+ * and of the sets after the symbols (rule_tree.h) that stand for it in the
+ * grammar. */
 static uint32_t walk_token(struct grammar_masks *m, uint32_t set, int32_t id)
 {
     const struct grammar_vocab *v = m->v;
@@ -893,7 +926,9 @@ static uint32_t walk_token(struct grammar_masks *m, uint32_t set, int32_t id)
     return to;
 }
 
-/* Adds the tokens that match symbols to the mask of a set. */
+/* Adds to the mask of `set` the tokens that the grammar names, by id or by
+ * text, where it allows them. Removes tokens whose text looks like such a
+ * name. */
 static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     const struct grammar_vocab *v = m->v;
@@ -917,7 +952,7 @@ static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return true;
 }
 
-/* ---- accepting ----------------------------------------------------------- */
+/* ---- advancing a state by a token or by text ----------------------------- */
 
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err)

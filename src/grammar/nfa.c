@@ -9,22 +9,29 @@
 
 enum {
     MOST_EDGES = 1 << 19,
-    MOST_STEPS = 1 << 21, /* maximum number of visits of trees, needed because
-                             some visits create no node */
-    INLINE_SIZE = 16,     /* maximum size of an inlined rule with a loop */
-    /* Maximum size of an inlined rule without a loop. */
+    /* Limit of visits of nodes of rule trees. The limit of graph nodes does not
+     * suffice, because some visits create no node. */
+    MOST_STEPS = 1 << 21,
+    /* Maximum size, in graph nodes, of a rule with an endless repetition that
+     * is inlined into the rules that use it. */
+    INLINE_SIZE = 16,
+    /* Maximum size, in graph nodes, of a rule that is inlined and has no
+     * endless repetition. */
     INLINE_WITHOUT_LOOP = 64,
-    INLINE_PASSES = 8, /* maximum depth of nested inlined rules */
+    /* Maximum depth to which inlined rules contain other inlined rules. */
+    INLINE_PASSES = 8,
 };
 
 struct builder {
     struct nfa *g;
     const struct rules *r;
     const char *name;
-    bool *in_place; /* owned, [n_rule]: the rule is inlined */
+    bool *in_place; /* owned, [n_rule]: true for rules that are inlined */
     bool *ends;     /* owned, [n_rule]: the rule matches at least one text */
-    uint32_t *size; /* owned, [n_rule]: approximate number of nodes */
-    bool *loops; /* owned, [n_rule]: the rule is inlined and contains a loop */
+    uint32_t *size; /* owned, [n_rule]: approximate number of graph nodes of the
+                       rule's body */
+    bool *loops; /* owned, [n_rule]: the rule's body has an endless repetition,
+                    of its own or in a rule inlined into it */
     uint32_t rule, n_step;
     pl_err *err;
 };
@@ -47,7 +54,7 @@ static pl_status too_large(struct builder *b)
         err_shown(shown, r->name, strlen(r->name)));
 }
 
-/* ---- nodes and edges ----------------------------------------------------- */
+/* ---- adding nodes and edges to the graph --------------------------------- */
 
 static pl_status node_new(struct builder *b, uint32_t *out)
 {
@@ -104,10 +111,11 @@ static pl_status add_bytes(struct builder *b, uint32_t from, unsigned lo,
             .kind = NFA_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi, .to = to});
 }
 
-/* ---- characters as UTF-8 ------------------------------------------------- */
+/* ---- adding character classes as UTF-8 ----------------------------------- */
 
-/* A class under construction: `end` is the node where its characters end. From
- * rest[n], once it exists, n bytes 80..BF lead there, n = 1 .. 3. */
+/* The last nodes of a character class while its edges are added. All its
+ * characters end at node `end`. rest[n] is NFA_NONE or the node from which any
+ * n continuation bytes (80..BF) lead to `end`, n = 1 .. 3. */
 struct tails {
     uint32_t end, rest[4];
 };
@@ -127,9 +135,9 @@ static pl_status tail_of(struct builder *b, struct tails *t, int n,
     return add_bytes(b, *out, 0x80, 0xbf, next);
 }
 
-/* Adds edges for the byte strings from lo[0 .. n) to hi[0 .. n), in byte order.
- * After a first byte strictly between lo[0] and hi[0], all following bytes are
- * 80..BF. */
+/* Adds edges from node `from` for all UTF-8 encodings between lo[0 .. n) and
+ * hi[0 .. n). If the first byte is strictly between lo[0] and hi[0], the other
+ * bytes may be any of 80..BF, so these encodings share nodes (tail_of). */
 static pl_status add_span(struct builder *b, struct tails *t, uint32_t from,
                           const unsigned char *lo, const unsigned char *hi,
                           int n)
@@ -191,7 +199,7 @@ static pl_status add_class(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- trees --------------------------------------------------------------- */
+/* ---- adding syntax trees to the graph ------------------------------------ */
 
 static pl_status add_tree(struct builder *b, const struct tree *t,
                           uint32_t from, uint32_t *to);
@@ -237,8 +245,9 @@ static pl_status add_alternatives(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* Records the copies of a repetition, which begin at `node`, unless they are so
- * few that tokens of every reach distinguish them. */
+/* Adds the copies of a repeated item to g->row; the first copy begins after
+ * `node`. Leaves out repetitions of so few copies that even the shortest tokens
+ * distinguish all of them. */
 static pl_status row_add(struct builder *b, const struct tree *t, uint32_t node)
 {
     struct nfa *g = b->g;
@@ -313,11 +322,11 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- properties of rules ------------------------------------------------- */
+/* ---- rules that are empty, never end, or are inlined --------------------- */
 
-/* With `empty`, returns true if the tree matches the empty text. Otherwise
- * returns true if it can end, that is, matches any text. of[i] says the same of
- * rule i. */
+/* With `empty`, returns true if the tree matches the empty text. Without it,
+ * returns true if the tree matches any text at all, so that it can end. of[i]
+ * is the answer to the same question for rule i, as far as it is known. */
 static bool holds(const struct tree *t, const bool *of, bool empty)
 {
     switch (t->kind) {
@@ -343,7 +352,8 @@ static bool holds(const struct tree *t, const bool *of, bool empty)
     return true;
 }
 
-/* Computes of[i] for all rules: the least fixed point of holds(). */
+/* Sets of[i] to the answer of holds() for the body of each rule i. It starts
+ * with false for all rules and repeats until no answer changes. */
 static void find_rules(const struct rules *r, bool *of, bool empty)
 {
     for (bool changed = true; changed;) {
@@ -357,8 +367,8 @@ static void find_rules(const struct rules *r, bool *of, bool empty)
     }
 }
 
-/* Returns a rule in the tree that can never end, and because of which the tree
- * cannot end either. */
+/* Returns the first rule named in the tree that matches no text, so that the
+ * tree matches none either. ends[i] is true if rule i matches a text. */
 static uint32_t endless_in(const struct tree *t, const bool *ends)
 {
     while (t->kind != TREE_RULE) {
@@ -382,7 +392,8 @@ static pl_status find_endless(struct builder *b)
         bad++;
     if (bad == b->r->n)
         return PL_OK;
-    /* after n_rule steps the rule is certainly part of the cycle */
+    /* Each step goes to a rule that the present rule always contains. After
+     * n_rule steps the rule certainly contains itself. */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
     r = &b->r->rule[bad];
@@ -394,9 +405,9 @@ static pl_status find_endless(struct builder *b)
         err_shown(shown, r->name, strlen(r->name)));
 }
 
-/* Returns the approximate number of nodes of a tree, LARGE if greater. A rule
- * that is not inlined makes the tree LARGE. Sets *loops if the tree has a
- * loop. */
+/* Returns the approximate number of graph nodes for a tree, at most LARGE. A
+ * tree that calls a rule which is not inlined counts as LARGE. Sets *loops if
+ * the tree contains an endless repetition. */
 static uint32_t size_of(const struct builder *b, const struct tree *t,
                         bool *loops)
 {
@@ -429,8 +440,9 @@ static uint32_t size_of(const struct builder *b, const struct tree *t,
     return n < LARGE ? (uint32_t)n : LARGE;
 }
 
-/* Decides which rules are inlined. A recursive rule is never inlined: its size
- * counts as LARGE until it is inlined. */
+/* Decides which rules are inlined, by the size of their bodies. A recursive
+ * rule is never inlined, because every rule counts as LARGE until it is
+ * inlined. */
 static void find_small(struct builder *b)
 {
     for (int pass = 0; pass < INLINE_PASSES; pass++) {

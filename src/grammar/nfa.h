@@ -12,30 +12,38 @@ enum { NFA_NODES = 1 << 18, NFA_NONE = UINT32_MAX };
 enum nfa_kind { NFA_EMPTY, NFA_BYTE, NFA_RULE };
 
 struct nfa_edge {
-    uint32_t next; /* the node's next edge, or NFA_NONE */
+    /* Index of the next edge that leaves the same node, or NFA_NONE. */
+    uint32_t next;
     uint32_t to, rule;
     uint8_t kind, lo, hi;
 };
 
-/* The identical copies of the item of a bounded repetition. Copy i has the
- * nodes [node + i * size .. node + (i + 1) * size). There is a node before the
- * first copy. */
+/* A bounded repetition such as a{2,5}, expanded to n identical copies of the
+ * repeated item. Copy i has the nodes [node + i * size .. node + (i + 1) *
+ * size). The node before the first copy belongs to no copy. */
 struct nfa_row {
     uint32_t node, size, n;
-    uint32_t min; /* number of required copies */
-    bool endless; /* a loop follows the last copy */
+    uint32_t min; /* number of copies that are required, the others are
+                     optional */
+    bool endless; /* any number of items may follow the copies, as in a{2,} */
 };
 
 struct nfa {
-    uint32_t *first; /* owned, [n_node]: a node's first edge, or NFA_NONE */
-    struct nfa_edge *edge; /* owned, [n_edge] */
-    /* Owned, [n_rule]: each rule's first and last node. No edge leads to an
-     * entry; no edge leaves an end. */
+    uint32_t *first; /* owned, [n_node]: first edge of each node, or NFA_NONE */
+    struct nfa_edge *edge; /* owned, [n_edge]: edges; `next` links those of a
+                              node */
+    /* Owned, [n_rule]: each rule's first and last node, NFA_NONE for rules that
+     * are inlined everywhere. No edge leads to a first node, and none leaves a
+     * last node. */
     uint32_t *entry, *end;
-    bool *nullable;      /* owned, [n_rule]: the rule may be empty */
-    struct nfa_row *row; /* owned, [n_row]; inner repetitions come first */
+    bool *nullable; /* owned, [n_rule]: true for rules that match the empty
+                       * text */
+    /* Owned, [n_row]: expanded repetitions, inner ones before outer ones. */
+    struct nfa_row *row;
     uint32_t n_node, cap_node, n_edge, cap_edge, n_row, cap_row;
-    bool chars; /* every literal begins with the first byte of a character */
+    /* Every literal begins with the first byte of a character. Then no token of
+     * n characters can pass more than n copies of a repeated item. */
+    bool chars;
 };
 
 /* Builds the graph. PL_BAD_ARGUMENT if a rule can never end, or is too large

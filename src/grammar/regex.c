@@ -1,5 +1,5 @@
-/* Nodes of regular expressions, their derivatives, and their GBNF; see
- * regex.h. regex_read.c parses the syntax. */
+/* Builds regular expressions as nodes, computes their derivatives, and writes
+ * them as GBNF; see regex.h. regex_read.c parses their syntax. */
 #include "grammar/regex_inner.h"
 
 #include "base/err.h"
@@ -14,13 +14,18 @@ enum {
     MOST_CLASSES = 1024,
     /* maximum number of operands of an alternative or an intersection */
     MOST_TERMS = 512,
-    MOST_SYMBOLS = 256, /* maximum number of symbols of an automaton */
-    MOST_PARTS = 20000, /* maximum size of an expression once it is expanded */
-    LARGE_CLASS = 6,    /* a class with more ranges gets a rule of its own */
+    /* Maximum number of symbols, sets of equivalent characters, of a
+     * deterministic automaton. */
+    MOST_SYMBOLS = 256,
+    /* Maximum size of an expression in parts (parts_of) after repetitions are
+     * expanded. */
+    MOST_PARTS = 20000,
+    /* A character class with more ranges becomes a GBNF rule of its own. */
+    LARGE_CLASS = 6,
     DEAD = UINT32_MAX,
 };
 
-/* ---- failures ------------------------------------------------------------ */
+/* ---- recording failures -------------------------------------------------- */
 
 uint32_t regex_fail(struct regex *r, enum regex_failure f, const char *why)
 {
@@ -41,7 +46,8 @@ static uint32_t too_large(struct regex *r)
     return regex_fail(r, REGEX_TOO_LARGE, "it is too large");
 }
 
-/* Counts a step. Returns false if there were too many, or after a failure. */
+/* Counts a step of the conversion. Returns false if there were more than
+ * MOST_STEPS, which bounds the time, or if anything failed before. */
 static bool step(struct regex *r)
 {
     if (++r->n_step > MOST_STEPS)
@@ -49,7 +55,7 @@ static bool step(struct regex *r)
     return r->failure == REGEX_FINE;
 }
 
-/* ---- nodes --------------------------------------------------------------- */
+/* ---- building the nodes of expressions ----------------------------------- */
 
 static bool same(const struct regex_node *x, const struct regex_node *y)
 {
@@ -88,7 +94,7 @@ static bool grow(struct regex *r)
     return true;
 }
 
-/* Returns the number of the node, which is added if it is new. */
+/* Returns the number of node n. Adds the node if no equal one exists. */
 static uint32_t intern(struct regex *r, struct regex_node n)
 {
     uint32_t *slot;
@@ -184,7 +190,8 @@ uint32_t regex_cat(struct regex *r, uint32_t a, uint32_t b)
                                .plain = r->node[a].plain && r->node[b].plain});
 }
 
-/* The operands of nested alternatives, or of nested intersections. */
+/* The operands of nested alternatives (x | y | ...), or of nested
+ * intersections. */
 struct terms {
     uint32_t item[2 * MOST_TERMS], n;
 };
@@ -204,9 +211,10 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the alternative or the intersection of two nodes. Operands are sorted
- * and differ, so that equal sets of operands are the same node. The operand
- * `zero` alone decides the result; the operand `one` changes nothing. */
+/* Returns the node of the alternative or the intersection of nodes a and b.
+ * Sorts all operands and drops duplicates, so that equal sets of operands give
+ * the same node. An operand `zero` makes the result `zero`; an operand `one`
+ * changes nothing. */
 static uint32_t join(struct regex *r, enum node_kind kind, uint32_t a,
                      uint32_t b, uint32_t zero, uint32_t one)
 {
@@ -344,7 +352,7 @@ uint32_t regex_clip(struct regex *r, uint32_t a, uint32_t min, uint32_t max)
     return low > high ? REGEX_NOTHING : regex_repeat(r, of, low, high);
 }
 
-/* ---- derivatives --------------------------------------------------------- */
+/* ---- derivatives of expressions ------------------------------------------ */
 
 static bool class_has(const struct regex_class *c, uint32_t character)
 {
@@ -361,7 +369,8 @@ static bool class_has(const struct regex_class *c, uint32_t character)
     return low < c->n && character >= c->range[low].first;
 }
 
-/* Returns the node of the texts that continue `c` to a text of node `a`. */
+/* Returns the derivative of node `a` by character c: the node of all texts
+ * that, written after c, form a text of `a`. */
 static uint32_t after(struct regex *r, uint32_t a, uint32_t c)
 {
     const struct regex_node n = a ? r->node[a] : (struct regex_node){0};
@@ -408,21 +417,26 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len)
     return a && r->node[a].empty;
 }
 
-/* ---- automata ------------------------------------------------------------ */
+/* ---- deterministic automata of expressions ------------------------------- */
 
-/* A deterministic automaton. Its symbols are sets of characters that no class
- * of the node distinguishes. */
+/* A deterministic automaton of a node. It reads symbols: sets of characters
+ * that no character class of the expression distinguishes. */
 struct dfa {
-    /* owned, [n_bound]: first character of a range whose characters belong to
-     * symbol of[i] */
+    /* Owned, [n_bound], ascending. Range i of characters begins at bound[i] and
+     * ends before bound[i + 1]. */
     uint32_t *bound;
-    uint32_t *of; /* owned, [n_bound]: symbol of each range, or DEAD */
+    /* Owned, [n_bound]: the symbol of the characters of each range; DEAD for
+     * the surrogates, which are not characters. */
+    uint32_t *of;
     uint32_t n_bound, n_symbol, n_state;
-    uint32_t one[MOST_SYMBOLS]; /* one character of each symbol */
-    /* owned, [n_state]: the node of the texts that may follow */
+    uint32_t one[MOST_SYMBOLS]; /* one of the characters of each symbol */
+    /* owned, [n_state]: node of the texts that complete a match from each
+     * state */
     uint32_t *node;
-    uint32_t *to; /* owned, [n_state, n_symbol]: the next state, or DEAD */
-    /* owned, [n_state]: some text is complete in this state or a later one */
+    /* Owned, [n_state, n_symbol]: the state after each symbol, or DEAD if no
+     * match is possible. */
+    uint32_t *to;
+    /* owned, [n_state]: a match can be completed from the state */
     bool *alive;
 };
 
@@ -435,7 +449,8 @@ static void dfa_fini(struct dfa *d)
     free(d->alive);
 }
 
-/* Fills d->bound: lists where the ranges of all classes begin and end. */
+/* Fills d->bound with all characters at which a range of a class begins, or
+ * which follow its end, in ascending order. */
 static bool find_bounds(struct regex *r, struct dfa *d)
 {
     size_t n = 4;
@@ -462,7 +477,8 @@ static bool find_bounds(struct regex *r, struct dfa *d)
     return true;
 }
 
-/* Returns true if no class distinguishes two characters. */
+/* Returns true if every class of the expression contains both characters x and
+ * y, or neither. */
 static bool alike(struct regex *r, uint32_t x, uint32_t y)
 {
     for (uint32_t i = 0; i < r->n_class; i++)
@@ -495,8 +511,9 @@ static bool find_symbols(struct regex *r, struct dfa *d)
     return true;
 }
 
-/* Returns the state of a node, which is added if it is new; DEAD if there are
- * too many. */
+/* Returns the state of the automaton for a node; adds a state if there is none
+ * yet. Returns DEAD if the node matches nothing, or if there would be more than
+ * `most` states, which is a failure. */
 static uint32_t state_of(struct regex *r, struct dfa *d, uint32_t node,
                          uint32_t most)
 {
@@ -556,7 +573,7 @@ static bool build(struct regex *r, struct dfa *d, uint32_t a, uint32_t most)
     return true;
 }
 
-/* ---- GBNF ---------------------------------------------------------------- */
+/* ---- writing expressions as GBNF ----------------------------------------- */
 
 static void put_class(const struct regex_out *out, struct gbnf_text *t,
                       const struct char_range *range, uint32_t n)
@@ -572,8 +589,10 @@ static void put_class(const struct regex_out *out, struct gbnf_text *t,
     gbnf_put(t, "]");
 }
 
-/* Appends the body of the rule of state i: the end of the text if it may end
- * here, and alternatives of a character and the next state's rule. */
+/* Appends the body of the GBNF rule of state i: one alternative for each next
+ * state, a class of characters followed by the rule of that state. The rule of
+ * state k is s<first + k>. If the text may end in state i, the end is an
+ * alternative, too. */
 static pl_status put_state(struct regex *r, const struct dfa *d, uint32_t i,
                            uint32_t first, const struct regex_out *out,
                            struct gbnf_text *t)
@@ -651,8 +670,8 @@ static pl_status put_dfa(struct regex *r, uint32_t a,
     return s;
 }
 
-/* Returns the approximate size of a plain node as an expression, MOST_PARTS + 1
- * if it is larger than MOST_PARTS. */
+/* Returns the approximate size, in parts, of the GBNF expression for node `a`,
+ * at most MOST_PARTS + 1. A part is a range, a class or an operator. */
 static uint32_t parts_of(const struct regex *r, uint32_t a)
 {
     uint64_t n = 0;
@@ -678,8 +697,8 @@ static uint32_t parts_of(const struct regex *r, uint32_t a)
 static pl_status put_plain(struct regex *r, uint32_t a,
                            const struct regex_out *out, struct gbnf_text *t);
 
-/* Appends an expression for a class. A class with many ranges gets a rule,
- * which all uses of the class share. */
+/* Appends an expression for a character class. If the class has many ranges,
+ * writes a rule for it once, and appends the name of the rule. */
 static pl_status put_class_node(struct regex *r, uint32_t class,
                                 const struct regex_out *out,
                                 struct gbnf_text *t)

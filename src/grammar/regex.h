@@ -1,12 +1,14 @@
 /* Regular expressions in the syntax of ECMA-262, as JSON Schema and clients use
  * them, and their conversion to GBNF.
  *
- * An expression is a node. Besides the operators of the syntax there are
- * intersection and complement. They express lookaround, and strings to which
- * several conditions apply. A node without them is written as a GBNF
- * expression; any other node as a deterministic automaton with a rule for each
- * state. Its states are the derivatives of the node (Brzozowski, Derivatives of
- * Regular Expressions, 1964). Equal nodes have the same number. */
+ * An expression is a tree of nodes. Besides the operators of the syntax, there
+ * are nodes for intersection and complement, which GBNF lacks. They express
+ * lookaround, and strings that have to meet several conditions. An expression
+ * without such nodes is written as one GBNF expression. Any other is converted
+ * to a deterministic automaton, which is written with a rule for each state.
+ * The states of the automaton are the derivatives of the expression
+ * (Brzozowski, Derivatives of Regular Expressions, 1964). Equal nodes have the
+ * same number. */
 #ifndef GRAMMAR_REGEX_H
 #define GRAMMAR_REGEX_H
 
@@ -14,88 +16,103 @@
 
 enum regex_failure {
     REGEX_FINE,
-    REGEX_WRONG,       /* not a regular expression */
-    REGEX_UNSUPPORTED, /* has a construct that is not supported */
+    REGEX_WRONG,       /* the text is not a regular expression */
+    REGEX_UNSUPPORTED, /* the expression has a construct that is not
+                          supported */
     REGEX_TOO_LARGE,
     REGEX_NO_MEMORY,
 };
 
-/* Numbers of nodes. 0 is not a node: a function failed, see struct regex. */
+/* Numbers of the nodes that exist from the beginning. 0 is not a node: a
+ * function that returns it has failed, and struct regex has the reason. */
 enum {
-    REGEX_NOTHING = 1, /* matches no text */
-    REGEX_EMPTY,       /* matches the empty text only */
-    REGEX_ANY,         /* matches any single character */
-    REGEX_ALL,         /* matches any text */
+    REGEX_NOTHING = 1, /* the node that matches no text */
+    REGEX_EMPTY,       /* the node that matches only the empty text */
+    REGEX_ANY,         /* the node that matches any single character */
+    REGEX_ALL,         /* the node that matches any text */
 };
 
 struct regex_node {
     uint8_t kind;
-    bool empty;    /* matches the empty text */
-    bool plain;    /* has no intersection and no complement */
-    uint32_t a, b; /* nodes of the operands; for a class, `a` is its number */
-    uint32_t min, max; /* least and greatest count of a repetition */
-    /* while an automaton is built: 1 + number of the node's state, 0 if none */
+    bool empty; /* the node matches the empty text */
+    bool plain; /* The node and its operands, at any depth, are neither
+                   intersections nor complements. */
+    /* Numbers of the operands' nodes. If the node is a class, `a` is the number
+     * of the class. */
+    uint32_t a, b;
+    uint32_t min, max; /* counts of a repetition; max may be RULES_UNLIMITED */
+    /* While an automaton is built: 1 + the number of the node's state, 0 if it
+     * has none. */
     uint32_t state;
 };
 
 struct regex_class {
-    struct char_range *range; /* owned, [n], normalized */
+    /* Owned, [n]: the characters of the class, as ascending ranges with gaps
+     * between them. */
+    struct char_range *range;
     uint32_t n;
-    uint32_t rule; /* 1 + number of the class's rule, 0 if it has none */
+    uint32_t rule; /* 1 + number of the GBNF rule written for the class, 0 if
+                      none was */
 };
 
-/* All nodes that were made together. A zeroed struct is empty. */
+/* The nodes and classes of one or several expressions that are combined with
+ * each other. A zeroed struct is empty. */
 struct regex {
-    struct regex_node *node;   /* owned, [n_node] */
-    uint32_t *slot;            /* owned: hash table of nodes, [n_slot] */
-    struct regex_class *class; /* owned, [n_class] */
+    struct regex_node *node;   /* owned, [n_node]: all nodes */
+    uint32_t *slot;            /* owned, [n_slot]: hash table of nodes */
+    struct regex_class *class; /* owned, [n_class]: all character classes */
     uint32_t n_node, cap_node, n_slot, n_class, cap_class;
     int64_t n_step;
-    enum regex_failure failure; /* kind of the first failure */
-    const char *why;            /* reason of the failure, a static string */
-    size_t at; /* position of the failure in the expression, in bytes */
+    enum regex_failure failure; /* reason of the first failure */
+    const char *why; /* message of the first failure, a static string */
+    size_t at;       /* offset in bytes at which regex_read stopped */
 };
 
-/* Prepares a zeroed struct. Returns false if out of memory. regex_fini frees
- * the memory in any case. */
+/* Initializes a zeroed struct regex with the nodes that always exist. Returns
+ * false if out of memory. regex_fini frees the memory in any case. */
 bool regex_init(struct regex *r);
 void regex_fini(struct regex *r);
 
-/* Reads an expression. If `whole`, the node matches the texts that the
- * expression matches entirely, else those that contain a match. */
+/* Parses the regular expression s[0 .. len) and returns its node, 0 on failure.
+ * If `whole`, the node matches the texts that the expression matches from
+ * beginning to end, else all texts that contain a match. */
 uint32_t regex_read(struct regex *r, const char *s, size_t len, bool whole);
-/* Return the node of one text, of the texts of min to max characters, and of
- * combinations of nodes. `max` may be RULES_UNLIMITED. */
+/* Each returns a node, 0 on failure: of one text, of all texts of min to max
+ * characters, and of combinations of the nodes a and b. `max` may be
+ * RULES_UNLIMITED. */
 uint32_t regex_text(struct regex *r, const char *s, size_t len);
 uint32_t regex_length(struct regex *r, uint32_t min, uint32_t max);
 uint32_t regex_either(struct regex *r, uint32_t a, uint32_t b);
 uint32_t regex_both(struct regex *r, uint32_t a, uint32_t b);
 uint32_t regex_not(struct regex *r, uint32_t a);
-/* Returns the node of the texts of `a` with min to max characters, without an
- * intersection if `a` repeats a single class. */
+/* Returns the node of those texts of node `a` that have min to max characters.
+ * If `a` repeats a single class, changes the counts instead of adding an
+ * intersection. */
 uint32_t regex_clip(struct regex *r, uint32_t a, uint32_t min, uint32_t max);
 
-/* Returns true if the node matches the text. */
+/* Returns true if node `a` matches the text s[0 .. len). */
 bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len);
 
-/* Where the GBNF of a node is written. */
+/* The destination and the options for writing a node as GBNF. */
 struct regex_out {
-    bool json; /* characters as in a JSON string, and `char` is a rule for any
-                  of them */
-    /* Adds a rule and sets *number; the rule's name is s<number>. If `count` is
-     * not 0, reserves that many rules without bodies instead. */
+    bool json; /* true: write the texts as the contents of JSON strings, with
+                  escapes; the grammar's rule `char` is then any character */
+    /* Adds a rule with this body and sets *number; the name of the rule is
+     * s<*number>. If `count` is not 0, only reserves `count` rules from *number
+     * on. */
     pl_status (*rule)(void *user, const struct gbnf_text *body, uint32_t count,
                       uint32_t *number);
-    /* Writes the body of a reserved rule. */
+    /* Sets the body of rule s<number>, which `rule` has reserved. */
     pl_status (*body)(void *user, uint32_t number,
                       const struct gbnf_text *body);
     void *user;
     uint32_t most_states;
 };
 
-/* Appends to `text` an expression of the node's texts, between quotes if
- * out->json. PL_UNSUPPORTED: there is no text, or the expression would be too
- * large; r->failure is set and nothing was written. */
+/* Appends to `text` a GBNF expression that matches exactly the texts of node a,
+ * between quotes if out->json. Returns PL_UNSUPPORTED, with r->failure set, if
+ * the node matches no text or the expression would be too large. `text` is then
+ * unchanged. */
 pl_status regex_put(struct regex *r, uint32_t a, const struct regex_out *out,
                     struct gbnf_text *text);
 

@@ -1,4 +1,5 @@
-/* The kinds of nodes, and functions that regex.c and regex_read.c share. */
+/* The types of nodes of regular expressions, and functions that regex.c and
+ * regex_read.c share. */
 #ifndef GRAMMAR_REGEX_INNER_H
 #define GRAMMAR_REGEX_INNER_H
 
@@ -7,20 +8,24 @@
 enum node_kind {
     NODE_NOTHING,
     NODE_EMPTY,
-    NODE_CLASS,  /* a character of class a */
-    NODE_CAT,    /* a, then b */
-    NODE_EITHER, /* a, or b, which is another NODE_EITHER or the last operand */
-    /* both a and b, which is another NODE_BOTH or the last operand */
+    NODE_CLASS, /* one character of class number `a` */
+    NODE_CAT,   /* a text of node a, then one of b */
+    /* A text of a or of b. Longer lists are chains: b is a NODE_EITHER again,
+     * or the last operand. */
+    NODE_EITHER,
+    /* A text of both a and b (intersection). Longer lists are chains: b is a
+     * NODE_BOTH again, or the last operand. */
     NODE_BOTH,
-    NODE_NOT,    /* any text that is not a text of a */
-    NODE_STAR,   /* any number of texts of a */
-    NODE_REPEAT, /* min to max texts of a */
+    NODE_NOT,    /* any text that is not a text of node a */
+    NODE_STAR,   /* any number of texts of a, one after another */
+    NODE_REPEAT, /* min to max texts of a, one after another */
 };
 
-/* Records the first failure and returns 0. */
+/* Records the reason `f` and the message `why`, unless something failed before.
+ * Returns 0, which is not a node. */
 uint32_t regex_fail(struct regex *r, enum regex_failure f, const char *why);
-/* Returns the node of a single character of the ranges, which must be
- * normalized and at least one. */
+/* Returns the node of any single character of range[0 .. n), n > 0. The ranges
+ * must be ascending and disjoint. */
 uint32_t regex_class(struct regex *r, const struct char_range *range,
                      uint32_t n);
 uint32_t regex_cat(struct regex *r, uint32_t a, uint32_t b);

@@ -1,5 +1,6 @@
-/* Parses regular expressions; see regex.h. PCRE2 knows the properties of
- * characters, \p{...}. */
+/* Parses the text of regular expressions and builds their nodes; see regex.h.
+ * PCRE2 is used to find the characters that have a Unicode property,
+ * \p{...}. */
 #include "grammar/regex_inner.h"
 
 #include "base/ascii.h"
@@ -12,10 +13,12 @@
 
 enum {
     MOST_BYTES = 8192,
-    MOST_ITEMS = 2000, /* maximum number of items of a sequence */
+    /* Maximum number of items, such as characters and groups, of a sequence. */
+    MOST_ITEMS = 2000,
     MOST_GROUPS = 32,
     MOST_TIMES = 10000,
-    MOST_PROPERTY = 64, /* maximum length of a property's name in bytes */
+    MOST_PROPERTY = 64, /* maximum length of a Unicode property's name in
+                           bytes */
     MOST_PROPERTIES = 8,
 };
 
@@ -23,12 +26,14 @@ struct reader {
     struct regex *r;
     const char *at, *end;
     int depth, n_property;
-    bool begins; /* the text begins here, so ^ holds in a lookahead */
+    /* While a lookaround is read: the lookaround is at the beginning of the
+     * text, so that ^ in it holds. */
+    bool begins;
 };
 
-/* The characters of a class, as ranges. */
+/* The characters of a class that is being read, as ranges in any order. */
 struct ranges {
-    struct char_range *r; /* owned, with capacity cap */
+    struct char_range *r; /* owned: array of n ranges, capacity cap */
     uint32_t n, cap;
 };
 
@@ -70,7 +75,7 @@ static bool take_text(struct reader *p, const char *s)
     return there;
 }
 
-/* ---- classes of characters ----------------------------------------------- */
+/* ---- character classes, as [a-z] and \d ---------------------------------- */
 
 static const struct char_range digits[] = {{'0', '9'}};
 static const struct char_range word[] = {
@@ -85,7 +90,8 @@ static const struct char_range line_end[] = {
 static bool add(struct reader *p, struct ranges *set, uint32_t first,
                 uint32_t last)
 {
-    /* char_ranges_normal needs space for twice as many. */
+    /* Leaves space for 2 * n + 2 ranges after the next one is added, because
+     * char_ranges_normal needs as much. */
     if (2 * set->n + 6 > set->cap) {
         uint32_t cap = 2 * set->cap + 16;
         struct char_range *r = realloc(set->r, cap * sizeof *r);
@@ -99,8 +105,8 @@ static bool add(struct reader *p, struct ranges *set, uint32_t first,
     return true;
 }
 
-/* Adds ranges to `set`, or all characters that are in none of them if
- * `others`. */
+/* Adds the characters of n ascending ranges to `set`; if `others`, adds all
+ * characters outside these ranges instead. */
 static bool add_class(struct reader *p, struct ranges *set,
                       const struct char_range *range, size_t n, bool others)
 {
@@ -117,7 +123,8 @@ static bool add_class(struct reader *p, struct ranges *set,
     return !others || add(p, set, next, RULES_LAST_CHAR);
 }
 
-/* Adds all characters that a compiled expression of one character matches. */
+/* Adds to `set` all characters that the PCRE2 expression `code` matches. Runs
+ * it over a text that contains every character once. */
 static bool add_matches(struct reader *p, struct ranges *set, pcre2_code *code)
 {
     pcre2_match_data *m = pcre2_match_data_create(1, NULL);
@@ -150,7 +157,8 @@ static bool add_matches(struct reader *p, struct ranges *set, pcre2_code *code)
     return ok;
 }
 
-/* Reads the rest of \p{NAME} or \P{NAME}. */
+/* Reads the rest of \p{NAME} or, if `others`, \P{NAME}, and adds the characters
+ * with this Unicode property, or those without it, to `set`. */
 static bool read_property(struct reader *p, struct ranges *set, bool others)
 {
     char name[MOST_PROPERTY] = "", pattern[MOST_PROPERTY + 16];
@@ -174,8 +182,8 @@ static bool read_property(struct reader *p, struct ranges *set, bool others)
         return unsupported(p, "this property is not supported");
     if (++p->n_property > MOST_PROPERTIES)
         return unsupported(p, "it names more than 8 properties");
-    /* With "+", adjacent matching characters are one match, and so one
-     * range. */
+    /* add_matches runs the pattern over all characters in order. With "+",
+     * adjacent characters with the property are one match and add one range. */
     memcpy(pattern, "\\p{", 3);
     memcpy(pattern + 3, strcmp(name, "Letter") == 0 ? "L" : name, n + 1);
     if (strcmp(name, "Letter") == 0)
@@ -222,13 +230,16 @@ static bool read_code_point(struct reader *p, char kind, uint32_t *c)
                (take(p, '}') || wrong(p, "\\u{ is not closed"));
     if (kind == 'x')
         return read_hex(p, 2, 2, c);
-    /* Two escapes of a surrogate pair are one character. */
+    /* \uD83D\uDE00: the escapes of a high and of a low surrogate together are
+     * one character. */
     if (p->end - p->at >= 10 && ascii_lower(p->at[0]) == 'd' &&
         strchr("89abAB", p->at[1]) && p->at[4] == '\\' && p->at[5] == 'u') {
         char high[5] = {0};
 
         memcpy(high, p->at, 4);
-        p->at += 7; /* the low half without its d */
+        /* Skips the high half, and the backslash, the u and the d of the low
+         * half. */
+        p->at += 7;
         *c = (uint32_t)strtoul(high, NULL, 16);
         if (!read_hex(p, 3, 3, &low) || low < 0xc00)
             return wrong(p, "\\u is half of a surrogate pair");
@@ -238,8 +249,9 @@ static bool read_code_point(struct reader *p, char kind, uint32_t *c)
     return read_hex(p, 4, 4, c);
 }
 
-/* Reads the part of an escape after the backslash. Sets *c to a character, or
- * adds a class to `set` and sets *is_class. */
+/* Reads an escape after its backslash. If it stands for one character, sets *c
+ * to it. If it stands for a class, such as \d, sets *is_class and adds the
+ * class to `set`. */
 static bool read_escape(struct reader *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -289,7 +301,8 @@ static bool read_char(struct reader *p, uint32_t *c)
     return true;
 }
 
-/* Reads one member of a class in brackets, as read_escape does. */
+/* Reads one member of a class in brackets: a character, to which it sets *c, or
+ * an escape that is a class itself, which it adds to `set`. */
 static bool read_member(struct reader *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -309,7 +322,8 @@ static uint32_t class_of(struct reader *p, struct ranges *set, bool negate)
 {
     uint32_t n;
 
-    /* An empty class needs space for its complement. */
+    /* If nothing was added to `set`, allocates its array, so that the
+     * complement can be written to it. */
     if (set->n == 0 && (!add(p, set, 0, 0) || set->n-- == 0))
         return 0;
     n = char_ranges_normal(set->r, set->n, negate);
@@ -331,7 +345,9 @@ static bool read_brackets(struct reader *p, struct ranges *set)
             p->at++;
             if (!read_member(p, set, &last, &is_class))
                 return false;
-            if (is_class) { /* as in [a-\d], the dash is text */
+            /* In [a-\d] the dash does not form a range: it is a character of
+             * the class. */
+            if (is_class) {
                 if (!add(p, set, '-', '-'))
                     return false;
                 last = first;
@@ -355,14 +371,16 @@ static uint32_t read_class(struct reader *p)
     return node;
 }
 
-/* ---- expressions --------------------------------------------------------- */
+/* ---- reading expressions ------------------------------------------------- */
 
-/* Text that may precede and follow an alternative that has neither ^ nor $. */
+/* Text that is allowed before an alternative that lacks ^, and after one that
+ * lacks $. */
 enum around {
-    /* none: the alternative is in a group, where ^ and $ are not supported */
+    /* no text; in such an alternative ^ and $ are not supported */
     INNER,
-    WHOLE,  /* none */
-    AHEAD,  /* any text after it */
+    /* No text: the expression must match the whole text. */
+    WHOLE,
+    AHEAD,  /* any text after it: in a lookahead */
     SEARCH, /* any text before and after it */
 };
 
@@ -420,8 +438,9 @@ static uint32_t read_atom(struct reader *p)
     return node;
 }
 
-/* Reads a number and returns it, or -1 if there is none. A number
- * above 999,999 is cut to its first digits, which exceed MOST_TIMES too. */
+/* Reads a decimal number and returns it, or -1 if there is none. Keeps only the
+ * first six digits of a longer number, because they already exceed the limit
+ * MOST_TIMES. */
 static int read_count(struct reader *p)
 {
     int n = -1;
@@ -432,7 +451,9 @@ static int read_count(struct reader *p)
     return n;
 }
 
-/* Reads {n}, {n,} or {n,m}. Returns false if the brace is text. */
+/* Reads a repetition {n}, {n,} or {n,m}. Returns false, at the position of the
+ * brace, if the text has another form; the brace is then an ordinary
+ * character. */
 static bool read_braces(struct reader *p, uint32_t *min, uint32_t *max)
 {
     const char *start = p->at++;
@@ -471,7 +492,8 @@ static uint32_t read_repeat(struct reader *p, uint32_t node)
     } else if (!take(p, '*')) {
         return node;
     }
-    /* Lazy and possessive repetitions match the same strings here. */
+    /* Skips the ? of a lazy or the + of a possessive repetition, which is taken
+     * to match the same strings. */
     if (!take(p, '?'))
         take(p, '+');
     return regex_repeat(p->r, node, min, max);
@@ -482,15 +504,15 @@ static bool at_end(const struct reader *p)
     return p->at == p->end || *p->at == '|' || *p->at == ')';
 }
 
-/* An item of a sequence: an expression, or a condition for the text after or
- * before this point. */
+/* An item of a sequence: an expression, or a condition for the text that
+ * follows (lookahead) or precedes (lookbehind) this position. */
 struct item {
     enum item_kind { ITEM, LOOK_AHEAD, LOOK_BEHIND } kind;
     uint32_t node;
 };
 
 struct items {
-    struct item *item; /* owned, [n] */
+    struct item *item; /* owned, [n]: items of a sequence */
     uint32_t n;
 };
 
@@ -512,7 +534,8 @@ static bool items_add(struct reader *p, struct items *t, enum item_kind kind,
     return true;
 }
 
-/* Reads a lookahead or a lookbehind if one is next. Sets *found. */
+/* If a lookahead or a lookbehind is next, reads it, adds it to the items t, and
+ * sets *found. */
 static bool read_look(struct reader *p, struct items *t, enum around around,
                       bool *found)
 {
@@ -547,8 +570,9 @@ static bool read_look(struct reader *p, struct items *t, enum around around,
                      look[i].negate ? regex_not(p->r, node) : node);
 }
 
-/* Returns the node of items [from .. n), followed by `rest`. A lookahead is a
- * condition for all that follows it. */
+/* Returns the node of items [from .. n), followed by a text of node `rest`. A
+ * lookahead is an intersection: all that follows it must match its node,
+ * too. */
 static uint32_t fold(struct reader *p, const struct items *t, uint32_t from,
                      uint32_t n, uint32_t rest)
 {
@@ -561,9 +585,10 @@ static uint32_t fold(struct reader *p, const struct items *t, uint32_t from,
     return rest;
 }
 
-/* Returns the node of a sequence. A lookbehind is a condition for all that
- * precedes it, so no lookahead may begin there, except where the sequence
- * begins. */
+/* Returns the node of a sequence followed by a text of node `rest`. The items
+ * before a lookbehind are intersected with its node. A lookahead among them is
+ * rejected, because its condition would reach beyond the lookbehind; lookaheads
+ * at the beginning of the sequence are allowed. */
 static uint32_t combine(struct reader *p, const struct items *t, uint32_t rest)
 {
     uint32_t first = 0, last = 0, before;
@@ -585,8 +610,8 @@ static uint32_t combine(struct reader *p, const struct items *t, uint32_t rest)
                 regex_cat(p->r, before, fold(p, t, last, t->n, rest)));
 }
 
-/* Returns the end of the group that begins here, after its parenthesis; NULL if
- * it is not closed. */
+/* Returns the position after the closing parenthesis of the group that begins
+ * at p->at, or NULL if the group is not closed. */
 static const char *group_end(const struct reader *p)
 {
     bool in_class = false;
@@ -605,8 +630,8 @@ static const char *group_end(const struct reader *p)
     return NULL;
 }
 
-/* Reads a group that is a whole alternative, so that ^ and $ may be inside it.
- * Returns false if the next item is something else. */
+/* Reads a group that is a whole alternative, such as (^a|b$). In such a group ^
+ * and $ are supported. Returns false if the next item is anything else. */
 static bool read_outer_group(struct reader *p, enum around around,
                              uint32_t *node)
 {

@@ -1,4 +1,5 @@
-/* Functions that all notations share: ranges of characters, and UTF-8. */
+/* Functions for characters that the parsers of all notations share: normal form
+ * of ranges, and UTF-8. */
 #include "grammar/rule_tree.h"
 
 #include <stdlib.h>
@@ -30,9 +31,9 @@ static uint32_t join(struct char_range *range, uint32_t n)
     return k;
 }
 
-/* Replaces n ranges, which are ascending and do not touch, by their complement.
- * Works in place: writes only to positions that were already read, and one
- * after the last. Returns the new number of ranges. */
+/* Replaces n ranges, which are ascending and have gaps between them, by their
+ * complement. Works in place: writes only to elements that were read before,
+ * and to one element after the last. Returns the new number of ranges. */
 static uint32_t others(struct char_range *range, uint32_t n)
 {
     uint32_t next = 0, k = 0;

@@ -1,7 +1,7 @@
-/* The rules of a grammar as trees, in source order.
+/* The rules of a grammar as syntax trees, in the order of their definitions.
  *
- * The parser of a notation (gbnf.c) creates them, automaton.c consumes them.
- * The arena owns all memory. */
+ * The parser of GBNF (gbnf.c) creates them, nfa.c converts them to a graph. The
+ * arena owns all memory. */
 #ifndef GRAMMAR_RULE_TREE_H
 #define GRAMMAR_RULE_TREE_H
 
@@ -11,57 +11,63 @@
 enum { RULES_UNLIMITED = UINT32_MAX, RULES_LAST_CHAR = 0x10ffff };
 
 enum tree_kind {
-    TREE_BYTES,  /* the bytes; the empty text if there are none */
-    TREE_CLASS,  /* one character of the ranges, as UTF-8 */
-    TREE_RULE,   /* a text of the rule */
-    TREE_SEQ,    /* all children, one after another */
-    TREE_ALT,    /* any one of the children */
-    TREE_REPEAT, /* the only child, min to max times */
+    TREE_BYTES,  /* matches `bytes`, or the empty text if n is 0 */
+    TREE_CLASS,  /* matches one character of `range`, as UTF-8 */
+    TREE_RULE,   /* matches a text of rule number `rule` */
+    TREE_SEQ,    /* matches all children, one after another */
+    TREE_ALT,    /* matches any one of the children */
+    TREE_REPEAT, /* matches the only child min to max times */
 };
 
-/* Characters from first to last, inclusive. */
+/* The code points from first to last, inclusive. */
 struct char_range {
     uint32_t first, last;
 };
 
 struct tree {
     enum tree_kind kind;
-    uint32_t n; /* number of bytes, ranges or children */
+    uint32_t n; /* number of elements of bytes, range or child */
     union {
-        const char *bytes; /* [n] */
-        /* [n], n >= 1; ascending, not adjacent, without surrogates. */
+        const char *bytes; /* [n]: the text of TREE_BYTES */
+        /* [n], n >= 1: the ranges of TREE_CLASS, ascending and with gaps
+         * between them, without surrogates */
         const struct char_range *range;
-        const struct tree *const *child; /* [n], n >= 1 */
+        const struct tree *const *child; /* [n], n >= 1: children of TREE_SEQ,
+                                            TREE_ALT and TREE_REPEAT */
         uint32_t rule;
     };
-    uint32_t min, max; /* for TREE_REPEAT: counts of the child; max may be
-                          RULES_UNLIMITED */
+    /* Of TREE_REPEAT: least and greatest number of texts of the child; max may
+     * be RULES_UNLIMITED. */
+    uint32_t min, max;
 };
 
 struct rule {
-    const char *name; /* terminated */
+    const char *name; /* the rule's name, NUL-terminated */
     const struct tree *body;
-    int64_t line, column; /* position of its beginning, from 1 */
+    /* Where the rule's definition begins in the source text; both count from
+     * 1. */
+    int64_t line, column;
 };
 
-/* A token of the vocabulary that a grammar names: that token, or any other
- * one. In trees it is text that is not UTF-8 (see rules_symbol), so that no
- * token's own text matches it. */
+/* A symbol: a token of the vocabulary that a grammar names by id or text, or,
+ * if `other`, any token but this one. In trees a symbol is written as bytes
+ * that are not UTF-8 (see rules_symbol), so that the text of no token matches
+ * it. */
 struct token_symbol {
     int32_t id;
     bool other;
 };
 
 struct rules {
-    struct arena memory;         /* owns all memory of the rules */
-    struct rule *rule;           /* [n] */
-    struct token_symbol *symbol; /* [n_symbol] */
+    struct arena memory;         /* owns all memory of the rules and trees */
+    struct rule *rule;           /* [n], in the arena: all rules */
+    struct token_symbol *symbol; /* [n_symbol], in the arena: named tokens */
     uint32_t n, root, n_symbol;
 };
 
 enum { RULES_SYMBOLS = 1024, RULES_SYMBOL_BYTES = 3, RULES_SYMBOL_LEAD = 0xff };
 
-/* Writes the text of symbol i. */
+/* Writes the bytes that stand for symbol i (struct token_symbol) in trees. */
 static inline void rules_symbol(char out[RULES_SYMBOL_BYTES], uint32_t i)
 {
     out[0] = (char)RULES_SYMBOL_LEAD;
@@ -71,16 +77,17 @@ static inline void rules_symbol(char out[RULES_SYMBOL_BYTES], uint32_t i)
 
 void rules_fini(struct rules *r);
 
-/* Normalizes n ranges in place: sorts them and joins those that overlap or
- * touch. If `negate`, replaces them by their complement. Removes the
- * surrogates, which are not characters. `range` must have space for 2 * n + 2.
- * Returns the new number of ranges, which may be 0. */
+/* Normalizes an array of n ranges of characters in place: sorts them, joins
+ * those that overlap or touch, and removes the surrogates, which are not
+ * characters. If `negate`, replaces them by their complement. The array must
+ * have space for 2 * n + 2 ranges. Returns the new number of ranges, which may
+ * be 0. */
 uint32_t char_ranges_normal(struct char_range *range, uint32_t n, bool negate);
 
-/* Writes a character as UTF-8 and returns its length, 1 to 4 bytes. */
+/* Writes code point c as UTF-8 and returns its length, 1 to 4 bytes. */
 size_t char_put(char out[4], uint32_t c);
-/* Decodes the character at the beginning of s[0 .. n), n > 0. Returns its
- * length, or 0 if it is not UTF-8. */
+/* Decodes the UTF-8 character at the beginning of s[0 .. n), n > 0, to *c.
+ * Returns its length in bytes, or 0 if it is not valid UTF-8. */
 size_t char_get(const char *s, size_t n, uint32_t *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* Converts a schema, and each schema in it, to a rule; see schema.h. */
+/* Converts a JSON Schema to GBNF, one rule for each schema in it; see
+ * schema.h. */
 #include "grammar/schema_inner.h"
 
 #include "base/ascii.h"
@@ -13,29 +14,35 @@
 #include <string.h>
 
 enum {
-    MOST_ITEMS = 500,  /* maximum number of prefixItems */
-    MOST_TIMES = 2000, /* maximum count of items or properties */
-    /* maximum number of constants for an array whose items differ */
+    MOST_ITEMS = 500, /* maximum number of schemas in prefixItems */
+    /* Greatest minItems, maxItems, minProperties or maxProperties that is
+     * enforced. */
+    MOST_TIMES = 2000,
+    /* maximum number of constants for which uniqueItems is enforced */
     MOST_UNIQUE = 6,
-    /* maximum number of rules for an object whose properties are counted */
+    /* maximum number of rules for an object with minProperties or
+     * maxProperties */
     MOST_COUNTED = 1000,
-    MOST_CHOICES = 128, /* maximum number of combinations of alternatives */
+    /* Maximum number of combinations of the alternatives of several anyOf. */
+    MOST_CHOICES = 128,
     MOST_CONTAINED = 8,
     MOST_NOTES = 32,
-    /* Maximum number of steps of searches and comparisons. */
+    /* Maximum number of steps of searches and comparisons for all schemas of a
+     * grammar. Schemas that need more are rejected, because the time may grow
+     * far faster than their size. */
     MOST_STEPS = 1 << 22,
 };
 
-/* A schema, and the text of its rule while it is being written. */
+/* A schema that is being converted, and the body of its GBNF rule so far. */
 struct part {
     struct writer *w;
     struct flat *f;
-    struct gbnf_text text; /* owned */
-    bool never;            /* no value fits the schema */
+    struct gbnf_text text; /* owned: body of the rule */
+    bool never;            /* no JSON value fits the schema */
 };
 
-/* Rules that all grammars have. The other rules of strings are in
- * schema_put_common; "plain" is a character that needs no escape. */
+/* Rules that every converted schema can use. schema_put_common adds the rules
+ * `string`, `plain` and `char`, which depend on the notation of strings. */
 static const char common_rules[] =
     "ws ::= (\" \" | \"\\n\" [ \\t]{0,20})?\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
@@ -64,10 +71,10 @@ void schema_put_common(struct gbnf_text *out, const struct schema_strings *how)
         gbnf_put(out, rest[i]);
 }
 
-/* ---- messages and paths -------------------------------------------------- */
+/* ---- messages, notes and paths in the document --------------------------- */
 
-/* Fails with the message "NAME: PATH: KEYWORD WHAT", which w->why keeps for a
- * note. */
+/* Fails with the message "NAME: PATH: KEYWORD WHAT". Keeps the message in
+ * w->why, because a failure may be turned into a note in the grammar. */
 static pl_status fail(struct writer *w, pl_status s, const char *keyword,
                       const char *what)
 {
@@ -90,14 +97,16 @@ pl_status schema_wrong(struct writer *w, const char *keyword, const char *what)
     return fail(w, PL_BAD_ARGUMENT, keyword, what);
 }
 
-/* Fails because of a limit of the whole grammar. */
+/* Fails because a limit of the whole grammar is reached. Such a failure is not
+ * turned into a note. */
 static pl_status limit(struct writer *w, const char *keyword, const char *what)
 {
     w->limit = true;
     return schema_refuse(w, keyword, what);
 }
 
-/* Writes w->why, the last message, into a comment of the grammar. */
+/* Writes the message w->why into the grammar, as a comment that grammar_notes
+ * returns. */
 static void put_note(struct writer *w)
 {
     if (++w->n_note > MOST_NOTES)
@@ -170,7 +179,7 @@ int64_t schema_weight(json_t *v)
     return n;
 }
 
-/* ---- rules --------------------------------------------------------------- */
+/* ---- rules of the grammar ------------------------------------------------ */
 
 pl_status schema_rule_new(struct writer *w, const json_t *schema, uint32_t *out)
 {
@@ -191,8 +200,8 @@ pl_status schema_rule_new(struct writer *w, const json_t *schema, uint32_t *out)
     return PL_OK;
 }
 
-/* Sets *out to the rule of `schema`, which is under `key` of the current
- * path. */
+/* Sets *out to the number of the rule of `schema`, which is the value of `key`
+ * at the current path in the document. The path is for messages. */
 static pl_status rule_under(struct writer *w, const char *key, json_t *schema,
                             uint32_t *out)
 {
@@ -213,7 +222,7 @@ static pl_status rule_at(struct writer *w, const char *key, size_t i,
     return rule_under(w, s, schema, out);
 }
 
-/* ---- constants ----------------------------------------------------------- */
+/* ---- constants: const and enum ------------------------------------------- */
 
 static int take_json(const char *s, size_t len, void *user)
 {
@@ -223,7 +232,7 @@ static int take_json(const char *s, size_t len, void *user)
     return t->failed ? -1 : 0;
 }
 
-/* Appends the value's JSON text to the rule as a literal. */
+/* Appends the JSON text of `value` to the rule body t, as a literal. */
 static pl_status put_json(struct writer *w, struct gbnf_text *t,
                           const json_t *value)
 {
@@ -241,8 +250,9 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
     return failed ? schema_no_memory(w) : PL_OK;
 }
 
-/* Appends the constants that fit the types and the keywords for strings. If
- * none fits, appends all of them, because people write numbers as strings. */
+/* Appends the constants of `enum` that fit the schema's types and its keywords
+ * for strings. If none fits, appends all of them, with a note, because authors
+ * of schemas write numbers as strings. */
 static pl_status put_enum(struct part *p)
 {
     json_t *list = json_object_get(p->f->all, "enum"), *value;
@@ -274,11 +284,11 @@ static pl_status put_enum(struct part *p)
     return PL_OK;
 }
 
-/* ---- references ---------------------------------------------------------- */
+/* ---- references ($ref) --------------------------------------------------- */
 
-/* Returns the next name of a JSON pointer, unescaped, malloc'ed; NULL if out of
- * memory. Advances *at to the name after it, or sets *at to NULL after the last
- * name. */
+/* Returns the first name in the JSON pointer at *at, unescaped and malloc'ed;
+ * NULL if out of memory. Sets *at to the name after it, or to NULL after the
+ * last one. */
 static char *pointer_step(const char **at)
 {
     const char *end = strchr(*at, '/');
@@ -309,8 +319,8 @@ static json_t *value_under(const json_t *v, const char *key)
     return json_array_get(v, (size_t)strtoul(key, NULL, 10));
 }
 
-/* Returns the part of the schema to which `name` was given under one of the
- * keys, or NULL if there is none. */
+/* Searches v and the schemas in it for one that has the value `name` under one
+ * of the keys, such as $id or $anchor. Returns it, or NULL if there is none. */
 static json_t *find_named(struct writer *w, json_t *v, const char *const *keys,
                           const char *name, int depth)
 {
@@ -345,7 +355,7 @@ static int hex_of(char c)
                                   : -1;
 }
 
-/* Decodes %HH in place. */
+/* Decodes %HH escapes in the text s, in place. */
 static void decode_percent(char *s)
 {
     char *to = s;
@@ -360,8 +370,8 @@ static void decode_percent(char *s)
     *to = '\0';
 }
 
-/* Sets *out to the value at a JSON pointer without its first slash, or to
- * NULL. */
+/* Sets *out to the value in `in` at the JSON pointer `at`, which lacks its
+ * first slash. Sets it to NULL if there is no such value. */
 static pl_status find_pointer(struct writer *w, json_t *in, const char *at,
                               json_t **out)
 {
@@ -415,7 +425,7 @@ pl_status schema_find_ref(struct writer *w, const json_t *ref, json_t **out)
     return s;
 }
 
-/* ---- alternatives -------------------------------------------------------- */
+/* ---- alternatives of oneOf that exclude each other ----------------------- */
 
 static const char *type_of(const json_t *v)
 {
@@ -429,8 +439,9 @@ static const char *type_of(const json_t *v)
     return name[json_typeof(v)];
 }
 
-/* Returns the type that all documents of a schema have, or NULL if that is not
- * known. Integers are "number". Follows at most `depth` references. */
+/* Returns the JSON type that all documents of a schema have, such as "object",
+ * or NULL if it is not known. "number" includes integers. Follows up to `depth`
+ * references. */
 static const char *only_type(struct writer *w, json_t *schema, int depth)
 {
     json_t *ref = json_object_get(schema, "$ref"), *to;
@@ -444,8 +455,8 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
     return type && strcmp(type, "integer") == 0 ? "number" : type;
 }
 
-/* Returns true if the keywords const and enum show that no value fits both
- * schemas a and b. */
+/* Returns true if schemas a and b list constants (const or enum) and have none
+ * in common, so that no value fits both. */
 static bool other_constants(struct writer *w, json_t *a, json_t *b)
 {
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
@@ -478,9 +489,9 @@ static bool requires(struct writer *w, json_t *schema, const char *key)
     return false;
 }
 
-/* Returns true if no document fits both schemas. Detects only simple cases:
- * different types, different constants, or a required member with different
- * constants. */
+/* Returns true if no document fits both schemas a and b. Detects only simple
+ * cases: different types, different constants, or a member that both require
+ * with different constants. */
 static bool are_apart(struct writer *w, json_t *a, json_t *b)
 {
     const char *x = only_type(w, a, 8), *y = only_type(w, b, 8);
@@ -526,7 +537,7 @@ pl_status schema_check_one_of(struct writer *w, json_t *list)
     return PL_OK;
 }
 
-/* ---- counts -------------------------------------------------------------- */
+/* ---- counts, as minItems ------------------------------------------------- */
 
 pl_status schema_count(struct writer *w, const json_t *all, const char *key,
                        int64_t usual, int64_t most, int64_t *out)
@@ -559,9 +570,9 @@ static void put_times(struct gbnf_text *t, int64_t min, int64_t max)
     gbnf_put(t, "}");
 }
 
-/* ---- arrays -------------------------------------------------------------- */
+/* ---- rules for arrays ---------------------------------------------------- */
 
-/* Writes a finished rule to the output. */
+/* Writes the complete rule s<rule> with the body `text` to the grammar. */
 pl_status schema_rule_put(struct writer *w, uint32_t rule,
                           const struct gbnf_text *text)
 {
@@ -575,17 +586,18 @@ pl_status schema_rule_put(struct writer *w, uint32_t rule,
     return w->out->failed ? schema_no_memory(w) : PL_OK;
 }
 
-/* The items of an array: first those of the prefix (prefixItems), then
- * others. */
+/* The items of an array as a schema describes them: the first n by one schema
+ * each (prefixItems), all others by one common schema. */
 struct items {
-    /* schemas of the prefix, and of the other items; NULL if absent */
+    /* list of schemas for the first items; schema of all others; NULL if
+     * absent */
     json_t *prefix, *other;
-    /* n: number of items of the prefix; min, max: number of all items, where
-     * max is -1 if there is no limit */
+    /* n: number of first items with a schema each. min, max: least and greatest
+     * number of items of the array; max is -1 if there is no limit. */
     int64_t n, min, max;
-    bool more;     /* items may follow those of the prefix */
-    char rest[16]; /* name of the rule of the items after the prefix */
-    uint32_t rule[MOST_ITEMS]; /* [n] rules of the items of the prefix */
+    bool more;                 /* further items may follow the first n */
+    char rest[16];             /* name of the rule for the further items */
+    uint32_t rule[MOST_ITEMS]; /* [n]: rules for the first n items */
 };
 
 static void name_rule(char out[16], uint32_t rule)
@@ -593,8 +605,9 @@ static void name_rule(char out[16], uint32_t rule)
     numeral_print(out, 16, "s%u", (unsigned)rule);
 }
 
-/* Reads the schemas of the prefix. Before draft 2020-12 a list in `items` was
- * the prefix, and additionalItems the schema of the rest. */
+/* Reads the schemas of the first items of an array. They are in prefixItems.
+ * Before draft 2020-12 they were a list in `items`, and additionalItems was the
+ * schema of all others. */
 static pl_status read_prefix(struct part *p, struct items *it)
 {
     const json_t *all = p->f->all;
@@ -616,7 +629,8 @@ static pl_status read_prefix(struct part *p, struct items *it)
     for (size_t i = 0; i < json_array_size(it->prefix); i++) {
         PL_TRY(rule_at(p->w, "prefixItems", i, json_array_get(it->prefix, i),
                        &rule));
-        /* no value fits this item, so the array ends before it */
+        /* No value fits the schema of this item, so the array has to end before
+         * it. */
         if (rule == RULE_NEVER) {
             it->more = false;
             return PL_OK;
@@ -644,8 +658,8 @@ static pl_status read_items(struct part *p, struct items *it)
     return PL_OK;
 }
 
-/* Appends an expression for the items from index i on, with a comma before each
- * but the first. */
+/* Appends an expression for the items of an array from index i on. A comma
+ * precedes each item except item 0. */
 static pl_status put_items(struct part *p, const struct items *it, int64_t i,
                            struct gbnf_text *text)
 {
@@ -678,9 +692,9 @@ static pl_status put_items(struct part *p, const struct items *it, int64_t i,
     return s;
 }
 
-/* Sets *list to the constants of which each item must be one. Sets it to NULL
- * if items may have other values, or if there are more than MOST_UNIQUE
- * constants. */
+/* Sets *list to the constants that the schema of the items allows, or to NULL
+ * if it allows other values, too, or more than MOST_UNIQUE constants. *f
+ * receives the combined schema and must stay alive as long as *list. */
 static pl_status item_constants(struct part *p, const struct items *it,
                                 struct flat *f, json_t **list)
 {
@@ -697,8 +711,9 @@ static pl_status item_constants(struct part *p, const struct items *it,
     return PL_OK;
 }
 
-/* Writes the rules of an array whose items differ. There is a rule for each set
- * of constants that were used; bit i of a set is constant i. */
+/* Writes the rules for an array of different items, each one of the n constants
+ * in `list`. There is a rule for each set of constants that the array has so
+ * far; bit i of the set is constant i. */
 static pl_status put_unique(struct part *p, const struct items *it,
                             const json_t *list)
 {
@@ -723,7 +738,9 @@ static pl_status put_unique(struct part *p, const struct items *it,
             gbnf_print(&t, " ws s%u", (unsigned)(first + (set | 1u << i)));
             before = " | ";
         }
-        /* A set with too few items that cannot grow is never reached. */
+        /* The array may end if it has enough items. If it has too few and no
+         * constant is left, an empty body is written, but no text reaches that
+         * rule. */
         if (count >= it->min || t.n == 0)
             gbnf_print(&t, "%s\"\"", before);
         if (s == PL_OK)
@@ -734,8 +751,8 @@ static pl_status put_unique(struct part *p, const struct items *it,
     return s;
 }
 
-/* Appends an expression for arrays that contain at least `least` items that fit
- * the schema `contained`, too. */
+/* Appends an expression for arrays of which at least `least` items also fit the
+ * schema `contained`. */
 static pl_status put_containing(struct part *p, const struct items *it,
                                 json_t *contained, int64_t least)
 {
@@ -762,8 +779,8 @@ static pl_status put_containing(struct part *p, const struct items *it,
     return PL_OK;
 }
 
-/* Writes an expression for arrays with uniqueItems or contains. Sets *done if
- * it wrote one. */
+/* Appends an expression for an array with uniqueItems or contains and sets
+ * *done, if these keywords can be enforced. Otherwise writes a note. */
 static pl_status put_special(struct part *p, const struct items *it, bool *done)
 {
     json_t *contained = json_object_get(p->f->all, "contains"), *list = NULL;
@@ -818,22 +835,27 @@ static pl_status put_array(struct part *p)
     return s;
 }
 
-/* ---- objects ------------------------------------------------------------- */
+/* ---- rules for objects --------------------------------------------------- */
 
-/* The members of an object, in order, with a rule for each. Another rule, the
- * tail, describes what may follow once a member was written. If members are
- * counted, there is a tail for each number of members before it, up to
- * n_count - 1, which stands for more, too. */
+/* The members of an object in the order of `properties`, with a rule for each.
+ * A *tail* is a rule for everything that may follow when the members before
+ * member i have been written or left out. If the schema limits the number of
+ * members, there is a tail for each number c of members written before, c <
+ * n_count. The last of these stands for greater numbers, too. */
 struct members {
     size_t n, n_count;
-    const char **key; /* owned, [n]; borrowed names */
-    uint32_t *rule;   /* owned, [n] */
+    const char **key; /* owned, [n]: names of the members, borrowed */
+    uint32_t *rule;   /* owned, [n]: rule for each member's name and value */
     bool *needed;     /* owned, [n]: the member is required */
-    /* owned, [n + 1, n_count]: rules of the tails, before member i */
+    /* owned, [n + 1, n_count]: rule of the tail from member i on after c
+     * members */
     uint32_t *tail;
-    struct gbnf_text other; /* owned: alternatives of members with other
-                               names; empty if there are none */
-    int64_t min, max;       /* numbers of members; max is -1 if unlimited */
+    /* Owned: alternatives for members whose names are not in `properties`;
+     * empty if there may be none. */
+    struct gbnf_text other;
+    /* Least and greatest number of members of the object; max is -1 if there is
+     * no limit. */
+    int64_t min, max;
 };
 
 static void members_fini(struct members *m)
@@ -845,7 +867,8 @@ static void members_fini(struct members *m)
     gbnf_text_fini(&m->other);
 }
 
-/* Adds a rule for a member: its name, and its value by the rule `value`. */
+/* Adds a rule for a member with the name `key` and a value of rule s<value>.
+ * Sets *out to the number of the new rule. */
 static pl_status put_member(struct part *p, const char *key, uint32_t value,
                             uint32_t *out)
 {
@@ -866,9 +889,9 @@ static pl_status put_member(struct part *p, const char *key, uint32_t value,
     return s;
 }
 
-/* Appends alternatives for the rest of a name that differs from all of keys[0
- * .. n), which are sorted. The rest begins at character `at`; up to there the
- * name and all keys are equal. They contain no escapes. */
+/* Appends alternatives for the end of a name, from character `at` on, such that
+ * the whole name differs from keys[0 .. n). The keys are sorted, and all have
+ * the same first `at` characters as the name. They contain no escapes. */
 static void put_other_name(struct gbnf_text *t, const char **keys, size_t n,
                            size_t at)
 {
@@ -905,8 +928,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns true if put_other_name can exclude the names of all properties. They
- * must have at most 32 ASCII characters, none of which needs an escape. */
+/* Returns true if put_other_name can exclude the names of all properties: if
+ * each has at most 32 characters, all ASCII and without escapes. */
 static bool are_plain(json_t *properties)
 {
     const char *key;
@@ -921,7 +944,7 @@ static bool are_plain(json_t *properties)
     return plain;
 }
 
-/* Appends an expression for the names that are not in `properties`. */
+/* Appends an expression for all strings that are not names in `properties`. */
 static pl_status put_other_names(struct part *p, json_t *properties,
                                  struct gbnf_text *t)
 {
@@ -941,8 +964,8 @@ static pl_status put_other_names(struct part *p, json_t *properties,
     return PL_OK;
 }
 
-/* Returns a schema of the names that fit `names` and are not in `properties`;
- * NULL if out of memory. */
+/* Returns a schema for strings that fit the schema `names` and are not names in
+ * `properties`. Returns NULL if out of memory. */
 static json_t *names_besides(struct part *p, json_t *properties, json_t *names)
 {
     json_t *all = schema_keep(
@@ -960,9 +983,9 @@ static json_t *names_besides(struct part *p, json_t *properties, json_t *names)
     return ok ? all : NULL;
 }
 
-/* Adds members with other names to m->other. A name must not be in
- * `properties`, and must fit the schema `names` unless that is NULL. Values
- * must fit `value`. */
+/* Adds an alternative to m->other: members whose names are not in `properties`
+ * and fit the schema `names`, unless that is NULL, and whose values fit the
+ * schema `value`. `keyword` is the one under which `value` stands. */
 static pl_status put_others(struct part *p, struct members *m,
                             json_t *properties, json_t *names, json_t *value,
                             const char *keyword)
@@ -980,7 +1003,8 @@ static pl_status put_others(struct part *p, struct members *m,
         s = rule_under(p->w, "propertyNames", all, &name);
     if (s != PL_OK || rule == RULE_NEVER || name == RULE_NEVER)
         return s;
-    /* such members are left out: a grammar may allow fewer documents */
+    /* Members with other names are then not allowed at all, because a grammar
+     * may allow fewer documents than the schema. */
     if (!names && !are_plain(properties))
         return PL_OK;
     s = schema_rule_new(p->w, NULL, &other);
@@ -1058,8 +1082,9 @@ static pl_status put_patterns(struct part *p, struct members *m,
     return PL_OK;
 }
 
-/* Sets m->other. Without additionalProperties, members with other names are
- * allowed only if the schema names no property. */
+/* Sets m->other, the members whose names are not in `properties`. If the schema
+ * lacks additionalProperties, such members are allowed only if it names no
+ * property at all. */
 static pl_status read_others(struct part *p, json_t *properties,
                              struct members *m)
 {
@@ -1096,8 +1121,8 @@ static pl_status read_others(struct part *p, json_t *properties,
                       "additionalProperties");
 }
 
-/* Adds a property. If its name matches patterns, its value must fit the schemas
- * of these patterns, too. */
+/* Adds the property `key` with its schema to the members. If its name matches
+ * patterns of patternProperties, its value must fit their schemas, too. */
 static pl_status read_member(struct part *p, struct members *m, const char *key,
                              json_t *schema)
 {
@@ -1135,9 +1160,9 @@ static pl_status read_member(struct part *p, struct members *m, const char *key,
     return put_member(p, key, rule, &m->rule[i]);
 }
 
-/* Returns the properties. Includes names that only `required` or propertyNames
- * lists; their schema is additionalProperties. Returns NULL if out of
- * memory. */
+/* Returns the schemas of all properties by name. Names that occur only in
+ * `required`, or in the enum of propertyNames, get the schema of
+ * additionalProperties. Returns NULL if out of memory. */
 static json_t *all_properties(struct part *p)
 {
     const json_t *all = p->f->all;
@@ -1202,8 +1227,9 @@ static pl_status read_members(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* Adds the tails: the members that may follow a present one, each with its
- * comma. */
+/* Adds the rules of all tails if the number of members is not limited. A tail
+ * is the rest of an object from a certain member on (struct members); a comma
+ * precedes each member in it. */
 static pl_status put_tails(struct part *p, struct members *m)
 {
     for (size_t i = m->n + 1; i-- > 0;) {
@@ -1227,9 +1253,9 @@ static pl_status put_tails(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* Appends the alternatives for the first member that is present: each member up
- * to the first required one. If none is required, further alternatives are a
- * member with another name, if allowed, and no member. */
+/* Appends the alternatives for the first member that is written: any member up
+ * to and including the first required one. If none is required, the first
+ * member may also be one with another name, or the object may be empty. */
 static void put_first(struct part *p, const struct members *m)
 {
     const char *before = "";
@@ -1250,9 +1276,9 @@ static void put_first(struct part *p, const struct members *m)
     }
 }
 
-/* Appends what may follow once `count` members were written and those before
- * the i-th are done. tail[] has the rules of what may follow further, or
- * RULE_NEVER where nothing may, not even the end. */
+/* Appends the body of the tail from member i on after `count` members were
+ * written. m->tail has the rules of the later tails, or RULE_NEVER for a tail
+ * that cannot lead to an allowed number of members. */
 static void put_counted(const struct members *m, size_t i, size_t count,
                         struct gbnf_text *t)
 {
@@ -1279,7 +1305,9 @@ static void put_counted(const struct members *m, size_t i, size_t count,
         gbnf_print(t, "%ss%u", t->n ? " | " : "", (unsigned)after[count]);
 }
 
-/* Adds the tails of members that are counted. */
+/* Adds the rules of all tails if the schema limits the number of members. A
+ * tail is the rest of an object from a certain member on (struct members). Goes
+ * from the last tail to the first, because a tail refers to later ones. */
 static pl_status put_counted_tails(struct part *p, struct members *m)
 {
     pl_status s = PL_OK;
@@ -1333,10 +1361,11 @@ static pl_status put_object(struct part *p)
     return s;
 }
 
-/* ---- types --------------------------------------------------------------- */
+/* ---- types of JSON values ------------------------------------------------ */
 
-/* Returns the types to which keywords of the schema apply; all types if there
- * are no such keywords. */
+/* Returns the types that the keywords of a schema without `type` suggest: those
+ * to which its keywords apply, or all types if no keyword is for one type
+ * only. */
 static unsigned implied_types(const json_t *all)
 {
     const char *key;
@@ -1380,7 +1409,8 @@ static pl_status put_type(struct part *p, unsigned type)
     }
 }
 
-/* Appends the body of the rule of a schema without choices. */
+/* Appends the body of the rule of a schema that has no alternatives (anyOf)
+ * left. */
 static pl_status put_single(struct part *p)
 {
     unsigned types = p->f->types;
@@ -1410,11 +1440,13 @@ static pl_status put_single(struct part *p)
     return PL_OK;
 }
 
-/* ---- choices ------------------------------------------------------------- */
+/* ---- alternatives: anyOf and keywords that are converted to it ----------- */
 
 static pl_status put_flat(struct part *p);
 
-/* A state of the output to which undo() returns after a schema was refused. */
+/* A position in the output, to which undo() returns if a schema cannot be
+ * converted: lengths of the output and of the path, number of rules,
+ * nesting. */
 struct mark {
     size_t n, path;
     uint32_t rule;
@@ -1426,7 +1458,7 @@ static struct mark mark_here(struct writer *w)
     return (struct mark){w->out->n, strlen(w->path), w->n_rule, w->depth};
 }
 
-/* Undoes what was written after a mark. */
+/* Removes the text and the rules that were written after mark m. */
 static void undo(struct writer *w, struct mark m)
 {
     w->out->n = m.n;
@@ -1437,8 +1469,10 @@ static void undo(struct writer *w, struct mark m)
     leave(w, m.path);
 }
 
-/* Finishes the rule that was added at the mark. A schema that was refused
- * becomes any value of its type, with a note. Frees p->text. */
+/* Writes the rule that was added at mark m and sets *out to it. `s` is the
+ * status of its conversion. If the conversion failed because something is not
+ * supported, writes a note and a rule for any value of `types` instead. If no
+ * value fits, removes the rule and sets *out to RULE_NEVER. Frees p->text. */
 static pl_status end_rule(struct part *p, struct mark m, pl_status s,
                           unsigned types, const json_t *schema, uint32_t *out)
 {
@@ -1485,8 +1519,8 @@ static pl_status begin_rule(struct writer *w, const json_t *schema)
     return PL_OK;
 }
 
-/* Sets *out to the rule for the rest of a schema combined with one of its
- * choices. */
+/* Adds a rule for values that fit both `rest`, a combined schema, and `choice`,
+ * one of the alternatives taken from it. Sets *out to the rule. */
 static pl_status put_choice(struct part *p, const struct flat *rest,
                             json_t *choice, uint32_t *out)
 {
@@ -1510,8 +1544,8 @@ static pl_status put_choice(struct part *p, const struct flat *rest,
     return s;
 }
 
-/* Returns true if a schema consists only of the choices that were taken from
- * it, so that `rest` is empty. */
+/* Returns true if `rest`, a schema from which its alternatives were removed,
+ * demands nothing else. Each alternative is then a rule by itself. */
 static bool is_free(const struct flat *rest)
 {
     return !rest->typed && json_object_size(rest->all) == 0 &&
@@ -1552,9 +1586,9 @@ static pl_status put_choices(struct part *p)
     return s;
 }
 
-/* Appends the body of the rule of a combined schema. Keeps its JSON values
- * until the end, because schema_rule finds rules by the addresses of schemas,
- * which must not be used again. */
+/* Appends the body of the rule of the combined schema p->f. Keeps the schema's
+ * JSON values until the end of the conversion: schema_rule finds existing rules
+ * by the addresses of schemas, so no later schema may get the same address. */
 static pl_status put_flat(struct part *p)
 {
     struct flat *f = p->f;
@@ -1569,9 +1603,10 @@ static pl_status put_flat(struct part *p)
     return json_array_size(f->choices) > 0 ? put_choices(p) : put_single(p);
 }
 
-/* ---- schemas ------------------------------------------------------------- */
+/* ---- converting schemas -------------------------------------------------- */
 
-/* Returns the reference that is all that a schema says, or NULL. */
+/* Returns the value of $ref if the schema has no other keyword that constrains
+ * values, or NULL. */
 static json_t *only_ref(const json_t *schema)
 {
     const char *key;
@@ -1626,7 +1661,8 @@ pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
     return s;
 }
 
-/* Converts the whole schema. Fails if no value fits it. */
+/* Converts `schema` and all schemas in it, and sets *rule to the rule of
+ * `schema`. Fails if no value fits it. */
 static pl_status whole_rule(struct writer *w, json_t *schema, uint32_t *rule)
 {
     PL_TRY(schema_rule(w, schema, rule));
@@ -1665,7 +1701,8 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
     uint32_t none;
     pl_status s = PL_OK;
 
-    /* Rules that exist already have no schema. */
+    /* Numbers the rules that were added for other schemas before, so that new
+     * rules get higher numbers. No schema is recorded for them. */
     while (w.n_rule < sums->n_rule && s == PL_OK)
         s = schema_rule_new(&w, NULL, &none);
     if (s == PL_OK)

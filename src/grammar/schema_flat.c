@@ -1,6 +1,7 @@
-/* Combines schemas that apply to the same value into one: those of allOf, of
- * $ref beside other keywords, of conditions. What depends on a choice (anyOf,
- * oneOf, if, dependencies) becomes a list of alternatives. */
+/* Combines schemas that apply to the same JSON value into one: those of allOf,
+ * of $ref with other keywords beside it, and of conditions. Keywords that leave
+ * a choice (anyOf, oneOf, if, dependencies) become lists of alternative
+ * schemas, struct flat.choices. */
 #include "grammar/schema_inner.h"
 
 #include "base/err.h"
@@ -106,7 +107,7 @@ bool schema_flat_copy(struct flat *to, const struct flat *from)
     return to->all && to->choices && to->nots;
 }
 
-/* ---- types and constants ------------------------------------------------- */
+/* ---- merging types and constants ----------------------------------------- */
 
 static const struct {
     const char *name;
@@ -138,7 +139,8 @@ unsigned schema_type_of(const json_t *v)
     return bits[json_typeof(v)];
 }
 
-/* Returns the types that are in both sets. An integer is a number. */
+/* Returns the types of values that are in both sets a and b. A set with
+ * "number" contains integers, too. */
 static unsigned common_types(unsigned a, unsigned b)
 {
     unsigned both = a & b;
@@ -183,8 +185,8 @@ static bool has_value(const json_t *list, const json_t *value)
     return false;
 }
 
-/* Keeps those constants of f->all that are in `list`, or if `others` those that
- * are not. */
+/* Removes the constants from the combined schema's enum that are not in `list`;
+ * if `others`, those that are in `list`. Without an enum, `list` becomes it. */
 static pl_status merge_enum(struct writer *w, struct flat *f, json_t *list,
                             bool others)
 {
@@ -219,9 +221,10 @@ static pl_status merge_const(struct writer *w, struct flat *f, json_t *value)
     return s;
 }
 
-/* ---- keywords of single types -------------------------------------------- */
+/* ---- merging keywords for one type of values ----------------------------- */
 
-/* Sets a key of f->all. Takes over `value`. */
+/* Sets a keyword of the combined schema, f->all. Takes over the reference to
+ * `value`; if `value` is NULL, fails for lack of memory. */
 static pl_status set(struct writer *w, struct flat *f, const char *key,
                      json_t *value)
 {
@@ -230,7 +233,8 @@ static pl_status set(struct writer *w, struct flat *f, const char *key,
                : schema_no_memory(w);
 }
 
-/* Returns a schema that requires both a and b; NULL if out of memory. */
+/* Returns a schema for values that fit both schemas a and b; NULL if out of
+ * memory. */
 static json_t *both_of(json_t *a, json_t *b)
 {
     if (json_is_false(a) || json_is_false(b))
@@ -241,7 +245,8 @@ static json_t *both_of(json_t *a, json_t *b)
                            : json_pack("{s:[O,O]}", "allOf", a, b);
 }
 
-/* Merges an object of schemas by their names. */
+/* Merges the schemas of the object `given`, such as `properties`, into those
+ * under `key`. Where both have a name, values must fit both schemas. */
 static pl_status merge_each(struct writer *w, struct flat *f, const char *key,
                             json_t *given)
 {
@@ -284,7 +289,8 @@ static pl_status merge_schema(struct writer *w, struct flat *f, const char *key,
     return set(w, f, key, both_of(before, given));
 }
 
-/* Extends the list under `key` by a value, or by the values of a list. */
+/* Appends a value, or the values of a list, to the list under `key` of the
+ * combined schema. */
 static pl_status gather(struct writer *w, struct flat *f, const char *key,
                         json_t *value)
 {
@@ -317,8 +323,8 @@ static pl_status merge_required(struct writer *w, struct flat *f, json_t *list)
     return gather(w, f, "required", list);
 }
 
-/* Merges a bound: keeps the greater or the lesser one of `v` and the present
- * bound. */
+/* Merges a bound of numbers, such as minimum: keeps the greater of `v` and the
+ * present bound if `greater`, else the lesser. */
 static pl_status merge_bound(struct writer *w, struct flat *f, const char *key,
                              json_t *v, bool greater)
 {
@@ -333,8 +339,9 @@ static pl_status merge_bound(struct writer *w, struct flat *f, const char *key,
                : PL_OK;
 }
 
-/* Merges a bound of `schema`. In draft 4 exclusiveMinimum is true or false, and
- * says how `minimum` is meant. */
+/* Merges the bound `key` of `schema` into the combined schema. In draft 4
+ * exclusiveMinimum is true or false: true means that `minimum` itself is
+ * excluded. exclusiveMaximum likewise. */
 static pl_status merge_bound_of(struct writer *w, struct flat *f,
                                 json_t *schema, const char *key, json_t *v,
                                 bool greater)
@@ -362,9 +369,10 @@ static bool has_other_names(const json_t *all, json_t *some)
     return false;
 }
 
-/* Writes a note if one schema has additionalProperties false and another one
- * has further properties. The former is then taken to allow the properties of
- * all schemas. */
+/* Writes a note if one of the combined schemas has additionalProperties false
+ * and another one has properties that the first lacks. Strictly no such
+ * property would be allowed; the combined schema allows the properties of all
+ * schemas. */
 static void check_closed(struct writer *w, struct flat *f, json_t *schema)
 {
     json_t *own = schema_get(schema, "properties");
@@ -380,7 +388,7 @@ static void check_closed(struct writer *w, struct flat *f, json_t *schema)
     f->closed |= closed;
 }
 
-/* ---- choices ------------------------------------------------------------- */
+/* ---- alternatives: anyOf, if, dependencies ------------------------------- */
 
 static pl_status add_choice(struct writer *w, struct flat *f, json_t *list)
 {
@@ -397,8 +405,8 @@ static pl_status merge_any(struct writer *w, struct flat *f, const char *key,
     return add_choice(w, f, json_incref(list));
 }
 
-/* Adds the choice of if, then and else: both `if` and `then` apply, or `else`
- * and not `if`. */
+/* Adds the two alternatives of if, then and else: a value fits `if` and `then`,
+ * or it does not fit `if` and fits `else`. */
 static pl_status merge_if(struct writer *w, struct flat *f, json_t *schema,
                           json_t *cond)
 {
@@ -432,7 +440,7 @@ static pl_status merge_dependent(struct writer *w, struct flat *f,
     return PL_OK;
 }
 
-/* ---- schemas ------------------------------------------------------------- */
+/* ---- merging whole schemas ----------------------------------------------- */
 
 static pl_status merge_ref(struct writer *w, struct flat *f, json_t *ref,
                            int depth)
@@ -503,8 +511,8 @@ static pl_status merge_key(struct writer *w, struct flat *f, json_t *schema,
     return item ? PL_OK : set(w, f, k->name, json_incref(v));
 }
 
-/* Adds the choice of OpenAPI's `nullable`: the rest of the schema applies, or
- * the value is null. */
+/* Adds the two alternatives of a schema with OpenAPI's `nullable`: the value
+ * fits the rest of the schema, or it is null. */
 static pl_status merge_nullable(struct writer *w, struct flat *f,
                                 json_t *schema)
 {
@@ -549,16 +557,18 @@ pl_status schema_merge(struct writer *w, struct flat *f, json_t *schema,
     return PL_OK;
 }
 
-/* ---- not ----------------------------------------------------------------- */
+/* ---- excluded values: not ------------------------------------------------ */
 
-/* Returns true if `f` has no keyword but `key`. Types do not count. */
+/* Returns true if the combined schema has `key` and no other keyword, apart
+ * from `type`. */
 static bool has_only(const struct flat *f, const char *key)
 {
     return json_object_size(f->all) == 1 && json_object_get(f->all, key) &&
            json_array_size(f->choices) == 0 && json_array_size(f->nots) == 0;
 }
 
-/* Excludes constants. Sets *done to false if some cannot be excluded. */
+/* Excludes the constants in `list` from the combined schema. Sets *done to
+ * false if some of them, such as numbers, cannot be excluded. */
 static pl_status without_constants(struct writer *w, struct flat *f,
                                    json_t *list, bool *done)
 {
@@ -590,8 +600,9 @@ static pl_status without_constants(struct writer *w, struct flat *f,
     return PL_OK;
 }
 
-/* Excludes objects that fit `all`. Adds the choice that one of the properties
- * is present and does not fit, or that a required member is absent. */
+/* Excludes objects that fit the properties and the required members of `all`.
+ * Adds alternatives: a property is present and does not fit its schema there,
+ * or a required member is absent. */
 static pl_status without_properties(struct writer *w, struct flat *f,
                                     const json_t *all)
 {

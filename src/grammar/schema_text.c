@@ -1,4 +1,4 @@
-/* Writes parts of grammars as text; see schema_text.h. */
+/* Writes the constructs of GBNF as text; see schema_text.h. */
 #include "grammar/schema_text.h"
 
 #include "base/numeral.h"
@@ -71,10 +71,10 @@ void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len)
     gbnf_put(t, "\"");
 }
 
-/* ---- characters ---------------------------------------------------------- */
+/* ---- characters of JSON strings ------------------------------------------ */
 
-/* Appends a character that JSON escapes, with its short escape if it has
- * one. */
+/* Appends a character that JSON strings must escape, by its short escape, such
+ * as \n, if it has one. */
 static void put_escaped(struct gbnf_text *t, uint32_t c)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";

@@ -1,17 +1,18 @@
-/* Writes GBNF into a text buffer, including the constructs that JSON Schemas
- * need. Private to this layer. */
+/* A growing text buffer, and functions that append GBNF to it. Private to
+ * src/grammar. */
 #ifndef GRAMMAR_SCHEMA_TEXT_H
 #define GRAMMAR_SCHEMA_TEXT_H
 
 #include "grammar/rule_tree.h"
 
-/* A text buffer that grows as needed. A zeroed struct is empty. Writes are
- * dropped once `failed` or `too_large` is set. */
+/* A text buffer that grows as needed. A zeroed struct is empty. Once `failed`
+ * or `too_large` is set, text that is appended is dropped, so callers check
+ * these once at the end. */
 struct gbnf_text {
-    char *s; /* owned, [n] and a terminator */
+    char *s; /* owned: the text, [n] bytes and a NUL */
     size_t n, cap;
-    bool failed;    /* out of memory */
-    bool too_large; /* would exceed GBNF_BYTES */
+    bool failed;    /* memory ran out, so text was dropped */
+    bool too_large; /* the text exceeds GBNF_BYTES, so text was dropped */
 };
 
 void gbnf_text_fini(struct gbnf_text *t);
@@ -22,9 +23,9 @@ void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
 
 /* Appends a GBNF literal of the text s[0 .. len), which must be UTF-8. */
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
-/* Appends a class of characters, given as n normalized ranges. Each character
- * has only one spelling in a JSON string: itself, or the shortest escape if
- * JSON requires one. */
+/* Appends a class of the characters in n normalized ranges
+ * (char_ranges_normal), as they are written in a JSON string: as themselves, or
+ * as the shortest escape where JSON requires one. */
 void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
                         uint32_t n);
 

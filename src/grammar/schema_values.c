@@ -1,4 +1,4 @@
-/* Strings and numbers of schemas; see schema.h. */
+/* Converts schemas of strings and of numbers to GBNF; see schema.h. */
 #include "grammar/schema_inner.h"
 
 #include "base/err.h"
@@ -13,17 +13,17 @@
 
 enum {
     MOST_LENGTH = 10000,
-    /* maximum number of characters of all strings of limited length together */
+    /* maximum sum of minLength or maxLength over all strings of a grammar */
     MOST_COPIES = 6000,
-    /* maximum number of states of the automaton of a string */
+    /* maximum number of states of the automaton for one string */
     MOST_STATES = 300,
     MOST_MULTIPLES = 500,
-    /* maximum number of rules for the remainders of multiples */
+    /* maximum number of rules that enforce one multipleOf (put_remainders) */
     MOST_REMAINDERS = 400,
     USUAL_PLACES = 18,
 };
 
-/* ---- formats ------------------------------------------------------------- */
+/* ---- values of the keyword format ---------------------------------------- */
 
 #define DATE                                                                   \
     "\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-"   \
@@ -57,9 +57,10 @@ enum {
     "+(?:\\/" URI_CHAR "*)*)" URI_TAIL
 #define POINTER "(?:\\/(?:[^~\\/]|~[01])*)*"
 
-/* The texts of formats, as regular expressions. A text of the expression has
- * the format, but not the other way round: February has 28 days, and addresses
- * are those that people use. NULL: the format constrains nothing. */
+/* Regular expressions for the values of `format`. A text that matches has the
+ * format, but not every text of the format matches: February has 28 days, and
+ * only common forms of addresses match. NULL: the format does not constrain
+ * strings. */
 static const struct format {
     const char *name, *expression;
 } formats[] = {
@@ -107,7 +108,7 @@ static const struct format {
     {"decimal", NULL},
 };
 
-/* The bounds of formats for integers. */
+/* The least and the greatest value of formats for integers. */
 static const struct {
     const char *name, *low, *high;
 } widths[] = {
@@ -123,7 +124,8 @@ static const struct {
     {"uint", "0", "18446744073709551615"},
 };
 
-/* Returns the row of formats[], NULL if the format is not known. */
+/* Returns the row of formats[] for the value of `format`, or NULL if it has
+ * none. */
 static const struct format *format_of(const char *name)
 {
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
@@ -140,7 +142,7 @@ static int width_of(const char *name)
     return -1;
 }
 
-/* ---- strings ------------------------------------------------------------- */
+/* ---- rules for strings --------------------------------------------------- */
 
 static pl_status add_rules(void *user, const struct gbnf_text *body,
                            uint32_t count, uint32_t *number)
@@ -159,8 +161,9 @@ static pl_status put_body(void *user, uint32_t number,
     return schema_rule_put(user, number, body);
 }
 
-/* Handles an expression that could not be read. If it is wrong, fails.
- * Otherwise writes a note that it is not enforced. */
+/* Handles a regular expression that regex_read rejected. Fails if it is
+ * invalid. If it is only not supported, writes a note that it is not
+ * enforced. */
 static pl_status pass_over(struct writer *w, const struct regex *r,
                            const char *keyword)
 {
@@ -177,15 +180,16 @@ static pl_status pass_over(struct writer *w, const struct regex *r,
     return PL_OK;
 }
 
-/* The conditions for a string, as nodes of regular expressions. */
+/* The conditions that a string must meet, as regular expressions (regex.h). */
 struct texts {
     struct regex r;
-    uint32_t node;    /* node of the texts that meet all conditions so far */
+    uint32_t node;    /* node of the texts that meet all conditions */
     uint32_t pattern; /* node of the texts that match the patterns */
 };
 
-/* Adds a condition: the expression s[len] matches, or does not if `negate`. If
- * the expression is not supported, the condition is left out, with a note. */
+/* Adds a condition for a string: it matches the regular expression s[0 .. len),
+ * or does not if `negate`. An expression that is not supported is left out,
+ * with a note. */
 static pl_status add(struct writer *w, struct texts *t, const char *keyword,
                      const char *s, size_t len, bool whole, bool negate)
 {
@@ -268,8 +272,9 @@ static pl_status add_all(struct writer *w, const json_t *all, struct texts *t)
     return add_without(w, t, json_object_get(all, WITHOUT_TEXTS));
 }
 
-/* Sets the bounds of the length. All strings together have a limited number of
- * characters that are counted. */
+/* Sets *min and *max to minLength and maxLength; *max is -1 if there is none.
+ * The sum over all strings of the grammar is limited, because each character
+ * adds states. */
 static pl_status get_lengths(struct writer *w, const json_t *all, int64_t *min,
                              int64_t *max)
 {
@@ -282,13 +287,14 @@ static pl_status get_lengths(struct writer *w, const json_t *all, int64_t *min,
     return PL_OK;
 }
 
-/* Appends an expression for the texts that meet all conditions. If that is too
- * large, leaves out the length, then all conditions but the patterns, then
- * these. Writes a note for what is not enforced. */
+/* Appends an expression for the strings that meet all conditions. If it is too
+ * large, first drops the limits of the length, then all conditions but the
+ * patterns, then the patterns. Writes a note for each that is dropped. */
 static pl_status put_texts(struct writer *w, struct texts *t, uint32_t min,
                            uint32_t max, struct gbnf_text *text, bool *never)
 {
-    /* Other parts of the schema need rules, too. */
+    /* Uses at most a quarter of the rules that the grammar may still have,
+     * because the rest of the schema needs rules, too. */
     uint32_t most = (GBNF_RULES - w->n_rule) / 4;
     const struct regex_out out = {.json = true,
                                   .rule = add_rules,
@@ -358,7 +364,7 @@ pl_status schema_text_fits(struct writer *w, const json_t *all, const char *s,
 
     for (size_t i = 0; i < len; i++)
         n += ((unsigned char)s[i] & 0xc0) != 0x80;
-    /* If the automaton would be too large to decide, the text counts as
+    /* If it is not decided within the limits of regex.c, the text counts as
      * fitting. */
     *fits = status != PL_OK || regex_takes(&t.r, t.node, s, len) ||
             t.r.failure != REGEX_FINE;
@@ -371,15 +377,15 @@ pl_status schema_text_fits(struct writer *w, const json_t *all, const char *s,
     return status == PL_NO_MEMORY ? schema_no_memory(w) : PL_OK;
 }
 
-/* ---- numbers ------------------------------------------------------------- */
+/* ---- rules for numbers --------------------------------------------------- */
 
-/* The bounds of a number, and storage for them. */
+/* The interval that numbers must be in. low and high store its bounds. */
 struct bounds {
     struct interval in;
     struct decimal low, high;
 };
 
-/* Takes a bound if it is stricter than the one so far. */
+/* Replaces the lower or the upper bound of b by d, if d is stricter. */
 static void narrow(struct bounds *b, bool is_low, const struct decimal *d,
                    bool exclusive)
 {
@@ -440,8 +446,9 @@ static pl_status read_bounds(struct writer *w, const json_t *all,
     return PL_OK;
 }
 
-/* Returns the number of decimal places of a multiple, 0 to 6, and sets *unit to
- * the multiple in units of the last place; -1 if that is not exact. */
+/* Returns the number of decimal places of the value of multipleOf, 0 to 6. Sets
+ * *unit to the value in units of the last place, so 0.25 gives 2 and 25.
+ * Returns -1 if the value has more places. */
 static int scale_of(double multiple, int64_t *unit)
 {
     double x = multiple;
@@ -478,8 +485,9 @@ static double value_of(const struct decimal *d)
     return numeral_double(s, NULL);
 }
 
-/* Appends an expression that lists all multiples between the bounds. Returns
- * false if there are too many; *n is their number. */
+/* Appends an expression that lists all multiples of `unit` between the bounds,
+ * in units of the last of `places` decimal places. Sets *n to their number.
+ * Returns false if they are too many or a bound is absent. */
 static bool put_multiples(const struct bounds *b, int64_t unit, int places,
                           struct gbnf_text *t, int64_t *n)
 {
@@ -502,8 +510,9 @@ static bool put_multiples(const struct bounds *b, int64_t unit, int places,
     return true;
 }
 
-/* Appends an expression for multiples that are known by their last digits: of
- * an integer, or after the point of a fraction. Returns false if the last
+/* Appends an expression for multiples of `unit` that can be told by their last
+ * digits: the last digits of an integer, or all digits after the point of a
+ * fraction. `lead` is the expression for the sign. Returns false if the last
  * digits do not decide. */
 static bool put_last_digits(int64_t unit, int places, const char *lead,
                             struct gbnf_text *t)
@@ -526,7 +535,8 @@ static bool put_last_digits(int64_t unit, int places, const char *lead,
     for (int64_t x = 0; x < power; x += unit) {
         char s[32];
 
-        /* Short numbers have no leading zeros. */
+        /* Pads x with zeros to n digits. For integers a shorter number, without
+         * leading zeros, is added below as an alternative of its own. */
         numeral_print(s, sizeof s, "%s\"%0*lld\"", before, n, (long long)x);
         if (places > 0)
             gbnf_put(t, s);
@@ -541,9 +551,10 @@ static bool put_last_digits(int64_t unit, int places, const char *lead,
     return true;
 }
 
-/* Adds rules that read the digits of an integer. There is one for each
- * remainder of the digits so far and each number of digits that may follow.
- * Appends an expression for the multiples, which ends with remainder 0. */
+/* Adds rules that read an integer digit by digit and keep its remainder by
+ * `unit`: a rule for each remainder and each number of digits that may still
+ * follow. A text may end where the remainder is 0. Appends an expression that
+ * matches the multiples of `unit` by these rules. */
 static pl_status put_remainders(struct writer *w, uint32_t unit,
                                 const char *lead, struct gbnf_text *t)
 {
@@ -584,9 +595,10 @@ static pl_status put_remainders(struct writer *w, uint32_t unit,
     return s;
 }
 
-/* Writes an expression for multiples within the bounds. Sets *done if it did.
- * If not, the caller writes one for *b, which has changed if that is enough to
- * enforce multipleOf. */
+/* Appends an expression for the multiples of multipleOf within the bounds and
+ * sets *done. Sets *done to false if the caller has to write an expression for
+ * the interval *b instead. Where possible, *b was changed so that it enforces
+ * multipleOf; otherwise a note was written. */
 static pl_status put_multiple(struct writer *w, const json_t *all,
                               struct bounds *b, struct gbnf_text *t, bool *done,
                               bool *never)
@@ -600,7 +612,9 @@ static pl_status put_multiple(struct writer *w, const json_t *all,
     *done = true;
     if (!(multiple > 0))
         return schema_wrong(w, "multipleOf", "must be a number above 0");
-    if (places > 0 && b->in.integer) { /* an integer may be a multiple, too */
+    /* Every integer is a multiple of a fraction of which 1 is a multiple, such
+     * as 0.5. For other fractions multipleOf is not enforced. */
+    if (places > 0 && b->in.integer) {
         int64_t power = (int64_t)pow(10, places);
 
         if (power % unit == 0) {

@@ -1,8 +1,9 @@
 /* Sets of stacks; see stacks.h.
  *
- * A set under construction consists of the last items of the pile, which grows
- * and shrinks like a stack. Each function removes the items that it added, so
- * it may build sets while others are incomplete. */
+ * New sets are assembled on the *pile*, an array used as a stack. The last
+ * items of the pile belong to the set that is assembled at the moment. Each
+ * function removes the items that it added, so it may assemble other sets while
+ * its caller's set is incomplete. */
 #include "grammar/stacks.h"
 
 #include "base/hash64.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the pool ------------------------------------------------------------ */
+/* ---- the pool of sets ---------------------------------------------------- */
 
 static void add_constant(struct stacks *s, bool ends)
 {
@@ -81,8 +82,8 @@ static bool push(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* Returns the hash table's entry for the set with these items, or the free
- * entry where it belongs. */
+/* Returns the entry of the hash table of sets for the set with these items, or
+ * the free entry for a new one. */
 static uint32_t *slot_of(const struct stacks *s, const struct stack_item *item,
                          uint32_t n, bool ends, uint32_t hash)
 {
@@ -147,8 +148,9 @@ static uint16_t depth_of(const struct stacks *s, const struct stack_item *item,
     return depth;
 }
 
-/* Returns the set of the items [base ..) of the pile, whose states must be
- * ascending, and removes them. */
+/* Returns the set that consists of the items from `base` to the end of the
+ * pile, and the empty stack if `ends`. The items must be in ascending order of
+ * their states. Removes them from the pile. */
 static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 {
     uint32_t n = (uint32_t)(s->n_pile - base), hash, *slot;
@@ -173,10 +175,10 @@ static uint32_t set_of(struct stacks *s, size_t base, bool ends)
     return *slot = s->n_set++;
 }
 
-/* ---- unions -------------------------------------------------------------- */
+/* ---- unions and sorting of sets ------------------------------------------ */
 
-/* Returns the hash table's entry for the union of a and b, a < b, or the free
- * entry where it belongs. */
+/* Returns the entry of the hash table of unions for the sets a and b, a < b, or
+ * the free entry for a new one. */
 static struct stack_union *union_of(struct stack_union *made, uint32_t cap,
                                     uint32_t a, uint32_t b)
 {
@@ -206,8 +208,8 @@ static bool grow_unions(struct stacks *s)
 
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
 
-/* Unions are cached, because two sets may be below many items of others, on
- * several levels, each time with the same union. */
+/* Returns the union of two sets of stacks. Unions are cached: two sets may
+ * occur together below many states, and their union is then needed for each. */
 uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     size_t base = s->n_pile;
@@ -234,8 +236,9 @@ uint32_t stacks_union(struct stacks *s, uint32_t a, uint32_t b)
     return both;
 }
 
-/* Pushes the items of both sets, merged by state. If both have a state, its
- * item gets the union of the sets below. */
+/* Pushes the items of sets a and b on the pile in the order of their states. If
+ * both sets have an item with the same state, pushes one item with the union of
+ * the sets below. */
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
 {
     uint32_t i = 0, k = 0;
@@ -266,7 +269,8 @@ static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Sorts the items [base ..) of the pile by state. The states must differ. */
+/* Sorts the items from `base` to the end of the pile by state, by insertion. No
+ * two of them may have the same state. */
 static void sort_few(struct stacks *s, size_t base)
 {
     for (size_t i = base + 1; i < s->n_pile; i++) {
@@ -279,9 +283,9 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* Sorts the items [base ..) of the pile by state, as sort_few does, but uses
- * the bit set `met`, which must contain the states of these items, from low to
- * high. Clears `met`. */
+/* Sorts the items from `base` to the end of the pile by state, for many items.
+ * The bit set `met` must contain exactly the states of these items; the lowest
+ * is `low`, the highest `high`. Clears `met`. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -301,8 +305,10 @@ static bool sort_many(struct stacks *s, size_t base, uint32_t low,
     return true;
 }
 
-/* Joins items [base ..) of the pile that have the same state. Adds all their
- * states to `met` and sets *low and *high to the lowest and the highest. */
+/* Joins those items from `base` to the end of the pile that have the same
+ * state; the joined item gets the union of the sets below. Adds the states to
+ * the bit set `met`, and sets *low and *high to the lowest and the highest
+ * state. */
 static bool join_states(struct stacks *s, size_t base, uint32_t *low,
                         uint32_t *high)
 {
@@ -334,8 +340,9 @@ static bool join_states(struct stacks *s, size_t base, uint32_t *low,
     return true;
 }
 
-/* Returns the set of the items [base ..) of the pile, in any order and with
- * repeated states, and removes them. */
+/* Returns the set that consists of the items from `base` to the end of the
+ * pile, and the empty stack if `ends`. The items may be in any order, and
+ * several may have the same state. Removes them from the pile. */
 static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 {
     enum { FEW = 16 };
@@ -358,9 +365,11 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
     return STACKS_FAILED;
 }
 
-/* ---- returns and calls --------------------------------------------------- */
+/* ---- returns and calls of rules ------------------------------------------ */
 
-/* Records a call of the rule at `place` with the set `over` below it. */
+/* Records a call of the rule at `place` (automaton.h) with the set of stacks
+ * `over` below it. If the rule was called before, the set recorded then is
+ * replaced by its union with `over`. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)
 {
     uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
@@ -374,7 +383,9 @@ static bool call(struct stacks *s, uint32_t place, uint32_t over)
     return true;
 }
 
-/* Pushes the item itself, if its state takes bytes, and records its calls. */
+/* Visits a state with the set of stacks `below` under it: pushes them as an
+ * item if an edge of the state takes a byte, and records the rules that the
+ * state calls. */
 static bool visit(struct stacks *s, uint32_t state, uint32_t below)
 {
     const struct state *q = &s->a->state[state];
@@ -396,9 +407,10 @@ static bool visit(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* Visits the entries of all called rules in ascending order of places. Rules
- * that they call have higher places. Entries are never final, so none of them
- * returns. */
+/* Visits the entry states of all recorded calls, in ascending order of the
+ * rules' places. Entries only call rules of higher places, so one pass
+ * suffices. Entries are never final, so none of the called rules returns
+ * here. */
 static bool visit_called(struct stacks *s)
 {
     for (uint32_t i = 0; i <= s->a->n_place / 64; i++)
@@ -413,8 +425,9 @@ static bool visit_called(struct stacks *s)
     return true;
 }
 
-/* If item i of the pile may return, pushes the items of the closed set below
- * it. Sets *ends if that set contains the empty stack. */
+/* If the state of item i of the pile is final, its rule may end there: pushes
+ * the items of the set below, after all their returns and calls. Sets *ends if
+ * that set contains the empty stack. */
 static bool pop(struct stacks *s, size_t i, bool *ends)
 {
     struct stack_item it = s->pile[i];
@@ -432,10 +445,10 @@ static bool pop(struct stacks *s, size_t i, bool *ends)
     return true;
 }
 
-/* Returns the set that is ready to step and results from the items [base ..) of
- * the pile by returns and calls. Removes the items. Closes all sets below
- * first, so that the calls recorded for them do not mix with those of these
- * items. */
+/* Makes all returns and calls for the items from `base` to the end of the pile,
+ * and removes the items. Returns the resulting set, in which each state on top
+ * takes a byte. Returns are made first for all items, because they make returns
+ * and calls in the sets below and use the same record of calls. */
 static uint32_t close_pile(struct stacks *s, size_t base, bool ends)
 {
     size_t end = s->n_pile;
@@ -492,8 +505,9 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* Like push, but skips an item if [base ..) already has an equal item. Compares
- * the item only with the one that `met` records for its state. */
+/* Like push, but drops an item that is already between `base` and the end of
+ * the pile. It finds only the first such item of a state (met_at), so a few
+ * duplicates may remain. */
 static bool push_once(struct stacks *s, size_t base, uint32_t state,
                       uint32_t below)
 {
@@ -508,8 +522,9 @@ static bool push_once(struct stacks *s, size_t base, uint32_t state,
     return push(s, state, below);
 }
 
-/* Pushes the targets of the item's edges that take the class. Narrows [*lo ..
- * *hi] to the classes around `class` that every edge treats the same. */
+/* Pushes an item for each edge of the item's state that takes the byte class.
+ * Narrows [*lo .. *hi] to the range of classes that all edges treat like
+ * `class`, so that one step is cached for all of them. */
 static bool push_after(struct stacks *s, size_t base, struct stack_item it,
                        unsigned class, unsigned *lo, unsigned *hi)
 {
@@ -573,7 +588,7 @@ struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
     return row;
 }
 
-/* ---- copying between pools ----------------------------------------------- */
+/* ---- copying sets between pools ------------------------------------------ */
 
 uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
                       uint32_t *known, uint32_t set)
@@ -586,8 +601,9 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
-    stacks_begin(to); /* no limit applies, because the items were within it
-                         before */
+    /* Resets the count of pushed items: these items were within the limit
+     * before. */
+    stacks_begin(to);
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

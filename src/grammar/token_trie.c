@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token while sorting. */
+/* A token with its text and reach, for sorting. */
 struct sorted {
     const char *s;
     uint32_t len;
@@ -97,9 +97,10 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
     return n;
 }
 
-/* Returns an upper bound of the number of nodes for sorted tokens. A node is a
- * common prefix of two adjacent tokens, shorter than both. It is new if it is
- * longer than the prefix that the two tokens before share. */
+/* Returns an upper bound of the number of trie nodes for n sorted tokens. Nodes
+ * are common prefixes of adjacent tokens that are shorter than both tokens. Two
+ * tokens add a node for each byte by which their common prefix is longer than
+ * that of the pair before. */
 static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
     size_t nodes = REACHES;
@@ -116,15 +117,15 @@ static size_t count_nodes(const struct sorted *t, uint32_t n)
     return nodes;
 }
 
-/* A node without leaves and children yet. Its tokens are [from .. to), and its
- * prefix has `depth` bytes. */
+/* A trie node whose leaves and children are still to be added. Its tokens are
+ * the sorted tokens [from .. to), and its prefix has `depth` bytes. */
 struct branch {
     uint32_t node, from, to, depth;
 };
 
-/* Returns the end of the tokens from the i-th on that have the same byte at
- * offset b.depth. Sets *more to the first of them that does not end with this
- * byte. */
+/* Returns the end of the range of sorted tokens, from token i on, that have the
+ * same byte at offset b.depth as token i. Sets *more to the first token of the
+ * range that continues after this byte. */
 static uint32_t same_byte(const struct sorted *t, uint32_t i, struct branch b,
                           uint32_t *more)
 {
@@ -149,8 +150,9 @@ static void add_leaf(struct grammar_vocab *v, const struct sorted *t,
     v->rest_at[i + 1] = v->rest_at[i] + n;
 }
 
-/* Adds the node's leaves of one byte, its longer leaves and its children.
- * Writes the children to open[], in reverse order, and returns their number. */
+/* Adds to node b.node its leaves of one byte, its longer leaves and its
+ * children. Appends the children, which are still empty, to open[] in reverse
+ * order, and returns their number. */
 static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
                         struct branch b, struct branch *open)
 {
@@ -184,8 +186,8 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
     return n;
 }
 
-/* Adds all nodes and leaves for the n sorted tokens. open[] is scratch and has
- * space for all nodes. */
+/* Adds all nodes and leaves for the n sorted tokens. open[] is scratch for the
+ * nodes whose leaves are still to be added. */
 static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
                       uint32_t n, struct branch *open)
 {
@@ -215,11 +217,11 @@ static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
     }
 }
 
-/* ---- characters after a node --------------------------------------------- */
+/* ---- characters that follow a node's prefix ------------------------------ */
 
-/* Returns true if byte `second` may follow `first` in a UTF-8 character
- * (Unicode 15, table 3-7). `first` is the character's first byte, or 0 if it is
- * a later byte. */
+/* Returns true if the byte `second` may follow the byte `first` within a UTF-8
+ * character (Unicode 15, table 3-7). `first` is the character's first byte, or
+ * 0 if the byte before `second` is a later one. */
 static bool may_follow(unsigned first, unsigned second)
 {
     unsigned lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -256,10 +258,11 @@ static int more_of(unsigned b)
     return b < 0xc2 || b > 0xf4 ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
-/* Adds the characters of s[0 .. n) to the kinds and the count of `node`. The
- * first `more` bytes complete a character; `first` is its first byte, or 0 if
- * it has more bytes already. Before them are `n_char` characters, of
- * `kinds`. */
+/* Adds the characters of s[0 .. n) to the characters that follow the prefix of
+ * `node`, and raises its n_char to their number. The first `more` bytes of `s`
+ * complete a character; `first` is its first byte, or 0 if further bytes of it
+ * precede `s`. Besides these, the text has n_char characters of the types
+ * `kinds` before `s`. */
 static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n,
                      unsigned first, int more, struct char_kinds kinds,
                      uint32_t n_char)
@@ -292,8 +295,8 @@ static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
     add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
 }
 
-/* Calls add_text for all texts below the node `from`, whose prefix ends with a
- * part of a character. `more` bytes complete that character. */
+/* Calls add_text for the texts of all tokens below the node `from`, whose
+ * prefix ends within a character that `more` further bytes complete. */
 static void add_from(const struct grammar_vocab *v, struct trie_node *node,
                      const struct trie_node *from, unsigned first, int more,
                      struct char_kinds kinds)

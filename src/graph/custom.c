@@ -17,14 +17,16 @@
 #include <string.h>
 
 struct item {
-    char a, b; /* the letter, or both letters of a composite; '*' for leading
-                  dimensions */
+    /* Letter of the dimension; for a composite dimension such as (gr) its two
+     * letters; '*' for any number of leading dimensions. */
+    char a, b;
     bool whole;
 };
 
 struct side {
     struct item item[GRAPH_MAX_DIM + 1];
-    int n, star; /* star: index of the item '*', or -1 */
+    int n, star; /* number of items; index of the item '*', or -1 if there is
+                    none */
     bool optional;
 };
 
@@ -33,7 +35,7 @@ struct row {
     int n_in;
 };
 
-/* Letters ---------------------------------------------------------------- */
+/* Parsing the letters of an op's row ------------------------------------- */
 
 /* Maximum number of operands: the size of the array that a custom kernel gets.
  * It is less than GRAPH_MAX_IN, the maximum of built-in ops. */
@@ -44,8 +46,9 @@ static bool letter(char c)
     return c >= 'a' && c <= 'z';
 }
 
-/* Parses the letters of one operand, or of the result, into *s. Advances *p
- * after them. Returns NULL on success, else the text of the error. */
+/* Parses the letters of one operand, or of the result, from a custom op's row
+ * into *s. Advances *p to the text after them. Returns NULL on success, else
+ * the text of the error. */
 static const char *read_side(const char **p, struct side *s)
 {
     *s = (struct side){.star = -1};
@@ -89,8 +92,8 @@ static bool has_composite(const struct side *s, const struct item *t)
     return false;
 }
 
-/* Returns true if the size of item t of the result follows from the operands
- * that are not optional. */
+/* Returns true if the size of item t, a dimension of a custom op's result,
+ * follows from the sizes of operands that are not optional. */
 static bool has_size(const struct row *r, const struct item *t)
 {
     bool pair = false, a = false, b = t->b == 0;
@@ -154,11 +157,12 @@ static const char *read_row(const char *p, struct row *r)
     return NULL;
 }
 
-/* Shapes ----------------------------------------------------------------- */
+/* Inferring the shape of the result -------------------------------------- */
 
 struct sizes {
     const char *op;
-    pl_dim of[26]; /* size of each letter; n is 0 if unknown */
+    pl_dim of[26]; /* size of the dimensions with each letter; its field n is 0
+                      while the size is unknown */
     const char *from[26];
     struct {
         char a, b;
@@ -166,8 +170,8 @@ struct sizes {
         const char *from;
     } pair[GRAPH_MAX_IN * GRAPH_MAX_DIM];
     int n_pair;
-    pl_dim star[GRAPH_MAX_DIM]; /* sizes of the dimensions of '*', from the
-                                   right */
+    pl_dim star[GRAPH_MAX_DIM]; /* sizes of the leading dimensions that '*'
+                                   stands for, the rightmost first */
     int n_star;
     pl_err *err;
 };
@@ -264,8 +268,8 @@ static bool add_operand(struct sizes *z, const struct side *s,
     return true;
 }
 
-/* Checks that the size of each composite is the product of the sizes of its
- * letters, as far as these are known. */
+/* Checks that the size of each composite dimension such as (gr) is the product
+ * of the sizes of its two letters, if these are known. */
 static bool check_pairs(struct sizes *z)
 {
     for (int k = 0; k < z->n_pair; k++) {
@@ -305,7 +309,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     struct row r;
     int d = 0;
 
-    /* cannot fail: pl_custom has checked the row */
+    /* Parsing cannot fail here, because pl_custom has checked the row. */
     read_row(n->custom->dims, &r);
     for (int i = 0; i < n->n_in; i++) {
         const struct graph_node *x = &g->node[n->in[i]];
@@ -346,7 +350,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     return true;
 }
 
-/* Nodes ------------------------------------------------------------------ */
+/* Creating nodes of custom ops ------------------------------------------- */
 
 static bool same_def(const pl_op_def *a, const pl_op_def *b)
 {
@@ -376,8 +380,9 @@ static const char *check_def(const pl_op_def *d, struct row *r)
     return NULL;
 }
 
-/* Returns the graph's copy of a definition, which may exist already. Sets the
- * graph's error and returns NULL on failure. */
+/* Returns the graph's copy of a custom op's definition, which an earlier node
+ * may have created already. Sets the graph's error and returns NULL on
+ * failure. */
 static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
 {
     pl_op_def own = {0}, *copy;

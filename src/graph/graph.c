@@ -75,7 +75,8 @@ enum op op_from_name(const char *name)
 
 int64_t dim_value(pl_dim d, const struct graph_sizes *s)
 {
-    if (d.symbol == GRAPH_N_SEQ) /* not an enumerator of pl_symbol */
+    if (d.symbol == GRAPH_N_SEQ) /* Compared separately, because GRAPH_N_SEQ is
+                                    not an enumerator of pl_symbol. */
         return d.n * s->n_seq;
     if (dim_pool(d) >= 0)
         return d.n * s->n_slot[dim_pool(d)];
@@ -174,10 +175,10 @@ static void name_insert(int *table, int cap, const char *name, int id)
     table[i] = id;
 }
 
-/* Ensures that the table of names has space for one more. Its size is a power
- * of two, and at most half of it is used. The entry for the old name of a
- * renamed node stays until the table grows. A look-up compares with the node's
- * current name, so the stale entry does no harm. */
+/* Ensures that the hash table of names has space for one more. The table's size
+ * is a power of two, and at most half of it is used. If a node is renamed, the
+ * entry for its old name stays until the table grows. The entry does no harm,
+ * because a look-up compares with the node's present name. */
 static bool names_reserve(pl_graph *g)
 {
     int cap = 64;
@@ -214,8 +215,8 @@ pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
     return -1;
 }
 
-/* Returns a name for the next node: "t12" for node 12, with '_' appended until
- * the name is unique. */
+/* Returns a unique name for the next node, such as "t12" for node 12. Appends
+ * '_' if another node has that name. */
 static const char *name_make(pl_graph *g)
 {
     char buf[64];
@@ -275,7 +276,7 @@ void pl_set_numerics(pl_graph *g, pl_numerics numerics)
         g->numerics = numerics;
 }
 
-/* Leaves --------------------------------------------------------------- */
+/* Inputs, weights, caches and states ----------------------------------- */
 
 static pl_status name_taken(pl_graph *g, const char *name)
 {
@@ -331,8 +332,8 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
     return leaf(g, OP_weight, name, f, n_dim, dim ? d : NULL, role);
 }
 
-/* Returns the index of the pool of memories with this retention rule. Adds the
- * pool if there is none. */
+/* Returns the index of the pool of memories (caches or states) with this
+ * retention rule. Adds a pool if the graph has none with this rule. */
 static int pool_of(pl_graph *g, bool state, int64_t window)
 {
     int k = 0;
@@ -368,7 +369,8 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     t = leaf(g, OP_memory, name, PL_F32, 3, d, role);
     if (t >= 0) {
         g->node[t].attr.state = 1;
-        /* rows of a state are stored like those of values, unchanged */
+        /* Rows of a state are stored in order, as those of a cache of values
+         * are. Only a cache of keys is stored transposed. */
         g->node[t].attr.values = 1;
     }
     return t;
@@ -407,12 +409,13 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     return t;
 }
 
-/* Ops ------------------------------------------------------------------ */
+/* Builders of ops ------------------------------------------------------ */
 
 static const struct graph_attr no_attr;
 
-/* Appends a node with the given op, operands and attributes. given[n_given] is
- * the shape of the result if it cannot be inferred. */
+/* Appends a node with the given op, operands and attributes. If the result's
+ * shape cannot be inferred, the caller passes it as given[n_given]. Returns the
+ * node, or -1 on failure. */
 static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
                       const struct graph_attr *attr, int n_given,
                       const pl_dim *given)
@@ -655,7 +658,7 @@ pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
     return make(g, OP_concat, n, x, ATTR(.axis = axis), 0, NULL);
 }
 
-/* Outputs and kept values ---------------------------------------------- */
+/* Marking outputs and kept values -------------------------------------- */
 
 static struct graph_node *at(pl_graph *g, pl_tensor x)
 {
@@ -678,9 +681,10 @@ void pl_keep(pl_graph *g, pl_tensor x)
         n->keep = true;
 }
 
-/* Returns true if layout l is possible for node n. Checks only what does not
- * depend on the number of ranks. Planning checks ranks, and whether intervals
- * begin at multiples of the format's grain. */
+/* Returns true if node n can have the layout `l` that a user requests. Checks
+ * only what does not depend on the number of ranks. Planning also checks the
+ * ranks, and that intervals of a quantized row begin at multiples of the
+ * format's grain (quant/format.h). */
 static bool layout_fits(const struct graph_node *n, const pl_layout *l)
 {
     int64_t sum = 0;

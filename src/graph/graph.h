@@ -17,8 +17,8 @@
 #include <stdatomic.h>
 
 enum op {
-    OP_input,  /* filled by the host before a step */
-    OP_weight, /* loaded once */
+    OP_input,  /* an input, which the host fills before each step */
+    OP_weight, /* a weight, which is loaded once */
     /* A memory: data kept from step to step. It is a KV cache, or a recurrent
      * state with one slot per sequence. Shape [slots, n_head, d_head]. */
     OP_memory,
@@ -30,59 +30,61 @@ enum op {
 
 struct op_info {
     const char *name;
-    /* letters of the dimensions, as in ops.def; NULL for leaves, "MOVE" for ops
-     * that only move data */
+    /* letters of the dimensions, as in ops.def; NULL for inputs, weights and
+     * memories, "MOVE" for ops that only move data */
     const char *dims;
-    /* operands that may be PARTIAL: PL_OP_NONE, PL_OP_SUM or PL_OP_ONE |
-     * mask */
+    /* which operands may be PARTIAL: PL_OP_NONE, PL_OP_SUM, or PL_OP_ONE with a
+     * bit mask of operands */
     unsigned partial;
-    /* index of the operand that the op writes to, which is a memory; -1 if
-     * none */
+    /* index of the operand to which the op writes, which is a memory; -1 if the
+     * op writes to none */
     int updates;
-    /* true if the result is a new value; false if it is the operand
-     * `updates` */
+    /* true if the result is a new value; false if it is the memory to which the
+     * op writes */
     bool is_new;
     const char *refused;
 };
 
-const struct op_info *op_info(enum op op); /* custom ops have no row here */
-enum op op_from_name(const char *name);    /* returns OP_COUNT if unknown */
+/* Returns the row of ops.def for an op. Custom ops have no row there. */
+const struct op_info *op_info(enum op op);
+enum op op_from_name(const char *name); /* Returns the op with this name, or
+                                           OP_COUNT if there is none. */
 
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
-    X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
-    X(float, scale)      /* factor: scale, router; of scores: *attention */    \
-    X(float, softcap)    /* attention: limit of scores, 0 = none */            \
-    X(float, lo)         /* lower limit: clamp; of up: swiglu_oai */           \
-    X(float, hi)         /* upper limit: clamp; of both: swiglu_oai */         \
-    X(float, alpha)      /* swiglu_oai: factor in the sigmoid, 1.702 */        \
-    X(float, base)       /* rope: base of the angles */                        \
-    X(float, freq_scale) /* rope: 1 / linear or YaRN factor */                 \
+    X(float, eps)     /* rms_norm, and norms in delta_net: epsilon */          \
+    X(float, scale)   /* scale, router: factor; *attention: of the scores */   \
+    X(float, softcap) /* attention: limit of the scores, 0 = none */           \
+    X(float, lo)      /* clamp: lower limit; swiglu_oai: of up */              \
+    X(float, hi)      /* clamp: upper limit; swiglu_oai: of gate and up */     \
+    X(float, alpha)   /* swiglu_oai: factor in the sigmoid */                  \
+    X(float, base)    /* rope: base of the angles */                           \
+    X(float, freq_scale) /* rope: 1 / linear or YaRN scaling factor */         \
     X(float, yarn_low)   /* rope: pair index where YaRN's ramp begins */       \
     X(float, yarn_high)  /* rope: pair index where YaRN's ramp ends */         \
     X(float, mscale)     /* rope: factor on cos and sin */                     \
-    X(int, yarn)         /* rope: 1 = YaRN ramp in use */                      \
-    X(int, n_rot)        /* rope: rotated values of each head */               \
-    X(int, neox)         /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */     \
-    X(int64_t, window)   /* attention, memory: in tokens, 0 = none */          \
+    X(int, yarn)         /* rope: 1 if YaRN scales the angles */               \
+    X(int, n_rot)        /* rope: number of rotated values of each head */     \
+    X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
+    X(int64_t, window)   /* attention, memory: window in tokens, 0 = none */   \
     X(int, n_used)       /* router_topk: number of chosen experts */           \
-    X(int, gating)       /* router_*: enum pl_gating */                        \
-    X(int, normalise)    /* router_weights: divide by max(sum, 2^-14) */       \
-    X(int, n_group)      /* router_topk: expert groups, 0 or 1 = none */       \
-    X(int, n_group_used)                                                       \
-    X(int, axis)      /* slice, concat: the dimension */                       \
-    X(int64_t, start) /* slice: first index */                                 \
-    X(int, perm0)     /* permute: result dim i is operand dim perm_i */        \
+    X(int, gating)       /* router_*: an enum pl_gating */                     \
+    X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
+    X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
+    X(int, n_group_used) /* router_topk: number of groups used */              \
+    X(int, axis)         /* slice, concat: index of the dimension */           \
+    X(int64_t, start)    /* slice: first index */                              \
+    X(int, perm0)        /* permute: result dim i is operand dim perm_i */     \
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
     X(int, perm3)                                                              \
-    X(int, format)      /* cast: enum pl_format */                             \
+    X(int, format)      /* cast: an enum pl_format */                          \
     X(int, values)      /* memory: 1 if it holds values, 0 if keys */          \
     X(int, state)       /* memory: 1 if a slot holds a sequence's state */     \
     X(int, silu)        /* short_conv: 1 to apply SiLU to the result */        \
-    X(int64_t, d_value) /* latent_attention */                                 \
-    X(int, bf16)        /* contractions, *attention: 1 for products of BF16 */
+    X(int64_t, d_value) /* latent_attention: width of the values */            \
+    X(int, bf16)        /* contractions, *attention: 1 for BF16 products */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -98,24 +100,29 @@ struct graph_node {
     /* indices of the operands, which are earlier nodes; -1 if absent */
     int in[GRAPH_MAX_IN];
     int n_dim;
-    pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
-    pl_format format;          /* F32 or I32 for values; any for leaves */
-    pl_role role;              /* for leaves: the purpose of the tensor */
-    int layer;                 /* layer of the model, -1 if none */
+    pl_dim dim[GRAPH_MAX_DIM]; /* sizes of the result's dimensions, outermost
+                                  first */
+    pl_format format;          /* format of the result: F32 or I32 for computed
+                                  values, any for weights and caches */
+    pl_role role;              /* for inputs, weights and caches: the purpose of
+                                  the tensor, which decides its layout */
+    int layer; /* layer of the model that the node belongs to, -1 if none */
     struct graph_attr attr;
-    const char *name; /* unique, never NULL; the GGUF name if a leaf */
+    const char *name; /* name of the result, unique and never NULL; the GGUF
+                         name for weights */
     bool output;      /* result of the graph (pl_output), which the host reads
                          after a step */
-    bool keep;        /* readable after a step (pl_keep) */
-    const struct pl_layout *want; /* layout that the user requested, or NULL */
+    bool keep;        /* the value stays readable after a step (pl_keep) */
+    const struct pl_layout *want; /* layout of the result that the user
+                                     requested; NULL if none was */
     /* Definition of an OP_custom node, with row and kernel; owned by the
      * graph's arena. NULL for other ops. */
     const struct pl_op_def *custom;
 };
 
-/* Return columns of the row of a node's op: those of op_info(), or those of the
- * node's own definition if the op is custom. graph_dims returns NULL for leaves
- * and "MOVE" for ops that only move data. */
+/* Return columns of a node's op: those of op_info(), or for a custom op those
+ * of its own definition. graph_dims returns the letters of the dimensions, NULL
+ * for inputs, weights and memories, "MOVE" for ops that only move data. */
 const char *graph_dims(const struct graph_node *n);
 unsigned graph_partial(const struct graph_node *n);
 const char *graph_op_name(const struct graph_node *n);
@@ -136,13 +143,15 @@ static inline bool graph_is_contraction(enum op op)
            op == OP_expert_down;
 }
 
-/* A pool: the memories with the same retention rule. All memories of a pool
- * have the same number of slots and the same page numbers. */
+/* A pool: the memories (caches or states) with the same retention rule. All
+ * memories of a pool have the same number of slots, and a sequence has the same
+ * pages in each. */
 struct graph_pool {
     /* The pool holds recurrent states: a page is one slot, with the state of a
      * sequence after its last token. */
     bool state;
-    int64_t window; /* number of last tokens that are kept, 0 for all */
+    int64_t window; /* number of a sequence's last tokens that a cache keeps; 0
+                       if it keeps all */
 };
 
 struct pl_graph {
@@ -154,12 +163,13 @@ struct pl_graph {
     int layer;            /* layer of the nodes created next (pl_layer) */
     pl_numerics numerics; /* numerics of the ops created next
                              (pl_set_numerics) */
-    int *named;           /* owned, [named_cap] hash table of nodes by name, -1
-                             if free */
+    int *named;           /* owned, [named_cap] hash table of nodes by name: the
+                             index of a node, or -1 if the entry is free */
     int n_named, named_cap;
     atomic_int n_held; /* number of executors that use the graph and need it
                           unchanged */
-    pl_err err; /* the first failure of a builder; status PL_OK if none */
+    pl_err err; /* first error of a builder; its status is PL_OK if there was
+                   none */
 };
 
 /* graph_hold makes the builders of a graph fail, because an executor's plan

@@ -25,28 +25,30 @@ struct parse {
     pl_graph *g;
     const char *p; /* current position in the text */
     int line;
-    int n_def; /* number of definitions of custom ops */
+    int n_def; /* number of elements of `def`, the definitions of custom ops
+                  that the text may use */
     const pl_op_def *const *def;
-    struct arena arena; /* words of the current line */
+    struct arena arena; /* owns the words of the current line */
     pl_err *err;
-    pl_status status; /* the first failure */
+    pl_status status; /* status of the first error, PL_OK if there was none */
 };
 
 /* The contents of one line, which defines one tensor. */
 struct line {
     const char *name;
     enum op op;
-    const pl_op_def *def; /* definition if op is OP_custom */
+    const pl_op_def *def; /* definition of the custom op if `op` is OP_custom */
     pl_format format;
     int n_dim, n_in;
     pl_dim dim[GRAPH_MAX_DIM];
     pl_tensor in[GRAPH_MAX_IN];
     struct graph_attr attr;
     pl_role role;
-    int layer; /* -1 if none */
+    int layer; /* layer of the tensor, -1 if the line names none */
     bool output, keep;
     bool has_want;
-    pl_layout want; /* intervals are in the parser's arena */
+    pl_layout want; /* requested layout; its intervals are in the parser's
+                       arena */
 };
 
 /* Sets the error, such as "line 3: ...", if it is the first one. Returns
@@ -81,8 +83,8 @@ static bool at_end(struct parse *p)
     return *p->p == '\n' || *p->p == '\0';
 }
 
-/* Writes the word at the current position to `buf`, in quotes, for a message.
- * Returns `buf` or another text. */
+/* Writes the text at the parser's position, up to the next blank, in quotes to
+ * `buf` for a message. Returns `buf`, or "the end of the line". */
 static const char *here(struct parse *p, char buf[40])
 {
     size_t n;
@@ -128,8 +130,8 @@ static int hex(unsigned char c)
                          : -1;
 }
 
-/* Parses a quoted name, after its opening quote. Returns NULL after an
- * error. */
+/* Parses a name in quotes, whose opening quote has been read. Returns the name,
+ * or NULL after an error. */
 static const char *quoted(struct parse *p)
 {
     size_t n = 0, max = strcspn(p->p, "\n");
@@ -164,8 +166,9 @@ static const char *quoted(struct parse *p)
     return w;
 }
 
-/* Parses a word: plain characters, or a quoted name. `what` describes the
- * expected word for the error. Returns NULL after an error. */
+/* Parses a word, which is a name in quotes or a sequence of plain characters.
+ * `what` describes the expected word in the error. Returns the word, or NULL
+ * after an error. */
 static const char *word(struct parse *p, const char *what)
 {
     size_t n = 0;
@@ -271,7 +274,8 @@ static bool layout(struct parse *p, pl_layout *l)
         return false;
     l->dim = (int)dim;
     while (!accept(p, ')')) {
-        if (l->n_run == cap) { /* the old array stays in the arena */
+        if (l->n_run == cap) { /* Grows the array of intervals. The smaller
+                                  array stays in the arena unused. */
             pl_interval *more;
 
             cap = cap ? 2 * cap : 8;

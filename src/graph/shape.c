@@ -21,7 +21,8 @@ static const int64_t MAX_COUNT = (int64_t)1 << 46;
 struct shape {
     const pl_graph *g;
     struct graph_node *n;
-    const struct graph_node *in[GRAPH_MAX_IN]; /* NULL if absent */
+    /* The operand's nodes; NULL for an absent operand. */
+    const struct graph_node *in[GRAPH_MAX_IN];
     pl_err *err;
 };
 
@@ -428,7 +429,9 @@ static bool elementwise(struct shape *s)
     if (!b)
         return fail(s, "expected two operands");
     n = a->n_dim > b->n_dim ? a->n_dim : b->n_dim;
-    for (int i = 1; i <= n; i++) { /* aligned at the right */
+    /* Dimensions are compared from the right, because an operand may lack
+     * leading ones. */
+    for (int i = 1; i <= n; i++) {
         pl_dim x = i <= a->n_dim ? a->dim[a->n_dim - i] : constant(1);
         pl_dim y = i <= b->n_dim ? b->dim[b->n_dim - i] : constant(1);
 
@@ -602,9 +605,10 @@ static void operands(const struct graph_node *n, int *need, int *most)
         *need -= *d == '?';
 }
 
-/* Checks that the op can read operand i, a weight, in the weight's format. A
- * matrix of a product, and the table of gather_rows, may have any format. Most
- * other operands may be F16 or BF16, which the op converts to F32. */
+/* Checks that the op can read weight `i` of its operands in the weight's
+ * format. The matrix of a product and the table of gather_rows may have any
+ * format. Most other operands may be F16 or BF16, which the op converts to
+ * F32. */
 static bool weight_fits(struct shape *s, int i)
 {
     enum op op = s->n->op;
@@ -639,9 +643,9 @@ static bool is_written(const pl_graph *g, int memory)
     return false;
 }
 
-/* Checks that operand i is a memory if the op's row has slots ('s') in that
- * position, and that it is not a memory otherwise. Also checks that the op does
- * not write to a memory that an earlier op has written to. */
+/* Checks that operand i is a memory (cache or state) if and only if the op's
+ * row in ops.def has slots ('s') there. Also checks that the op does not write
+ * to a memory to which an earlier op has written. */
 static bool memory_fits(struct shape *s, int i)
 {
     const struct op_info *op = op_info(s->n->op);
@@ -660,10 +664,11 @@ static bool memory_fits(struct shape *s, int i)
     return true;
 }
 
-/* Sets and checks the attribute bf16, which selects products of BF16. They are
- * possible for attention and for matrix products with 16-bit weights. The
- * graph's numerics set the attribute, except for routers, which would choose
- * other experts. */
+/* Sets the attribute bf16, which selects products of BF16 numbers, if the
+ * graph's numerics request it, and checks it. Such products are possible for
+ * attention and for matrices with 16-bit weights. Routers never get it from the
+ * numerics, because with less precise logits they would choose other
+ * experts. */
 static bool bf16_fits(struct shape *s)
 {
     struct graph_node *n = s->n;

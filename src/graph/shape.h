@@ -1,13 +1,13 @@
-/* Shape inference, and checks of operands and parameters. Each op has its own
- * function in shape.c. */
+/* Shape inference, and checks of a node's operands and parameters. shape.c has
+ * a function for each op. */
 #ifndef GRAPH_SHAPE_H
 #define GRAPH_SHAPE_H
 
 #include "graph/graph.h"
 
-/* Checks the shape of a leaf: sizes are positive, a row consists of whole
- * quantization blocks, and at most one dimension is symbolic. Returns false and
- * sets `err` if not. */
+/* Checks the shape of a leaf (an input, weight or memory): sizes are positive,
+ * a row consists of whole quantization blocks, and at most one dimension is
+ * symbolic. Returns false and sets `err` if not. */
 bool shape_leaf(const struct graph_node *n, pl_err *err);
 
 /* Checks the operands and parameters of node n, and sets the shape and format

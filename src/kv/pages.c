@@ -70,9 +70,9 @@ void kv_fini(struct kv *kv)
 
 int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 {
-    /* `kept` is the number of pages for the tokens that a window keeps, whose
-     * first and last pages may be partly filled. In addition, each sequence
-     * with new tokens may begin a new page. */
+    /* `kept` is the number of pages for the tokens that one sequence keeps, if
+     * its first and last page are partly filled. In addition, each sequence
+     * that gets new tokens may begin a page. */
     int64_t kept =
         (window - 1 + KV_MIN_TRIM + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
     int64_t begun = n_seq < n_run ? n_seq : n_run;
@@ -87,16 +87,17 @@ static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
     return kv_row(kv, p, seq);
 }
 
-/* Returns the index, within a table row, of the first page that the sequence
- * must hold when n more tokens are reserved; see kv_pages_needed. */
+/* Returns the index in a table row of the first page that a sequence of
+ * `length` tokens must hold when n more tokens are reserved. If `past`
+ * (kv_pages_needed), only the token after the new ones counts. */
 static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
                         bool past)
 {
     return kv_first_visible(p->window, past ? length + n : length);
 }
 
-/* Returns the partly filled last page of a sequence, which the next token is
- * written to. Returns -1 if the next token begins a new page. */
+/* Returns the last page of a sequence if it is partly filled, so that the next
+ * token is written to it. Returns -1 if the next token begins a new page. */
 static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
@@ -114,9 +115,9 @@ int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
 
     if (n == 0 || p->state)
         return 0;
-    /* If only a node of the prefix tree shares the last page, no page is
-     * counted for the copy, because the original becomes evictable once it is
-     * copied. */
+    /* One more page is needed to copy the last page, if another sequence shares
+     * it. If only a node of the prefix tree does, no page is counted: the
+     * original page becomes evictable once it is copied. */
     last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
            (last >= 0 && kv_seq_refs(p, last) > 1);
@@ -149,9 +150,10 @@ void kv_unref_page(struct kv_pool *p, int32_t *page)
     *page = -1;
 }
 
-/* Replaces the shared last page of a sequence by a copy, before it is written.
- * If no page is available for a copy, only the prefix tree shares the page;
- * then removes the tree's reference instead. */
+/* Replaces the last page of a sequence, which is shared, by a copy that the
+ * sequence may write to. If no page is free or evictable, the only other
+ * reference is the prefix tree's; then removes that reference and copies
+ * nothing. */
 static pl_status copy_last_on_write(struct kv *kv, int pool, int seq,
                                     kv_copy_fn *copy, void *user, pl_err *err)
 {
@@ -194,7 +196,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     if (n == 0)
         return PL_OK;
     s = states_reserve(kv, seq, err);
-    /* first all operations that can fail */
+    /* Everything that can fail comes first, so that a failure leaves the
+     * sequence unchanged. */
     for (int k = 0; k < kv->n_pool && s == PL_OK; k++) {
         const struct kv_pool *p = &kv->pool[k];
         int32_t last = p->state ? -1 : last_page(kv, p, seq);
@@ -219,8 +222,9 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     return PL_OK;
 }
 
-/* Releases entries from .. end - 1 of a sequence's table row, the last one
- * first. */
+/* Releases the pages with indices from .. end - 1 of a sequence's table row,
+ * the last one first, so that the prefix tree evicts leaves before their
+ * parents. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
@@ -244,7 +248,8 @@ void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        /* if the new tokens were computed, all their pages are held */
+        /* All pages stay if the new tokens were computed, or if the next token
+         * attends to a page from before. */
         if (!past || from < have)
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
@@ -264,8 +269,9 @@ void kv_trim_windows(struct kv *kv, int seq)
             continue;
         if (keep < p->first[seq])
             keep = p->first[seq];
-        /* A sequence that was restored lacks the pages that no later token
-         * attends to. */
+        /* Searches from the last page backwards for the first page to keep. It
+         * ends at a missing page: a restored sequence lacks the pages to which
+         * no later token attends. */
         while (from > keep && row(kv, p, seq)[from - 1] >= 0)
             from--;
         drop_range(kv, p, seq, p->first[seq], from);
@@ -310,7 +316,8 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
     prefix_trim(kv, seq, n);
 }
 
-/* Makes dst, which has no pages, share the pages of src before index `end`. */
+/* Makes dst, which has no pages in this pool, share the pages of src with
+ * indices below `end`. */
 static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 {
     if (p->state)
@@ -396,8 +403,8 @@ void kv_swap(struct kv *kv, int a, int b)
     prefix_swap(kv, a, b);
 }
 
-/* Returns true if sequences a and b hold position n in the same page. Checks
- * every pool in which later tokens of `a` attend to that position. */
+/* Returns true if sequences a and b hold position n in the same page, in every
+ * pool in which later tokens of `a` attend to that position. */
 static bool common_at(const struct kv *kv, int a, int b, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {

@@ -1,7 +1,9 @@
-/* The tree of cached pages and the LRU rings of evictable pages; see prefix.h.
- * Looking up whole pages by a hash of their path is vLLM's idea (automatic
- * prefix caching). A tree from which leaves are evicted first is SGLang's idea
- * (RadixAttention, arXiv:2312.07104). */
+/* The prefix tree of cached pages, and the LRU rings of evictable pages; see
+ * prefix.h.
+ *
+ * Finding whole pages by a hash of the tokens before and in them is vLLM's idea
+ * (automatic prefix caching). A tree whose leaves are evicted first is SGLang's
+ * idea (RadixAttention, arXiv:2312.07104). */
 #include "kv/prefix.h"
 
 #include "base/err.h"
@@ -19,10 +21,11 @@ static bool holds_all(const struct kv_pool *p)
     return !p->state && p->window == 0;
 }
 
-/* Pages ------------------------------------------------------------------- */
+/* Pages: the LRU rings and the references of nodes ------------------------- */
 
-/* The LRU ring is ordered by last use, the oldest first. Entry n_page is its
- * sentinel. */
+/* Adds a page to the LRU ring of its pool. The ring is in the order of last
+ * use, the page that was not used for the longest time first. Element n_page is
+ * the sentinel of the ring. */
 void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
     struct lru_link *end = &p->evictable[p->n_page], *own = &p->evictable[page];
@@ -66,7 +69,8 @@ static void mark_clean(struct prefix *x, int node)
     x->node[v->dirty_next].dirty_before = v->dirty_before;
 }
 
-/* Makes a node reference a page that a sequence holds. */
+/* Makes a node of the prefix tree reference a page that a sequence holds, and
+ * marks the node dirty. */
 static void attach_page(struct kv *kv, int pool, int node, int32_t page)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -91,11 +95,11 @@ static void detach_page(struct kv *kv, int pool, int node)
     kv_unref_page(p, page);
 }
 
-/* Nodes ------------------------------------------------------------------- */
+/* Nodes of the prefix tree ------------------------------------------------- */
 
-/* Returns the hash bucket of a node with this parent and these n tokens. All
- * partial leaves of one parent share a bucket, because a lookup does not know
- * their length. */
+/* Returns the hash bucket of the node with this parent and these n tokens. All
+ * nodes of one parent with less than PAGE_TOKENS tokens share a bucket, because
+ * a lookup does not know how many tokens they have. */
 static int *bucket_of(const struct prefix *x, int parent, const int32_t *token,
                       int n)
 {
@@ -120,8 +124,8 @@ static int find(const struct prefix *x, int parent, const int32_t *token, int n)
     return i;
 }
 
-/* Frees a node that has no users, and releases its pages. Returns its parent,
- * or -1 if it has none. */
+/* Frees a node that has neither children nor sequences (n_user), and releases
+ * its pages. Returns its parent, or -1 if it has none. */
 static int free_node(struct kv *kv, int node)
 {
     struct prefix *x = kv->prefix;
@@ -144,8 +148,8 @@ static int free_node(struct kv *kv, int node)
     return parent;
 }
 
-/* Frees a node if it has neither pages nor users. Then does the same with its
- * parent, and so on. */
+/* Frees a node if it references no page and has neither children nor sequences.
+ * Then does the same with its parent, and so on towards the root. */
 static void prune(struct kv *kv, int node)
 {
     while (node >= 0 && kv->prefix->node[node].n_user == 0) {
@@ -156,8 +160,9 @@ static void prune(struct kv *kv, int node)
     }
 }
 
-/* Releases a node's page of a pool. Frees the node if it is useless without
- * that page. */
+/* Releases the page that a node references in a pool. Frees the node if nothing
+ * can be continued from it without that page: in a pool without a window, and
+ * for a leaf with a partly filled page. */
 static void evict_page(struct kv *kv, int pool, int node)
 {
     if (holds_all(&kv->pool[pool]) ||
@@ -184,8 +189,8 @@ void prefix_detach_page(struct kv *kv, int pool, int32_t page)
     evict_page(kv, pool, kv->pool[pool].holder[page]);
 }
 
-/* Returns a new node without pages, evicting pages until a node is unused.
- * Returns -1 if no node can be freed. */
+/* Returns a new node without pages, or -1. If no node is unused, evicts pages
+ * until the node of one is freed; returns -1 if no page is evictable. */
 static int make(struct kv *kv, int parent, const int32_t *token, int n)
 {
     struct prefix *x = kv->prefix;
@@ -214,11 +219,12 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
     return node;
 }
 
-/* The tree --------------------------------------------------------------- */
+/* The whole tree ----------------------------------------------------------- */
 
-/* Returns the number of nodes to allocate. In a pool without a window each node
- * has a page, so there are as many nodes as pages. If all pools have windows,
- * adds enough nodes for the paths of a few contexts. */
+/* Returns the number of nodes to allocate. If a pool has no window, each node
+ * references one of its pages, so there are never more nodes than pages. If all
+ * pools have windows, nodes may be without pages: adds nodes for the paths of
+ * four contexts. */
 static int64_t count_nodes(const struct kv *kv)
 {
     int64_t n = 4 * (int64_t)kv->stride;
@@ -231,7 +237,8 @@ static int64_t count_nodes(const struct kv *kv)
     return n;
 }
 
-/* Marks all nodes unused and forgets the recorded tokens of all sequences. */
+/* Marks all nodes unused. Forgets the recorded tokens of all sequences (struct
+ * prefix_seq). */
 static void empty(struct kv *kv)
 {
     struct prefix *x = kv->prefix;
@@ -315,9 +322,10 @@ void prefix_clear(struct kv *kv)
     empty(kv);
 }
 
-/* Sequences --------------------------------------------------------------- */
+/* Sequences: recording their tokens in the tree ---------------------------- */
 
-/* Sets the node of a sequence's last full page. */
+/* Sets the node of the last full page of a sequence. Frees the node that it had
+ * before if nothing needs it any longer. */
 static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
 {
     int old = q->node;
@@ -331,8 +339,9 @@ static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
     prune(kv, old);
 }
 
-/* Makes a sequence and a node use the same page for the sequence's page index
- * i, in each pool. If both have a page, the sequence's is released. */
+/* Makes a sequence and a node use the same page in each pool, for page i of the
+ * sequence. If the node has no page yet, it references the sequence's. If both
+ * have one, the sequence's page is released and the node's takes its place. */
 static void dedup_page(struct kv *kv, int seq, int64_t i, int node)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -369,7 +378,8 @@ void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
         node = find(kv->prefix, q->node, q->token, PAGE_TOKENS);
         if (node < 0)
             node = make(kv, q->node, q->token, PAGE_TOKENS);
-        if (node < 0) { /* tokens from this page on are not recorded */
+        if (node < 0) { /* the tree is full: tokens from this page on are not
+                           recorded */
             q->n -= PAGE_TOKENS;
             return;
         }
@@ -378,9 +388,10 @@ void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
     }
 }
 
-/* Creates a leaf for the state of a sequence whose recorded length is not a
- * multiple of PAGE_TOKENS. The last page holds m tokens. Returns -1 on
- * failure. */
+/* Adds a leaf for a sequence that ends within a page, so that the leaf can
+ * reference its state. The leaf has the m tokens in that page and references
+ * the page. Returns the leaf, or -1 if the page is missing or no node is
+ * free. */
 static int make_leaf(struct kv *kv, int seq, int m)
 {
     const struct prefix_seq *q = &kv->prefix->seq[seq];
@@ -418,7 +429,9 @@ void prefix_insert_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    if (slot >= 0 && p->refs[slot] == 1) { /* marks it as most recently used */
+    /* The state is cached already: makes its slot the one that was used
+     * last. */
+    if (slot >= 0 && p->refs[slot] == 1) {
         prefix_lru_remove(p, slot);
         prefix_lru_add(p, slot);
     }
@@ -472,19 +485,19 @@ void prefix_swap(struct kv *kv, int a, int b)
     kv->prefix->seq[b] = other;
 }
 
-/* Sharing ----------------------------------------------------------------- */
+/* Finding the longest cached prefix and sharing its pages ------------------ */
 
-/* A path from the root of the prefix tree. Some pages of a path may have been
- * evicted. For each pool k, all pages with index since[k] and above are still
- * cached. */
+/* A path of n tokens from the root of the prefix tree to `node`. Some pages of
+ * its nodes may have been evicted: in pool k, all pages with index since[k] or
+ * above are still cached. */
 struct path {
-    int node; /* last node of the path, or -1 if empty */
+    int node; /* last node of the path, -1 if the path is empty */
     int64_t n;
     int since[PL_MAX_POOL];
 };
 
-/* Returns true if a sequence can continue after a path: all pages that later
- * tokens attend to are cached, and so is the state. */
+/* Returns true if a sequence can continue after path t: in each pool, all pages
+ * to which the next token attends are cached, and so is the state. */
 static bool can_resume(const struct kv *kv, const struct path *t)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -497,9 +510,9 @@ static bool can_resume(const struct kv *kv, const struct path *t)
     return true;
 }
 
-/* Looks for a partial leaf after path t that matches the next tokens, at most
- * `most`. Sets *best to the path with that leaf if it is longer than *best and
- * a sequence can continue after it. */
+/* Looks among the leaves after path t that end within a page for one whose
+ * tokens are the next ones, at most `most`. If the path up to it is longer than
+ * *best and a sequence can continue there, sets *best to it. */
 static void try_leaves(const struct kv *kv, const struct path *t,
                        const int32_t *token, int64_t most, struct path *best)
 {
@@ -519,8 +532,8 @@ static void try_leaves(const struct kv *kv, const struct path *t,
     }
 }
 
-/* Returns the longest path that matches the first tokens of `token`, at most
- * `most`, and after which a sequence can continue. */
+/* Returns the longest path whose tokens are the first of token[0 .. most) and
+ * after which a sequence can continue. */
 static struct path longest(const struct kv *kv, const int32_t *token,
                            int64_t most)
 {
@@ -544,8 +557,9 @@ static struct path longest(const struct kv *kv, const int32_t *token,
     return best;
 }
 
-/* Makes an empty sequence share a path's pages of one pool. If the pool has a
- * window, takes only the cached pages that a sequence of this length keeps. */
+/* Makes a sequence without pages share the pages of path t in one pool. In a
+ * pool with a window, it shares only those that a sequence of this length keeps
+ * and that are still cached. */
 static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -593,7 +607,7 @@ int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
     return kv->prefix ? longest(kv, token, most).n : 0;
 }
 
-/* Copying to tiers -------------------------------------------------------- */
+/* Copying pages to the tiers ----------------------------------------------- */
 
 int prefix_next_dirty(const struct kv *kv)
 {

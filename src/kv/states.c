@@ -1,5 +1,6 @@
-/* State slots and checkpoints; see pages.h. A shared slot is never written,
- * because each step writes to a slot of its own. */
+/* State slots and checkpoints of recurrent layers; see pages.h. A slot that
+ * others share is never written, because each step writes to a slot that only
+ * its own sequence references. */
 #include "kv/states.h"
 
 #include "base/err.h"
@@ -44,8 +45,8 @@ static void drop_checkpoint(struct kv *kv, int i)
     kv->checkpoint[i] = kv->checkpoint[--kv->n_checkpoint];
 }
 
-/* Returns the index of the least recently used checkpoint, or -1 if there is
- * none. */
+/* Returns the index of the checkpoint that was not used for the longest time,
+ * or -1 if there are no checkpoints. */
 static int oldest(const struct kv *kv)
 {
     int k = kv->n_checkpoint > 0 ? 0 : -1;
@@ -56,8 +57,9 @@ static int oldest(const struct kv *kv)
     return k;
 }
 
-/* Evicts the least recently used checkpoint or slot of the prefix tree,
- * whichever is older. Returns false if there is neither. */
+/* Frees a state slot: drops the checkpoint, or evicts the slot that only the
+ * prefix tree references, whichever was used longest ago. Returns false if
+ * there is neither. */
 static bool evict_checkpoint(struct kv *kv)
 {
     const struct kv_pool *p = pool(kv);
@@ -72,8 +74,8 @@ static bool evict_checkpoint(struct kv *kv)
     return k >= 0;
 }
 
-/* Returns the index of the checkpoint of a sequence at length n, or -1 if there
- * is none. */
+/* Returns the index of the checkpoint of `seq` with the state after n tokens,
+ * or -1. */
 static int find(const struct kv *kv, int seq, int64_t n)
 {
     for (int i = 0; i < kv->n_checkpoint; i++)

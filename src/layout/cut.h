@@ -11,16 +11,18 @@
 struct cut_graph {
     int n;
     int64_t *bytes; /* [n] cost in bytes of reducing the value */
-    bool *born;     /* [n] true if a contraction produces the value */
-    bool *needed;   /* [n] true if a reader needs the sum */
+    bool *born;     /* [n] true if a contraction computes the value, so that its
+                       addends are new */
+    bool *needed;   /* [n] true if some reader needs the sum of the addends */
     int n_edge;
-    int *from, *to; /* [n_edge] data flow from one PARTIAL value to the next */
+    int *from, *to; /* [n_edge] indices of the value that is read and of the
+                       value that is computed from it */
 };
 
-/* Sets cut[n] to true for the values to reduce, so that every path from a
- * contraction to a reader that needs the sum contains one. Minimises the total
- * cost. Among several minimum cuts, chooses the one nearest the
- * contractions. */
+/* Sets cut[v] to true for the values to reduce, so that every path from a
+ * contraction to a reader that needs the sum contains such a value. Minimises
+ * the total cost in bytes. Among several minimum cuts, chooses the one nearest
+ * the contractions. */
 pl_status cut_minimum(const struct cut_graph *g, bool *cut, pl_err *err);
 
 #endif

@@ -82,7 +82,8 @@ bool layout_contains(const pl_layout *have, const pl_layout *want, int64_t size)
 static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
 {
     int i = 0, j = 0;
-    /* remaining lengths of intervals i and j */
+    /* numbers of indices left in interval i, which is compared, and in interval
+     * j, which is q indices later */
     int64_t pos = 0, li = run[0].len, lj = q;
 
     while (lj >= run[j].len)
@@ -104,11 +105,12 @@ static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
     return true;
 }
 
-/* Shortens n intervals of total length *period to their shortest period. Sets
- * *period to that period, and returns the number of intervals in it. A pattern
- * of two or more owner sets changes owners at the end of interval 0 and again
- * one period later. A period therefore begins inside an interval with the
- * owners of interval 0, and the start of each interval is a candidate. */
+/* Shortens a list of n intervals to its shortest repeating part. *period, the
+ * number of indices in the list, is set to that of the part. Returns the number
+ * of intervals in the part. With two owner sets or more, the owners change at
+ * the end of interval 0 and again one period later, so a period ends within an
+ * interval that has the owners of interval 0. Therefore the starts of the
+ * intervals are the candidates for the period. */
 static int shorten(pl_interval *run, int n, int64_t *period)
 {
     int64_t q = 0;
@@ -275,8 +277,8 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
     return true;
 }
 
-/* Returns the index of the last stored part whose logical start is at most `r`,
- * or -1 if there is none. */
+/* Returns the index of the last stored interval (layout_part) that begins at or
+ * before logical index `r` of a period. Returns -1 if there is none. */
 static int part_at(const struct layout_local *m, int64_t r)
 {
     int lo = 0, hi = m->n_part;

@@ -27,7 +27,7 @@ static inline rankset ranks_all(int n)
 }
 
 /* Returns the lowest rank of a set, or -1 if the set is empty. If several ranks
- * own an index, this rank's value is the one added in a sum. */
+ * own an index, only the lowest of them contributes its value to a sum. */
 static inline int rank_first(rankset s)
 {
     return s ? __builtin_ctzll(s) : -1;
@@ -38,8 +38,8 @@ extern const pl_layout layout_mirrored, layout_partial;
 bool layout_equal(const pl_layout *a, const pl_layout *b);
 
 /* Returns true if every rank that holds an index under layout `want` also holds
- * that index under `have`. PARTIAL contains, and is contained in, only PARTIAL.
- * `size` is the size of the split dimension. */
+ * it under layout `have`. PARTIAL contains only PARTIAL and is contained only
+ * in PARTIAL. `size` is the number of indices of the split dimension. */
 bool layout_contains(const pl_layout *have, const pl_layout *want,
                      int64_t size);
 
@@ -49,14 +49,16 @@ bool layout_contains(const pl_layout *have, const pl_layout *want,
 const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
                               const pl_interval *run, int n_rank);
 
-/* Iterates over the intervals of a SPLIT layout that cover [0, size), and their
- * owners. Begin with run_walk_first; both functions return false when no
- * interval is left. */
+/* Iterates over the intervals of a SPLIT layout that cover indices [0, size),
+ * and their owners. run_walk_first begins and run_walk_next continues; both
+ * return false when no interval is left. */
 struct run_walk {
     const pl_layout *l;
-    int64_t pos, size; /* start of the interval; size of the dimension */
-    int i;             /* index of the interval */
-    int64_t left;      /* length of the interval, truncated at size */
+    int64_t pos, size; /* start of the present interval; number of indices of
+                          the dimension */
+    int i;             /* index of the present interval in the layout's array */
+    int64_t left;      /* number of indices of the present interval, less if the
+                          dimension ends within it */
 };
 bool run_walk_first(struct run_walk *w, const pl_layout *l, int64_t size);
 bool run_walk_next(struct run_walk *w);
@@ -83,15 +85,17 @@ const char *layout_print(const pl_layout *l, char *buf, size_t size);
  * whole tensor, a *local* index a position in the device's memory. A
  * layout_part is one stored interval of a period. */
 struct layout_part {
-    int64_t logical, local, n; /* logical start, local start, length */
+    /* Index in the whole tensor, and on the device, at which the interval
+     * begins; number of indices. */
+    int64_t logical, local, n;
     rankset owners;
 };
 struct layout_local {
-    int64_t size, local;          /* number of all indices, number of stored
-                                     indices */
-    int64_t period, local_period; /* logical and local length of a period; if
-                                     all is stored, period == size and there is
-                                     one part */
+    int64_t size, local; /* number of all indices of the dimension, and
+                            number of those that are stored */
+    /* Number of all, and of stored, indices in one period of the layout; if all
+     * indices are stored, there is one period with one part. */
+    int64_t period, local_period;
     int n_part;
     const struct layout_part *part;
 };
@@ -122,7 +126,8 @@ int64_t layout_local_size(const pl_layout *l, int64_t size, rankset ranks);
 /* Returns the local index for a logical index, or -1 if that index is not
  * stored. */
 int64_t layout_local_index(const struct layout_local *m, int64_t logical);
-/* Returns the number of stored indices that are less than `logical`. */
+/* Returns the number of stored indices that are less than logical index
+ * `logical`. */
 int64_t layout_local_below(const struct layout_local *m, int64_t logical);
 
 #endif

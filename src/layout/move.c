@@ -3,8 +3,8 @@
  * no layout expresses the result, the caller first gathers the operand. */
 #include "layout/rules.h"
 
-/* Maximum number of intervals of a result. If there are more, the operand is
- * gathered. */
+/* Maximum number of intervals of a result's layout. If there are more, the
+ * operand is gathered first. */
 enum { MAX_RUNS = 4096 };
 
 static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
@@ -18,9 +18,9 @@ static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
     return l;
 }
 
-/* Sets *out to the layout of a slice: indices [start, start + len) of the split
- * dimension of x. Leaves *out unchanged if there are too many intervals.
- * Returns false if out of memory. */
+/* Sets *out to the layout of a slice of a tensor with layout x: indices [start,
+ * start + len) of the split dimension, which has `size` indices. Leaves *out
+ * unchanged if there are too many intervals. Returns false if out of memory. */
 static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
                       int64_t start, int64_t len, int n_rank,
                       const pl_layout **out)
@@ -38,7 +38,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
         cap += w.pos < start + len && w.pos + w.left > start;
     } while (cap <= MAX_RUNS && run_walk_next(&w));
     if (cap > MAX_RUNS)
-        return true; /* too many intervals: *out stays unchanged */
+        return true; /* The slice has too many intervals, so *out stays
+                        unchanged. */
     run = arena_alloc(a, (size_t)cap, sizeof *run);
     if (!run)
         return false;
@@ -55,8 +56,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
-/* Returns true if node n has a symbolic dimension after `dim`, so that the
- * stride of `dim` depends on its size. */
+/* Returns true if node n has a dimension of symbolic size after dimension
+ * `dim`, so that the stride of `dim` differs from step to step. */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)
@@ -65,22 +66,22 @@ static bool symbol_below(const struct graph_node *n, int dim)
     return false;
 }
 
-/* Computes the layout of n, a reshape of x, whose layout is l. Old and new
- * dimensions are divided into the smallest groups of adjacent dimensions with
- * equal products. In the group of the split dimension, the intervals are scaled
- * by the product of the dimensions after it. They are then divided by the
- * corresponding product of one new dimension, if that is possible. A symbolic
- * size counts as 1: it is a factor of the strides of both dimensions, or of
- * neither. Leaves *out unchanged if no new dimension fits. Returns false if out
- * of memory. */
+/* Sets *out to the layout of n, which is a reshape of x with layout l. Both
+ * lists of dimensions are divided into the smallest groups of adjacent
+ * dimensions whose sizes have equal products. In the group of x's split
+ * dimension, the intervals are multiplied by the sizes of the group's later
+ * dimensions. If they can then be divided by the sizes of the dimensions after
+ * some dimension of n, that dimension is split. A symbolic size counts as 1,
+ * because it is a factor on both sides or on neither. Leaves *out unchanged if
+ * no dimension of n fits. Returns false if out of memory. */
 static bool reshape(struct arena *a, const struct graph_node *x,
                     const struct graph_node *n, const pl_layout *l, int n_rank,
                     const pl_layout **out)
 {
     int i = 0, j = 0;
 
-    /* One interval: the same ranks hold all indices, so the result can be split
-     * along any dimension. */
+    /* With a single interval the same ranks hold all indices, so the result can
+     * be split along any dimension. */
     if (l->n_run == 1) {
         int d = n->dim[0].symbol != PL_CONST;
 
@@ -99,7 +100,8 @@ static bool reshape(struct arena *a, const struct graph_node *x,
                 p *= x->dim[i++].n;
             else
                 q *= n->dim[j++].n;
-        if (i == x->n_dim) /* dimensions of size 1 at the end */
+        if (i == x->n_dim) /* The dimensions that are left have size 1 and
+                              belong to the last group. */
             j = n->n_dim;
         if (j == n->n_dim)
             i = x->n_dim;
@@ -108,7 +110,8 @@ static bool reshape(struct arena *a, const struct graph_node *x,
         for (int d = l->dim + 1; d < i; d++)
             below *= x->dim[d].n;
         period = l->period * below;
-        below = 1; /* from here, the product of new dimensions */
+        below = 1; /* From here on, `below` is the product of the sizes of n's
+                      later dimensions. */
         for (int d = j - 1; d >= j0; below *= n->dim[d].n, d--) {
             bool fits = n->dim[d].symbol == PL_CONST &&
                         symbol_below(n, d) == symbol_below(x, l->dim) &&
@@ -135,11 +138,11 @@ static bool reshape(struct arena *a, const struct graph_node *x,
     return true;
 }
 
-/* Computes the layout of a concat whose operands are split along the axis of
- * concatenation: the operands' intervals, one after another. A MIRRORED operand
- * is one interval that all ranks own. Leaves *out unchanged if an operand is
- * split along another dimension, or if there are too many intervals. Returns
- * false if out of memory. */
+/* Sets *out to the layout of a concat whose operands are split along the axis
+ * of concatenation: the intervals of all operands, one after another. A
+ * MIRRORED operand becomes one interval that all ranks own. Leaves *out
+ * unchanged if an operand is split along another dimension or if there are too
+ * many intervals. Returns false if out of memory. */
 static bool concat(struct arena *a, const pl_graph *g,
                    const struct graph_node *n, const pl_layout *const *x,
                    int n_rank, const pl_layout **out)

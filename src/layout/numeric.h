@@ -15,11 +15,11 @@
 /* Kinds of nodes. Columns: enumerator, name in printed plans. */
 #define NUM_KIND_MAP(X)                                                        \
     X(OP, "op")                                                                \
-    X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
-    X(REDUCE_SCATTER, "ReduceScatter") /* PARTIAL to SPLIT */                  \
-    X(ALL_GATHER, "AllGather")         /* SPLIT to MIRRORED */                 \
-    X(SLICE, "Slice")                  /* keeps local indices, no copy */      \
-    X(ALL_TO_ALL, "AllToAll")          /* SPLIT to another SPLIT */
+    X(ALL_REDUCE, "AllReduce")         /* from PARTIAL to MIRRORED */          \
+    X(REDUCE_SCATTER, "ReduceScatter") /* from PARTIAL to SPLIT */             \
+    X(ALL_GATHER, "AllGather")         /* from SPLIT to MIRRORED */            \
+    X(SLICE, "Slice")         /* takes indices that a rank has, no copy */     \
+    X(ALL_TO_ALL, "AllToAll") /* from SPLIT to another SPLIT */
 
 enum num_kind {
 #define NUM_KIND_ENUM(name, text) NUM_##name,
@@ -36,35 +36,37 @@ enum { NUMERIC_ORDER = 2 };
 
 struct num_node {
     enum num_kind kind;
-    int node; /* graph node of the op, or of the value that is converted */
+    int node; /* graph node whose op is computed, or whose value is converted */
     int n_in;
-    int in[GRAPH_MAX_IN]; /* earlier nodes of this plan, -1 if absent */
+    int in[GRAPH_MAX_IN]; /* operands: indices of earlier nodes of the numeric
+                             plan, -1 if absent */
     const pl_layout *layout;
-    /* For contractions whose summed dimension is split: the layout of that
-     * dimension, which gives the order of summation. Else NULL */
+    /* For a matrix product whose summed dimension is split: the layout of that
+     * dimension, which gives the order of summation. NULL for other nodes. */
     const pl_layout *sum;
 };
 
 struct numeric {
     struct arena arena; /* owns the layouts and `value` */
-    const pl_graph *g;  /* borrowed */
+    const pl_graph *g;  /* the graph that is planned; it must outlive the
+                           numeric plan */
     int n_rank;
     int n;
     struct num_node *node;
-    /* [g->n_node] the node of this plan whose result is the final value of a
-     * graph node, after reduction, as the host reads it (outputs, kept values,
-     * weights, caches); -1 if none */
+    /* [g->n_node] for each graph node, the node of the numeric plan that has
+     * its final value, after reduction. The host reads outputs, kept values,
+     * weights and caches there. -1 if there is none. */
     int *value;
     uint64_t hash;
 };
 
-/* Numbers of tokens and cache slots for which the costs of conversions are
- * computed. */
+/* Number of tokens and of cache slots for which the bytes of a conversion are
+ * computed when layouts are chosen. */
 extern const struct graph_sizes numeric_reference_sizes;
 
 /* Creates the numeric plan. leaf[i] is the default layout of graph node i if it
- * is a leaf, NULL for MIRRORED. The layout `want` of the graph node, if set, is
- * used instead. */
+ * is a weight, cache or input; NULL stands for MIRRORED. A layout that the user
+ * requested for the node is used instead. */
 pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
                          const pl_layout *const *leaf, pl_err *err);
 void numeric_free(struct numeric *p);

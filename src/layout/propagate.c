@@ -41,13 +41,14 @@ const char *num_kind_name(enum num_kind k)
 
 /* The layouts chosen for a node. */
 struct choice {
-    const pl_layout *result;             /* layout of the result before
-                                            reduction; may be PARTIAL */
-    const pl_layout *want[GRAPH_MAX_IN]; /* layouts needed of the operands;
-                                            PARTIAL if the node passes a PARTIAL
-                                            operand on */
-    const pl_layout *sum; /* layout of the summed dimension if it is split, else
-                             NULL */
+    /* Layout in which the op computes its result; PARTIAL before a
+     * reduction. */
+    const pl_layout *result;
+    /* Layouts in which the op reads its operands; PARTIAL for an operand whose
+     * addends the op passes on. */
+    const pl_layout *want[GRAPH_MAX_IN];
+    const pl_layout *sum; /* layout of the dimension that the op sums over, if
+                             that is split; else NULL */
 };
 
 struct pass {
@@ -55,8 +56,8 @@ struct pass {
     const pl_graph *g;
     struct arena *a;
     struct choice *choice;  /* [n_node] layouts chosen for each node */
-    const pl_layout **have; /* [n_node] layout of each value as its readers get
-                               it */
+    const pl_layout **have; /* [n_node] layout in which the readers of each
+                               value get it */
     bool *cut;              /* [n_node] true if the value's addends are summed
                                over the ranks at this node (see cut.h); set
                                before the second pass */
@@ -73,9 +74,9 @@ static int64_t bytes_of(const pl_graph *g, int i)
     return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
 }
 
-/* Returns true if layout l splits the rows of a quantized weight at a position
- * that packing does not support, that is, not at a multiple of the format's
- * grain. */
+/* Returns true if layout l would split the rows of a quantized weight at a
+ * position that packing does not support: not a multiple of the format's grain,
+ * which is 32 values. */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
     const struct format_info *f = format_info(x->format);
@@ -89,8 +90,9 @@ static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
     return false;
 }
 
-/* Returns the cost in bytes of converting operand `i` of node `n` to layout
- * `want`. NEVER if impossible: a cache or state is not converted. */
+/* Returns the bytes that converting operand `i` of node `n` to layout `want`
+ * would cost. Returns NEVER if the operand is a cache or state in another
+ * layout, because these are not converted. */
 static int64_t price(const struct pass *s, const struct graph_node *n, int i,
                      const pl_layout *want)
 {
@@ -113,9 +115,10 @@ static int64_t price(const struct pass *s, const struct graph_node *n, int i,
     return x->op == OP_weight ? LAST_RESORT : bytes_of(s->g, n->in[i]);
 }
 
-/* Returns true if the node can pass its PARTIAL operand on, so that its result
- * is PARTIAL. The op's row must allow that, and the other operands must be
- * MIRRORED. If the op is a sum, several operands may be PARTIAL. */
+/* Returns true if node n can compute with the addends of a PARTIAL operand, so
+ * that its result is PARTIAL, too. Its row in ops.def must allow that, and the
+ * other operands must be MIRRORED. If the op is a sum, several operands may be
+ * PARTIAL. */
 static bool passes(const struct pass *s, const struct graph_node *n)
 {
     unsigned partial = 0, split = 0, rule = graph_partial(n);
@@ -144,9 +147,10 @@ static void mirrored(const struct graph_node *n, struct choice *c)
         c->want[i] = &layout_mirrored;
 }
 
-/* Evaluates a candidate for a node: split all dimensions with the letters of
- * `sp` alike. Sets *c to the resulting layouts and *cost to the bytes of
- * conversions, or *cost to NEVER if the split is not allowed. */
+/* Computes the layouts that follow for node `n` if all dimensions with the
+ * letters of `sp` are split alike. Sets *c to these layouts and *cost to the
+ * bytes of the conversions that they need, or to NEVER if the op does not allow
+ * the split. */
 static pl_status candidate(struct pass *s, const struct graph_node *n,
                            const struct node_letters *l,
                            const struct rule_split *sp, int node,
@@ -220,7 +224,8 @@ static pl_status choose_by_letters(struct pass *s, int node)
             best_cost = cost;
         }
     }
-    if (best_cost >= NEVER) /* cannot happen after settle_memories */
+    if (best_cost >= NEVER) /* This cannot happen, because settle_memories has
+                               given all caches of an op the same layout. */
         return err_set(s->err, PL_UNSUPPORTED,
                        "%s (%s): no layout fits the caches that it reads",
                        n->name, op_info(n->op)->name);
@@ -240,7 +245,7 @@ static pl_status choose_concat(struct pass *s, int node)
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        /* The operand's partial sums are reduced before the concat. */
+        /* Such an operand is reduced before the concat and is MIRRORED then. */
         if (h[i]->kind == PL_PARTIAL)
             h[i] = &layout_mirrored;
     }
@@ -319,9 +324,9 @@ static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
     return *out ? PL_OK : err_no_memory(s->err, "layouts");
 }
 
-/* Returns the layout in which each rank holds the heads that it holds under `a`
- * or under `b`. Both are layouts of `size` heads. Returns NULL if out of
- * memory. */
+/* Returns the layout in which each rank holds the heads that it holds under
+ * layout `a` and those that it holds under `b`. `size` is the number of heads.
+ * Returns NULL if out of memory. */
 static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
                                const pl_layout *b)
 {
@@ -347,15 +352,16 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
     return layout_split(s->a, 1, size, (int)size, run, s->p->n_rank);
 }
 
-/* Returns the memory that operand i of a node refers to. Returns -1 if there is
- * no such operand, or if it is not a memory. */
+/* Returns the cache or state that operand i of node n is. Returns -1 if the
+ * operand is absent or is neither. */
 static int memory_of(const pl_graph *g, const struct graph_node *n, int i)
 {
     return i < n->n_in && n->in[i] >= 0 ? graph_memory(g, n->in[i]) : -1;
 }
 
-/* Gives memories k and w the same layout, in which each rank holds the heads
- * that it held in either. Sets *changed if they differed. */
+/* Gives caches or states k and w the same layout, in which each rank holds the
+ * heads that it held in either of them. Sets *changed to true if their layouts
+ * differed. */
 static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
 {
     if (layout_equal(s->held[k], s->held[w]))
@@ -368,10 +374,10 @@ static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
     return PL_OK;
 }
 
-/* Chooses the layouts of memories, which are caches and recurrent states. An op
- * needs the keys and values of a head in the same ranks, and a memory is never
- * converted. So memories that one op reads get the same layout, in which each
- * rank holds the heads that it holds in any of them. */
+/* Chooses the layouts of caches and recurrent states. An op needs the keys and
+ * the values of a head on the same rank, and a cache is never converted. So all
+ * caches that one op reads get the same layout, in which each rank holds the
+ * heads that it holds in any of them. */
 static pl_status settle_memories(struct pass *s)
 {
     const pl_graph *g = s->g;
@@ -380,7 +386,8 @@ static pl_status settle_memories(struct pass *s)
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_memory)
             PL_TRY(leaf_layout(s, v, &s->held[v]));
-    while (changed) { /* terminates because owners are only added */
+    while (changed) { /* The loop ends, because each pass only gives heads to
+                         further ranks. */
         changed = false;
         for (int v = 0; v < g->n_node; v++) {
             const struct graph_node *n = &g->node[v];
@@ -421,8 +428,9 @@ static pl_status choose(struct pass *s, int node)
                                 : choose_move(s, node);
 }
 
-/* Sets s->have[node] to the layout that readers of the node's result get. If
- * `final`, values in the cut are reduced, that is, MIRRORED. */
+/* Sets s->have[node] to the layout in which readers get the node's result. If
+ * `final`, the minimum cut is known, and a PARTIAL result that it contains is
+ * reduced to MIRRORED. */
 static pl_status settle(struct pass *s, int node, bool final)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -448,8 +456,8 @@ static pl_status settle(struct pass *s, int node, bool final)
     return PL_OK;
 }
 
-/* Returns true if a node with layouts c passes its PARTIAL operand i on, so
- * that the node does not need the sum. */
+/* Returns true if a node with the chosen layouts c computes with the addends of
+ * its PARTIAL operand i, so that the operand need not be summed first. */
 static bool flows_on(const struct choice *c, int i)
 {
     return c->result->kind == PL_PARTIAL && c->want[i]->kind == PL_PARTIAL;
@@ -486,7 +494,8 @@ static pl_status find_cut(struct pass *s)
                 continue;
             if (flows_on(ch, i)) {
                 c.from[c.n_edge] = id[u];
-                c.to[c.n_edge++] = c.n; /* v's vertex, assigned below */
+                c.to[c.n_edge++] = c.n; /* The vertex of node v gets the index
+                                           c.n when v itself is added below. */
             } else {
                 c.needed[id[u]] = true;
             }
@@ -508,14 +517,15 @@ static pl_status find_cut(struct pass *s)
     return st;
 }
 
-/* Creating nodes --------------------------------------------------------- */
+/* Creating the nodes of the numeric plan --------------------------------- */
 
 struct writer {
     struct pass *s;
     int cap;
-    int *first; /* [n_node] newest node of the numeric plan with a graph value,
-                   or -1 */
-    int *next;  /* [cap] next older node with the same graph value, or -1 */
+    int *first; /* [n_node] the newest node of the numeric plan that has the
+                   value of a graph node, or -1 */
+    int *next;  /* [cap] for a node of the numeric plan, the next older node
+                   with the same graph node's value, or -1 */
 };
 
 static pl_status put(struct writer *w, const struct num_node *n, int *out)
@@ -542,9 +552,9 @@ static pl_status put(struct writer *w, const struct num_node *n, int *out)
     return PL_OK;
 }
 
-/* Sets *out to a node of the numeric plan that has graph value v in layout
- * `want`. Adds a conversion if there is none. If `loose`, a node with a layout
- * that contains `want` is used, too. */
+/* Sets *out to the node of the numeric plan that has the value of graph node v
+ * in layout `want`. Adds a node that converts the value if there is none. If
+ * `loose`, a node whose layout contains `want` is used, too. */
 static pl_status version(struct writer *w, int v, const pl_layout *want,
                          bool loose, int *out)
 {
@@ -562,17 +572,19 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
             *out = i;
             return PL_OK;
         }
-        /* after the loop: the oldest node, with the value as computed */
+        /* After the loop, `from` is the oldest node: the one that computes the
+         * value. */
         from = i;
     }
-    if (x->op == OP_weight) { /* the weight is stored once more, with this
-                                 layout */
+    if (x->op == OP_weight) { /* A weight is not converted; it is stored a
+                                 second time in this layout. */
         c.kind = NUM_OP;
         c.n_in = 0;
         return put(w, &c, out);
     }
-    /* chooses the cheapest source: a layout that contains `want`, else a value
-     * already reduced */
+    /* Prefers, as source of the conversion, a node whose layout contains
+     * `want`, because then no data moves, else one whose value is already
+     * reduced. */
     for (int i = w->first[v]; i >= 0; i = w->next[i])
         if (p->node[i].layout->kind != PL_PARTIAL &&
             (p->node[from].layout->kind == PL_PARTIAL ||
@@ -588,8 +600,9 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
     return put(w, &c, out);
 }
 
-/* Returns the layout that all readers of a reduced value need if they need the
- * same one, else MIRRORED. seen[v] is that layout, NULL if v has no reader. */
+/* Returns the layout to which the PARTIAL value v is reduced: the one that all
+ * its readers need if they agree, else MIRRORED. seen[v] is the layout that the
+ * readers need, NULL if there is no reader. */
 static const pl_layout *common_want(const struct pass *s, int v,
                                     const pl_layout *const *seen)
 {
@@ -633,8 +646,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
         int made;
 
         s->p->value[v] = -1;
-        if (x->op == OP_weight) /* version() creates these nodes for each
-                                   reader */
+        if (x->op == OP_weight) /* Nodes for weights are created by version()
+                                   when a reader needs them. */
             continue;
         for (int i = 0; i < x->n_in; i++) {
             n.in[i] = -1;
@@ -653,7 +666,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     }
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_weight) {
-            /* a weight that no node reads is stored nevertheless */
+            /* A weight that no node reads is stored, too, so that its values
+             * can be read back. */
             if (w->first[v] < 0) {
                 struct num_node n = {
                     .kind = NUM_OP, .node = v, .layout = s->choice[v].result};
@@ -666,8 +680,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     return PL_OK;
 }
 
-/* The state of hash_of, which hashes all that determines the bits of results.
- * Numbers are buffered in `word` and hashed in blocks. */
+/* State of hash_of(), which hashes everything in a numeric plan that determines
+ * bits. Numbers are collected in `word` and hashed 64 at a time. */
 struct mixer {
     struct hash64 h;
     int64_t word[64];

@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-/* Pseudo letters of the dimensions that '*' stands for: STAR + 1 for the
- * rightmost, then ascending. */
+/* Pseudo letters for the dimensions that '*' stands for in ops.def: STAR + 1
+ * for the rightmost of them, STAR + 2 for the one before it, and so on. */
 enum { STAR = 128 };
 
-/* Sets out[d] to the letters of each of the n_dim dimensions of one operand.
- * [p, end) is the operand's pattern in the op's row. */
+/* Sets out[d] to the letters of dimension d of an operand with n_dim
+ * dimensions. [p, end) is the text of the operand's letters in the op's row of
+ * ops.def. */
 static void pattern(const char *p, const char *end, int n_dim,
                     const pl_dim *dim, struct dim_letters *out)
 {
@@ -45,8 +46,8 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Returns true if a dimension of size 1 with this letter is broadcast, because
- * another dimension with the same letter is larger. */
+/* Returns true if a dimension with this letter may be broadcast from size 1,
+ * because some operand or the result has the letter with a larger size. */
 static bool broadcasts(const struct node_letters *l, const pl_graph *g,
                        const struct graph_node *n, int letter)
 {
@@ -85,11 +86,12 @@ void rules_letters(const pl_graph *g, const struct graph_node *n,
                 out->in[i][d].a = 0;
 }
 
-/* Returns the layout of dimension `dim`, which is one factor of the split
- * dimension of s, as in a reshape. An index of the factor belongs to all ranks
- * that own any index of the split dimension that it corresponds to. For the
- * outer factor these are s->size / size adjacent indices; for the inner factor,
- * all indices that are equal modulo `size`. Returns NULL if out of memory. */
+/* Returns the layout of dimension `dim`, which corresponds to one of the two
+ * factors of the split dimension of s, as (gr) to g or r. An index of the
+ * factor belongs to all ranks that own a corresponding index of the split
+ * dimension. For the outer factor these are s->size / size adjacent indices,
+ * for the inner factor all indices that are equal modulo `size`. Returns NULL
+ * if out of memory. */
 static const pl_layout *join(struct arena *a, const struct rule_split *s,
                              int dim, int64_t size, bool outer, int n_rank)
 {
@@ -123,8 +125,9 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
             continue;
         if ((l->a == s->a && l->b == s->b) ||
             (s->b == 0 && l->b != 0 && l->b == s->a)) {
-            /* equal letters, or the inner factor, repeated for each outer
-             * index */
+            /* The dimension has the same letters, or the split letter as its
+             * inner factor. In the latter case the split repeats for each index
+             * of the outer factor. */
             p = s->l;
         } else if (s->b == 0 && l->b != 0 && l->a == s->a) {
             p = s->l;

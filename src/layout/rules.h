@@ -7,11 +7,13 @@
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* The letters of one dimension, 0 if none. A dimension of two factors, such as
- * (gr), has the letters a and b; others have only a. */
+/* The letters that an op's row gives to one dimension, 0 if none. A dimension
+ * of two factors, such as (gr), has two letters, a and b; others have only
+ * a. */
 struct dim_letters {
     int a, b;
-    bool whole; /* may not be split: marked '!' in the row, or symbolic */
+    bool whole; /* true if the dimension may not be split, because it is marked
+                   '!' in the row or has a symbolic size */
 };
 
 struct node_letters {
@@ -22,25 +24,27 @@ struct node_letters {
 void rules_letters(const pl_graph *g, const struct graph_node *n,
                    struct node_letters *out);
 
-/* A split, by layout `l`, of a dimension that has the letters a and b and the
- * given size. */
+/* A dimension of `size` indices with the letters a and b, and the layout `l` by
+ * which it is split. */
 struct rule_split {
     int a, b;
     int64_t size;
-    const pl_layout *l; /* SPLIT; l->dim is ignored */
+    const pl_layout *l; /* the layout, which is SPLIT; its field `dim` is
+                           ignored */
 };
 
 enum rule_fit {
-    RULE_FREE,    /* no dimension has the split's letters: the tensor stays
+    RULE_FREE,    /* no dimension of the tensor has the letters of the split
+                     dimension, so the tensor stays MIRRORED */
+    RULE_SPLIT,   /* the tensor must have the layout *out, which may be
                      MIRRORED */
-    RULE_SPLIT,   /* *out is the layout that the tensor must have, which may be
-                     MIRRORED */
-    RULE_ILLEGAL, /* a dimension that must stay whole would be split */
+    RULE_ILLEGAL, /* the split would divide a dimension that must stay whole */
     RULE_NO_MEMORY,
 };
 
-/* Computes the layout that split s requires of a tensor of n_dim dimensions
- * with the given letters and sizes. */
+/* Computes the layout that a tensor must have if split s divides some dimension
+ * of the op. The tensor has n_dim dimensions with the given letters and
+ * sizes. */
 enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
                             const struct dim_letters *letters, int n_dim,
                             const pl_dim *dim, int n_rank,

@@ -1,6 +1,8 @@
-/* See available.h. The files come from the kernel, but containers may replace
- * them, so any bytes are expected. A number that is too large becomes the
- * largest possible, and a line that does not fit the buffer is skipped. */
+/* Reads the memory and processor time that the system grants to this process;
+ * see available.h. The files that it reads come from the kernel, but containers
+ * may replace them, so any bytes are expected. A number that is too large
+ * becomes the largest possible, and a line that does not fit in the buffer is
+ * skipped. */
 #include "machine/available.h"
 
 #include <limits.h>
@@ -10,20 +12,25 @@
 #include "base/err.h"
 
 enum {
-    LINE = 16 << 10, /* space for a path and mount options of a page each */
+    LINE = 16 << 10, /* size of the line buffer in bytes: a line may have a path
+                        and mount options of 4 KiB each */
     PATH = 4096,
 };
 
-/* A cgroup hierarchy as this process sees it. */
+/* A cgroup hierarchy as this process sees it: the tree of cgroups of one
+ * version or controller. */
 struct hierarchy {
-    /* path of this process's cgroup in the hierarchy; "" if none */
+    /* path of this process's cgroup in the hierarchy; "" if the process is in
+     * none */
     char path[PATH];
-    /* directory in which the topmost visible cgroup is mounted */
+    /* directory in which the files of the topmost visible cgroup are mounted */
     char mount[PATH];
-    /* path from that cgroup to this process's: "/a/b", or "" */
+    /* path from the topmost visible cgroup to this process's cgroup, such as
+     * "/a/b"; "" if they are the same */
     char below[PATH];
-    /* greater for a mount that shows more parents; 0 if no usable one was
-     * found */
+    /* quality of the mount that `mount` and `below` describe: the more parents
+     * of this process's cgroup the mount shows, the greater; 0 if no usable
+     * mount was found */
     int rank;
 };
 
@@ -44,10 +51,10 @@ static FILE *open_own(void *user, const char *path)
     return fopen(path, "re");
 }
 
-/* ---- lines and numbers --------------------------------------------------- */
+/* ---- parsing lines and numbers of files ---------------------------------- */
 
-/* Reads the next line that fits into `line`, without its newline; skips others.
- * Returns false at the end of the file. */
+/* Reads the next line that fits into the buffer `line`, without its newline;
+ * skips longer lines. Returns false at the end of the file. */
 static bool next_line(FILE *f, char line[LINE])
 {
     bool whole = true;
@@ -97,8 +104,8 @@ static const char *read_number(const char *s, uint64_t *v)
     return end && (*end == '\0' || strchr(" \t", *end)) ? end : NULL;
 }
 
-/* Reads up to n numbers from the first line of the file `name` in r->dir.
- * Returns how many it contained. */
+/* Reads at most n numbers from the first line of the file `name` in directory
+ * r->dir into v[]. Returns how many numbers the line has, at most n. */
 static int read_numbers(struct reader *r, const char *name, uint64_t *v, int n)
 {
     const char *at = r->line;
@@ -131,8 +138,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Adds up the numbers of all lines "PREFIX NAME NUMBER" whose NAME is one of
- * the n names. Returns the number of such lines. */
+/* Adds up the numbers of the file's lines "PREFIX NAME NUMBER" whose NAME is
+ * one of the n names. Returns the number of such lines. */
 static int sum_named(struct reader *r, const char *path, const char *prefix,
                      const char *const *name, int n, uint64_t *sum)
 {
@@ -163,7 +170,7 @@ static int sum_named(struct reader *r, const char *path, const char *prefix,
     return found;
 }
 
-/* ---- mounts -------------------------------------------------------------- */
+/* ---- finding where cgroups are mounted ----------------------------------- */
 
 /* Returns true if `word` is one of the comma-separated words in list .. end. */
 static bool has_word(const char *list, const char *end, const char *word)
@@ -235,9 +242,9 @@ static void unescape(char *s)
     *to = '\0';
 }
 
-/* Returns the number of leading "/.." in a path, which are levels above the
- * root of the cgroup namespace: "/../../a" has two. *end is the rest of the
- * path. */
+/* Counts the "/.." at the beginning of a path in a cgroup hierarchy; each is a
+ * level above the root of the cgroup namespace. "/../../a" has two. Sets *end
+ * to the rest of the path. */
 static int count_ups(const char *path, const char **end)
 {
     int n = 0;
@@ -250,12 +257,12 @@ static int count_ups(const char *path, const char **end)
     return n;
 }
 
-/* Stores a mount in *h if it is better than earlier ones. The mount shows the
- * hierarchy from the cgroup `root` down, at the directory `dir`. A mount is the
- * better, the more parents of this process's cgroup it shows. If `root` is
- * above the root of the namespace, the path from it to this process's cgroup is
- * unknown, so only the limits of `root` itself are read. Any other mount is
- * ignored. */
+/* Stores a mount of a cgroup hierarchy in *h if it is better than those before.
+ * The mount shows the cgroup `root` and those below it, in the directory `dir`.
+ * It is better if it shows more parents of this process's cgroup. If `root` is
+ * above the root of the cgroup namespace, the path from it to this process's
+ * cgroup is unknown, so only the limits of `root` itself are read. A mount that
+ * shows neither is ignored. */
 static void take_mount(struct hierarchy *h, const char *root, const char *dir)
 {
     const char *own, *above, *below = "", *rest;
@@ -324,12 +331,13 @@ static void read_mounts(struct reader *r)
         fclose(f);
 }
 
-/* ---- limits -------------------------------------------------------------- */
+/* ---- reading the limits of cgroups --------------------------------------- */
 
-/* Applies a limit of memory. The memory that remains is the limit minus the
- * usage in the file `use`, without file pages and slabs that the kernel would
- * reclaim first. These pages are charged to their first reader, so a model that
- * was once loaded would count for ever. */
+/* Lowers *out to a memory limit of a cgroup. The memory that is still available
+ * is the limit minus the usage in the file `use`. File pages and slabs, which
+ * the kernel would reclaim first, do not count as usage. They are charged to
+ * the process that read them first, so otherwise a model that was loaded once
+ * would count for ever. */
 static void take_limit(struct reader *r, struct available *out, uint64_t limit,
                        const char *use, const char *prefix)
 {
@@ -357,7 +365,9 @@ static void take_quota(struct available *out, uint64_t quota, uint64_t period)
         out->n_core = n > 0 ? (int)n : 1;
 }
 
-/* Reads the limits of the cgroup whose files are in r->dir. */
+/* Lowers *out to the limits of the cgroup whose files are in directory r->dir.
+ * `which` selects the files' names, which depend on the version and
+ * controller. */
 static void read_level(struct reader *r, int which, struct available *out)
 {
     uint64_t v[2], high;
@@ -376,13 +386,14 @@ static void read_level(struct reader *r, int which, struct available *out)
             read_numbers(r, "cpu.cfs_period_us", &v[1], 1) == 1)
             take_quota(out, v[0], v[1]);
     } else if (read_numbers(r, "memory.limit_in_bytes", v, 1) == 1) {
-        /* without a limit the file contains a number near 2^63 */
+        /* If there is no limit, the file contains a number near 2^63. */
         if (v[0] < (uint64_t)1 << 62)
             take_limit(r, out, v[0], "memory.usage_in_bytes", "total_");
     }
 }
 
-/* Reads the limits of this process's cgroup and of all its visible parents. */
+/* Lowers *out to the limits of this process's cgroup and of all its visible
+ * parents. */
 static void read_levels(struct reader *r, int which, struct available *out)
 {
     const struct hierarchy *h = &r->of[which];
@@ -402,10 +413,10 @@ static void read_levels(struct reader *r, int which, struct available *out)
     }
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading memory and limits ------------------------------------------- */
 
-/* Returns the memory of NUMA node `os` that is free or caches files and can be
- * reclaimed, in bytes; UINT64_MAX if unknown. */
+/* Returns the bytes of NUMA node `os` that are free or that cache files and can
+ * be reclaimed. Returns UINT64_MAX if unknown. */
 static uint64_t read_node(struct reader *r, int os)
 {
     static const char *const name[] = {
@@ -445,10 +456,11 @@ pl_status available_read(struct available *out, struct available_node *node,
     return PL_OK;
 }
 
-/* ---- PLAIT_MEMORY -------------------------------------------------------- */
+/* ---- parsing PLAIT_MEMORY ------------------------------------------------ */
 
-/* Parses "12GiB": digits, then KiB, MiB, GiB or TiB. Returns the rest of the
- * text, or NULL if it does not begin with such a size or the size is 0. */
+/* Parses a size such as "12GiB": digits, then KiB, MiB, GiB or TiB. Returns the
+ * text after the size, or NULL if the text does not begin with a size or the
+ * size is 0. */
 static const char *read_size(const char *s, uint64_t *bytes)
 {
     static const char unit[] = "KMGT";

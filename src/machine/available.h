@@ -14,35 +14,41 @@
 #include "pl.h"
 
 struct available {
-    /* lowest memory limit of the cgroups; UINT64_MAX if none */
-    uint64_t limit_bytes;
-    /* memory that the system reports as available; UINT64_MAX if unknown */
-    uint64_t available_bytes;
-    /* the lowest CPU quota in cores, rounded down, at least 1; INT_MAX if
+    /* lowest memory limit of the process's cgroups in bytes; UINT64_MAX if
      * none */
+    uint64_t limit_bytes;
+    /* bytes of memory that the system reports as available; UINT64_MAX if
+     * unknown */
+    uint64_t available_bytes;
+    /* lowest CPU quota of the process's cgroups in cores, rounded down, at
+     * least 1; INT_MAX if there is no quota */
     int n_core;
 };
 
-/* Opens one of the system's files by its absolute path; returns NULL if it is
- * absent. */
+/* A function that opens one of the system's files by its absolute path, or
+ * returns NULL if the file is absent. Tests pass their own. */
 typedef FILE *available_open(void *user, const char *path);
 
-/* Memory of a NUMA node that is free, or caches files and can be reclaimed. */
+/* The memory of a NUMA node that is free, or that caches files and can be
+ * reclaimed. */
 struct available_node {
-    int os;                   /* the system's number; set by the caller */
-    uint64_t available_bytes; /* UINT64_MAX if unknown */
+    int os;                   /* number of the NUMA node as the system counts
+                                 it; set by the caller */
+    uint64_t available_bytes; /* available memory in bytes; UINT64_MAX if
+                                 unknown */
 };
 
-/* Reads the limits into *out and the memory of each node into node[n_node]. A
- * file that is absent or malformed sets no limit. `open` opens the files; NULL
- * opens those of this system. Fails only if out of memory. */
+/* Sets *out to the limits of this process, and node[n_node] to the available
+ * memory of each NUMA node. A file that is absent or malformed sets no limit.
+ * `open` opens the files; NULL stands for the system's own files. Fails only if
+ * out of memory. */
 pl_status available_read(struct available *out, struct available_node *node,
                          int n_node, available_open *open, void *user,
                          pl_err *err);
 
-/* Parses "16GiB" or "16GiB:12GiB": total bytes, and the part that is available
- * (default: all). Both are 1 or more. Returns false if `text` has neither
- * form. */
+/* Parses the value of PLAIT_MEMORY, "16GiB" or "16GiB:12GiB". Sets *all to the
+ * total bytes and *available to those that are available, by default all. Both
+ * are at least 1. Returns false if `text` has neither form. */
 bool available_stated(const char *text, uint64_t *all, uint64_t *available);
 
 #endif

@@ -26,13 +26,14 @@ unsigned cpu_features(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, has = 0;
 
-    /* F16C needs no test, which clang 14 lacks: every CPU with AVX2 has it. */
+    /* F16C is not tested, because clang 14 has no test for it and every CPU
+     * with AVX2 has F16C. */
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return 0;
     has = CPU_AVX2;
-    /* Clang lacks a test for AVX-VNNI, too. CPUID leaf 7, subleaf 1: EAX bit 4
-     * is AVX-VNNI, bit 5 AVX512_BF16. Source: Intel's manual, volume 2,
+    /* Clang has no test for AVX-VNNI either. CPUID leaf 7, subleaf 1 has it in
+     * bit 4 of EAX; bit 5 is AVX512_BF16. Source: Intel's manual, volume 2,
      * CPUID. */
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1))
         has |= CPU_AVX_VNNI;

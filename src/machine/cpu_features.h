@@ -3,17 +3,25 @@
 #ifndef MACHINE_CPU_FEATURES_H
 #define MACHINE_CPU_FEATURES_H
 
-/* Bits of a set of extensions. */
+/* Instruction set extensions, as bits of a set. */
 enum cpu_feature {
-    CPU_AVX2 = 1 << 0,        /* with FMA and F16C: Haswell, Zen and later */
-    CPU_AVX512 = 1 << 1,      /* F, BW, VL and DQ: Skylake-X, Zen 4 and later */
-    CPU_AVX512_VNNI = 1 << 2, /* Cascade Lake, Zen 4 and later */
-    CPU_AVX_VNNI = 1 << 3,    /* 256 bits: Alder Lake, Zen 5 and later */
-    CPU_AMX_INT8 = 1 << 4,    /* Sapphire Rapids and later */
-    CPU_NEON = 1 << 5,        /* every AArch64 that runs Linux */
-    CPU_DOTPROD = 1 << 6,     /* SDOT: Cortex-A76, Neoverse N1 and later */
-    CPU_I8MM = 1 << 7,        /* SMMLA: Cortex-X2, Neoverse V1 and later */
-    CPU_AVX512_BF16 = 1 << 8, /* Cooper Lake, Zen 4 and later */
+    CPU_AVX2 = 1 << 0,   /* AVX2 with FMA and F16C: Haswell, Zen and later */
+    CPU_AVX512 = 1 << 1, /* AVX-512 F, BW, VL and DQ: Skylake-X, Zen 4 and
+                            later */
+    CPU_AVX512_VNNI = 1 << 2, /* dot products of bytes, 512 bits: Cascade Lake,
+                                 Zen 4 and later */
+    CPU_AVX_VNNI = 1 << 3,    /* dot products of bytes, 256 bits: Alder Lake,
+                                 Zen 5 and later */
+    CPU_AMX_INT8 = 1 << 4,    /* products of tiles of bytes: Sapphire Rapids and
+                                 later */
+    CPU_NEON = 1 << 5,        /* 128-bit vectors: every AArch64 processor that
+                                 runs Linux */
+    CPU_DOTPROD = 1 << 6,     /* SDOT, dot products of bytes: Cortex-A76,
+                                 Neoverse N1 and later */
+    CPU_I8MM = 1 << 7,        /* SMMLA, matrix products of bytes: Cortex-X2,
+                                 Neoverse V1 and later */
+    CPU_AVX512_BF16 = 1 << 8, /* dot products of BF16: Cooper Lake, Zen 4 and
+                                 later */
 };
 
 /* Returns the set of extensions. If the processors have AMX, first requests

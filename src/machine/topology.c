@@ -1,7 +1,7 @@
-/* Reads hwloc's tree once into three flat tables; later only memory binding
- * uses hwloc. Limits come from two more sources: the affinity mask, and the
- * files that available.c reads for CPU time and memory. A source that is absent
- * or malformed sets no limit. */
+/* Reads hwloc's tree of the machine once into three flat tables; afterwards
+ * only the binding of memory uses hwloc. Two more sources limit what this
+ * process may use: the affinity mask, and the files that available.c reads for
+ * CPU time and memory. A source that is absent or malformed sets no limit. */
 #include "machine/topology.h"
 
 #include <hwloc.h>
@@ -18,7 +18,8 @@
 
 enum {
     ALIGN = 64,
-    MAP_FROM = 1 << 20, /* size from which memory is mapped, not malloc'ed */
+    MAP_FROM = 1 << 20, /* size in bytes from which memory is allocated with
+                           mmap, not malloc */
 };
 
 void topology_fini(struct topology *t)
@@ -31,10 +32,11 @@ void topology_fini(struct topology *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- the tables -------------------------------------------------------- */
+/* ---- filling the tables of nodes, cores, processors -------------------- */
 
-/* Returns the NUMA node with most memory among those whose cores include `cpu`.
- * If a processor has a fast and a large memory, it is the large one. */
+/* Returns the NUMA node that has most memory among those whose cores include
+ * processor `cpu`. If a processor has a small fast memory and a large one, this
+ * is the large one. */
 static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
 {
     hwloc_obj_t o = NULL, best = NULL;
@@ -49,8 +51,8 @@ static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
     return best;
 }
 
-/* Returns the index in t->node of the hwloc node `o`; appends the node if it is
- * new. */
+/* Returns the index in t->node of hwloc's node `o`, which is appended if it is
+ * not there yet. */
 static int take_node(struct topology *t, hwloc_obj_t o)
 {
     int os = o ? (int)o->os_index : -1;
@@ -71,13 +73,14 @@ static int by_node(const void *a, const void *b)
 
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
-    if (x->core != y->core) /* here `core` is still hwloc's index of the core */
+    if (x->core != y->core) /* While this sorts, `core` is still hwloc's index
+                               of the core. */
         return x->core < y->core ? -1 : 1;
     return x->os < y->os ? -1 : x->os > y->os;
 }
 
-/* Fills the tables of *t with the processors in `allowed`; with all processors
- * that hwloc reports if `allowed` is NULL. */
+/* Fills the tables of *t with the processors of the set `allowed`, or with all
+ * processors that hwloc reports if `allowed` is NULL. */
 static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
                       pl_err *err)
 {
@@ -99,7 +102,8 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
         t->cpu[t->n_cpu++] = (struct topology_cpu){
             .os = (int)o->os_index,
             .node = take_node(t, node_of(t->hw, o->os_index)),
-            /* without cores, each processor counts as a core */
+            /* On a machine that reports no cores, each processor counts as a
+             * core. */
             .core = core ? (int)core->logical_index : (int)o->logical_index,
         };
     }
@@ -130,11 +134,11 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
     return PL_OK;
 }
 
-/* ---- memory and quota ------------------------------------------------ */
+/* ---- memory and CPU time that may be used ---------------------------- */
 
-/* Raises the memory of a single node to the total memory of the system. A
- * virtual machine that got more memory at run time may report it only in the
- * total and not for the node. */
+/* Raises the memory of a single NUMA node to the total memory of the system,
+ * because a virtual machine that got more memory at run time may report it only
+ * in the total. */
 static void read_memory(struct topology *t)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -152,8 +156,8 @@ static uint64_t within(uint64_t bytes, uint64_t most)
     return bytes < most ? bytes : most;
 }
 
-/* Returns `available`, at most `all`. Returns 1 instead of 0 if `all` is not 0,
- * because 0 would mean unknown. */
+/* Returns the available bytes, at most `all`. Returns 1 instead of 0 unless
+ * `all` is 0, because 0 available bytes would mean unknown. */
 static uint64_t part_of(uint64_t available, uint64_t all)
 {
     return all > 0 && available == 0 ? 1 : within(available, all);
@@ -179,16 +183,17 @@ static pl_status read_stated(struct topology *t, const char *text, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the part of the limit `most` for a node with x of `sum` bytes. It is
- * x if the sum does not exceed the limit. Dividing the limit prevents devices
- * on two nodes from each planning with all of it. */
+/* Returns the part of `most` bytes, a limit for all NUMA nodes together, that a
+ * node with x bytes gets. `sum` is the bytes of all nodes. The part is x if the
+ * sum does not exceed the limit. Otherwise the limit is divided in proportion,
+ * so that devices on two nodes do not each plan with all of it. */
 static uint64_t share_of(uint64_t x, uint64_t sum, uint64_t most)
 {
     return sum > most ? (uint64_t)((double)x / (double)sum * (double)most) : x;
 }
 
-/* Computes the memory of each node and of all nodes that this process may use,
- * within the limits in *now. */
+/* Computes the bytes of memory that this process may use on each NUMA node and
+ * on all nodes together, within the limits in *now. */
 static void take_memory(struct topology *t, const struct available *now,
                         const struct available_node *node)
 {
@@ -198,7 +203,8 @@ static void take_memory(struct topology *t, const struct available *now,
     for (int i = 0; i < t->n_node; i++) {
         struct topology_node *x = &t->node[i];
 
-        /* with one node, the system's total is more accurate */
+        /* If there is only one NUMA node, its available memory is that of the
+         * system, which is known more accurately. */
         x->available_bytes =
             t->n_node == 1 ? x->memory_bytes
                            : within(node[i].available_bytes, x->memory_bytes);
@@ -240,7 +246,7 @@ static pl_status read_limits(struct topology *t, pl_err *err)
     return s == PL_OK && stated && *stated ? read_stated(t, stated, err) : s;
 }
 
-/* ---- loading ----------------------------------------------------------- */
+/* ---- loading the topology by hwloc ------------------------------------- */
 
 static pl_status refuse_order(const char *name, const char *value,
                               const char *why, pl_err *err)
@@ -251,9 +257,9 @@ static pl_status refuse_order(const char *name, const char *value,
                    err_shown(shown, value, strlen(value)), why);
 }
 
-/* Returns true if hwloc has the component `name`, an item of the variable
- * HWLOC_COMPONENTS. The only test is to blacklist it in the topology
- * `scratch`. */
+/* Returns true if hwloc has a component `name`, an item of the environment
+ * variable HWLOC_COMPONENTS. hwloc offers no other test than to blacklist the
+ * component, which is done in the topology `scratch`. */
 static bool is_component(hwloc_topology_t scratch, const char *name)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -288,10 +294,10 @@ static pl_status check_components(const char *list, pl_err *err)
     return s;
 }
 
-/* Rejects environment variables that hwloc cannot follow, because it would
- * print to standard error or wait for ever. hwloc prints other output only on
- * request (its *_VERBOSE), or if the firmware of the machine contradicts
- * itself; then only HWLOC_HIDE_ERRORS=2 prevents it. */
+/* Rejects values of HWLOC_* environment variables that hwloc cannot follow,
+ * because it would print to standard error or wait for ever. Otherwise hwloc
+ * prints only on request (*_VERBOSE), or if the firmware of the machine
+ * contradicts itself; HWLOC_HIDE_ERRORS=2 prevents the latter. */
 static pl_status check_orders(pl_err *err)
 {
     const char *components = getenv("HWLOC_COMPONENTS");
@@ -309,10 +315,9 @@ static pl_status check_orders(pl_err *err)
     return PL_OK;
 }
 
-/* Loads the file that HWLOC_XMLFILE names; fails if hwloc cannot read it.
- * Without this function, hwloc would use this machine instead if its plugin
- * cannot read the file. A file that does not exist has no effect, as in
- * hwloc. */
+/* Makes hwloc load the file that HWLOC_XMLFILE names, and fails if hwloc cannot
+ * read it. Without this function hwloc would silently describe this machine
+ * instead. A file that does not exist is ignored, as hwloc ignores it. */
 static pl_status follow_xml(hwloc_topology_t hw, pl_err *err)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -357,14 +362,15 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                           "the environment variables HWLOC_*");
         goto done;
     }
-    /* hwloc's environment variables may select a machine other than this */
+    /* false if environment variables make hwloc describe another machine */
     t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {
         s = err_no_memory(err, "the machine's topology");
         goto done;
     }
-    /* An empty set means that it could not be read; then all are used. */
+    /* An empty set means that the affinity mask could not be read. Then all
+     * processors are used. */
     if (allowed)
         hwloc_bitmap_list_sscanf(set, allowed);
     else if (t->here &&
@@ -392,9 +398,10 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
     return load(t, desc, allowed, err);
 }
 
-/* ---- reference counting ------------------------------------------------- */
+/* ---- reference counts of shared topologies ------------------------------ */
 
-/* A topology with its reference count; users point to `t`. */
+/* A topology that is shared, with the number of its references. Users have the
+ * address of `t`. */
 struct counted {
     struct topology t;
     atomic_int n;
@@ -435,7 +442,7 @@ void topology_drop(const struct topology *t)
     free(c);
 }
 
-/* ---- processors --------------------------------------------------------- */
+/* ---- looking up and listing processors ---------------------------------- */
 
 int topology_find_cpu(const struct topology *t, int os)
 {
@@ -458,10 +465,10 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
     hwloc_bitmap_free(set);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- allocating memory ------------------------------------------------- */
 
-/* The file lists the nodes as "0", or as a list or range like "0-1". If it
- * cannot be read, one node is assumed. */
+/* Reads /sys/devices/system/node/online, which lists the NUMA nodes as "0", or
+ * as a list or range such as "0-1". If it cannot be read, assumes one node. */
 bool topology_one_node(void)
 {
     FILE *f = fopen("/sys/devices/system/node/online", "re");
@@ -483,7 +490,8 @@ static size_t whole_pages(size_t bytes)
     return (bytes / page + 1) * page;
 }
 
-/* Smaller memory would get no huge page. */
+/* Requests huge pages only for a size of MAP_FROM or more, because smaller
+ * memory would get none. */
 void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
 {
     size_t all = whole_pages(bytes);
@@ -494,7 +502,9 @@ void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
         return NULL;
     if (bytes >= MAP_FROM)
         madvise(p, all, MADV_HUGEPAGE);
-    madvise(p, all, MADV_DONTFORK); /* avoids a copy of each written page */
+    /* A forked child gets no mapping of this memory. Otherwise each page
+     * written after the fork would be copied. */
+    madvise(p, all, MADV_DONTFORK);
     if (t && t->here && os >= 0) {
         hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
 
@@ -511,8 +521,8 @@ void topology_free_pages(void *p, size_t bytes)
         munmap(p, whole_pages(bytes));
 }
 
-/* Small blocks are malloc'ed: they share pages with others and are neither
- * bound nor huge. */
+/* Allocates blocks below MAP_FROM with malloc. These share pages with other
+ * data, so they are neither bound to a NUMA node nor in huge pages. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes)
 {
     void *p;

@@ -1,12 +1,14 @@
 /* Measures how fast this machine's threads are. Small graphs run on them
  * through the same executor as a model, so that threads, barriers, collectives
- * and memory cost as much as they do later. Each experiment finds one rate.
+ * and memory cost as much as they do in a model. Each experiment finds one
+ * rate.
  *
- * The time of a run is a linear function of the unknown (seconds per unit of
- * work, the inverse of a rate). So the unknown is the measured time minus the
- * time expected from the known rates, divided by how often the unknown counts.
- * All threads are assumed to be alike: the rate of a device is its thread count
- * times the rate of a thread. Measurements affect no bit of a result. */
+ * The time of a run is a linear function of the unknown, which is the seconds
+ * per unit of work, the inverse of a rate. So the unknown is the measured time,
+ * minus the time expected from the rates that are already known, divided by the
+ * units of work in a run. All threads are assumed to be alike: the rate of a
+ * device is its number of threads times the rate of a thread. Measurements
+ * affect no bit of a result. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -26,17 +28,19 @@ enum {
     LEAST_RUNS = 3,
     MOST_RUNS = 200,
 };
-/* An experiment repeats its run until all runs together took this long. */
+/* An experiment repeats its run until all of its runs together took this many
+ * seconds. */
 static const double enough_s = 0.2;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
     int n_dev;
-    /* offsets in struct cost_rates: of the unknown that is solved for, and of
-     * the field that stores the result */
+    /* offsets in bytes in struct cost_rates: of the rate that the experiment
+     * solves for, and of the rate in which the result is stored */
     size_t solve, keep;
-    /* true: the expected time includes the rates of earlier experiments. False:
-     * their work is negligible, or overlaps with that of this one. */
+    /* true if the expected time of a run includes the rates found by earlier
+     * experiments; false if that work is negligible or overlaps with the
+     * measured work */
     bool rest;
     struct measure_size z;
 };
@@ -47,12 +51,13 @@ struct measuring {
     pl_graph *g;
     struct compiled *compiled;
     pl_exec *x;
-    /* rates of one thread; a rate not yet known makes its work free */
+    /* rates of one thread known so far; a rate that is not known yet is
+     * infinite, so that its work takes no time */
     struct cost_rates rates;
     pl_err *err;
 };
 
-/* ---- experiments -------------------------------------------------------- */
+/* ---- table of experiments ----------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 static const struct experiment experiments[] = {
@@ -107,9 +112,10 @@ static const struct experiment experiments[] = {
 };
 enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
 
-/* Fills the weights with bytes that decode to numbers of usual size, scales
- * included, because products near the smallest float take many times as long.
- * Unwritten memory would not do: all its pages map to one page of zeros. */
+/* Fills the weights with bytes that decode to numbers of usual size, because
+ * products near the smallest float take many times as long. Memory that was
+ * never written would not do: all its pages map to one page of zeros, which
+ * stays in the caches. */
 static void fill_weights(struct measuring *m)
 {
     const struct compiled *q = m->compiled;
@@ -132,10 +138,10 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Sets *seconds to the minimum CPU time that a run takes in the calling thread,
- * which is one of the workers. It works or spins during the run, so its CPU
- * clock measures the run without the time in which other processes use the
- * CPU. */
+/* Sets *seconds to the least CPU time that a run takes in the calling thread,
+ * which is one of the worker threads. It computes or spins during all of the
+ * run. So its CPU time is the time of the run without the time that other
+ * processes take. */
 static pl_status time_run(struct measuring *m, double *seconds)
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
@@ -179,9 +185,9 @@ static pl_status estimate(struct measuring *m, double *seconds)
     return cost_run(&machine, 0, 1, &z, NULL, seconds, m->err);
 }
 
-/* Runs the experiment and solves for the rate at e->solve. That field must
- * first mean that its work is free: 0 for seconds, INFINITY for a rate per
- * second. */
+/* Runs the experiment and sets *result to the rate at offset e->solve. Before
+ * the call this rate must mean that its work takes no time: 0 for seconds,
+ * INFINITY for a rate per second. */
 static pl_status solve(struct measuring *m, double *result)
 {
     double *rate = (double *)((char *)&m->rates + m->e->solve);
@@ -217,9 +223,8 @@ static pl_status run(struct measuring *m, double *result)
     return s;
 }
 
-/* Measures the rates of one of n_thread threads while all of them work.
- * Collectives are measured between two devices that have half of the threads
- * each. */
+/* Measures the rates of one thread while n_thread threads work. Collectives are
+ * measured between two devices that have half of these threads each. */
 static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
                                  bool no_pin, int n_thread, pl_err *err)
 {
@@ -253,8 +258,8 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
             .err = err,
         };
 
-        /* the weights are few and stay in CPU caches, so they are read at that
-         * rate */
+        /* The experiment's weights are small and stay in the CPU's caches, so
+         * they are read as fast as activations. */
         if (e->rest) {
             m.rates = *one;
             m.rates.read_bytes_per_s = one->cached_bytes_per_s;
@@ -264,10 +269,11 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
     return PL_OK;
 }
 
-/* Corrects the rates of one of n busy threads, *all, by those of one thread
- * alone. On a busy machine threads wait for CPUs instead of for each other,
- * which falsifies *all. n threads together are at least as fast as one alone,
- * and no thread is faster than one alone. */
+/* Corrects *all, the rates of one of n busy threads, by `one`, the rates of a
+ * thread that works alone. If other processes are running, threads wait for
+ * CPUs and not only for each other, which falsifies *all. The limits are that n
+ * threads together are at least as fast as one alone, and that no thread is
+ * faster than one alone. */
 static void correct(struct cost_rates *all, struct cost_rates one, int n)
 {
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {

@@ -1,15 +1,16 @@
-/* Measures how fast a device with processors of its own is, above all a GPU. As
+/* Measures how fast a device with its own processors is, above all a GPU. As
  * for threads (measure.c), small graphs run on it and each experiment finds one
- * rate. But devices differ by five orders of magnitude, and the overhead of a
- * run may be longer than its work.
+ * rate. But devices differ by five orders of magnitude, and starting a run may
+ * take longer than its work.
  *
  * So each experiment begins small and is repeated with more work until the work
  * takes long enough, as far as memory and time allow. On a fast device it ends
  * with data larger than its caches and with full queues, on a slow one early.
  * The first experiment measures the cost of an instruction: it compares a graph
- * of many tiny instructions with a graph of few. The other rates follow from
+ * of many tiny instructions with a graph of few. Each other rate follows from
  * the time of a run minus the time expected from the rates that are already
- * known. For two devices, layers are split over both. */
+ * known. For a pair of devices, the layers of a graph are distributed over
+ * both. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -28,41 +29,50 @@ enum {
     MOST_TOK = 512,
     MOST_PAST = 4096,
     MOST_RUNS = 50,
-    MOST_JUMP = 5, /* maximum number of doublings from one trial to the next */
+    MOST_JUMP = 5, /* maximum number of times that the work is doubled from one
+                      trial to the next */
     FEW_LAYERS = 2,
     MANY_LAYERS = 512,
-    /* work that takes less than this part of a run may be noise */
+    /* work that takes less than 1 / NEXT_TO_NOTHING of a run may be measurement
+     * noise */
     NEXT_TO_NOTHING = 30,
 };
-/* maximum time to measure a device, and a pair */
+/* maximum time in seconds to measure one device, or one pair of devices */
 static const double device_s = 10;
-static const double pairs_s = 60; /* maximum time to measure all pairs */
-/* work that takes this long in a run is enough */
+static const double pairs_s = 60; /* maximum time in seconds to measure all
+                                     pairs of devices */
+/* seconds of a run that the measured work should take; more is not needed */
 static const double enough_s = 2e-3;
 static const double enough_steps = 20;
-/* three or more runs that took this long together are enough */
+/* total seconds after which three or more runs are enough */
 static const double runs_s = 0.05;
-/* fewer than three are enough if they took this long together */
+/* total seconds after which even fewer than three runs are enough */
 static const double most_runs_s = 0.3;
-/* bytes of weights that no cache holds */
+/* bytes of weights that exceed every cache, so that they are read from
+ * memory */
 static const double beyond_caches = 512e6;
 static const double most_bytes = 4294967296.0;
-/* Stands for zero seconds in fields where 0 means that another field holds. */
+/* a time in seconds that is practically zero, for rates in which 0 means that
+ * another rate is used instead */
 static const double no_time = 1e-30;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
-    /* The time of this graph at the same size is subtracted; may be NULL. */
+    /* Builds another graph of the same size, whose time is subtracted; NULL if
+     * there is none. */
     void (*against)(pl_graph *g, const struct measure_size *z);
-    size_t rate; /* field of struct cost_rates to solve for */
-    /* number of doublings of work after which shapes are like a model's */
+    size_t rate; /* offset in bytes in struct cost_rates of the rate that the
+                    experiment finds */
+    /* number of doublings of the work after which the graph's shapes are like a
+     * model's */
     int usual;
     bool past_caches;
-    bool multiplies; /* reads overlap with multiplying, so they count as free */
+    bool multiplies; /* The device reads weights while it multiplies, so the
+                        expected time of reading is left out. */
     struct measure_size first, most;
 };
 
-/* ---- experiments -------------------------------------------------------- */
+/* ---- table of experiments ----------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 
@@ -112,7 +122,8 @@ static const struct experiment alone[] = {
 };
 enum {
     N_ALONE = sizeof alone / sizeof alone[0],
-    /* the first experiments of `alone`; find_steps is repeated after them */
+    /* Number of experiments at the start of `alone` after which find_steps is
+     * called again, because they find the rates that it uses. */
     N_WORK = 4,
 };
 
@@ -135,9 +146,10 @@ static void twice(int64_t *n, int64_t most, int *k)
         *n *= 2;
 }
 
-/* Sets *z to the size of the experiment after `k` doublings of its work.
- * Returns false if that exceeds the maximum. Doubles the tokens first, then the
- * values per token, so that shapes stay like those of models. */
+/* Sets *z to the size of the experiment's graph after `k` doublings of its
+ * work. Returns false if that exceeds the maximum size. First doubles the
+ * numbers of tokens, then the values per token, last the layers, so that shapes
+ * stay like those of models. */
 static bool size_of(struct measure_size *z, const struct experiment *e, int k)
 {
     const struct measure_size *most = &e->most;
@@ -149,26 +161,29 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
         *(z->ff < most->ff && (z->ff <= z->d || z->d == most->d) ? &z->ff
                                                                  : &z->d) *= 2;
     twice(&z->n_layer, most->n_layer, &k);
-    /* rounds n_past up so that caches end at the end of a page */
+    /* Rounds n_past, the number of cached tokens, up so that the cache is
+     * filled to the end of a page. */
     if (z->n_past > 0)
         z->n_past +=
             (PAGE_TOKENS - (z->n_past + z->n_tok) % PAGE_TOKENS) % PAGE_TOKENS;
     return k == 0;
 }
 
-/* ---- a run -------------------------------------------------------------- */
+/* ---- running and timing a graph ----------------------------------------- */
 
 struct probe {
     const struct measure_device_options *opt;
     struct device_desc dev[2];
-    struct device_list l; /* list of the devices dev[] */
-    /* rates of each device; a rate not yet known makes its work free */
+    struct device_list l; /* the one or two devices dev[] as a list */
+    /* rates known so far, the same for each device; a rate that is not known
+     * yet is such that its work takes no time */
     struct cost_rates rates;
-    double left_s; /* time left for the present experiment */
+    double left_s; /* seconds left for the present experiment */
     pl_err *err;
 };
 
-/* A graph that is compiled for the devices of a probe, and its time. */
+/* A graph of one size, compiled for the devices of a probe, and its measured
+ * time. */
 struct trial {
     struct measure_size z;
     pl_options opt;
@@ -176,8 +191,9 @@ struct trial {
     struct compiled *q;
     pl_exec *x;
     double weights; /* size of the weights in bytes */
-    double run_s;   /* the shortest time that a run of this trial took */
-    double spent_s; /* time of the whole trial, without compiling kernels */
+    double run_s;   /* shortest time of a run of this graph in seconds */
+    double spent_s; /* seconds of the whole trial, without compiling the GPU's
+                       kernels */
 };
 
 static double now(const struct probe *p)
@@ -215,8 +231,9 @@ static pl_status plan_trial(const struct probe *p,
     return PL_OK;
 }
 
-/* Returns true if the trial needs at most half of each device's available
- * memory (a quarter for a pair), and at most most_bytes. */
+/* Returns true if the trial's graph needs at most half of the available memory
+ * of each device, or a quarter if two devices are measured, and at most
+ * most_bytes. */
 static bool fits(const struct probe *p, const struct trial *t)
 {
     for (int d = 0; d < p->l.n; d++) {
@@ -233,8 +250,8 @@ static bool fits(const struct probe *p, const struct trial *t)
     return true;
 }
 
-/* Fills the weights with bytes that decode to numbers of usual size, scales
- * included. */
+/* Fills the weights of the trial's graph with bytes that decode to numbers of
+ * usual size, scales included. */
 static pl_status fill_weights(const struct probe *p, const struct trial *t)
 {
     enum { PIECE = 1 << 20 };
@@ -275,7 +292,8 @@ static pl_status time_runs(const struct probe *p, struct trial *t)
     for (int64_t i = 0; i < t->z.n_tok; i++)
         pos[i] = (int32_t)(t->z.n_past + i);
     PL_TRY(
-        exec_run_micro_batches(t->x, 1, &rows, p->err)); /* compiles kernels */
+        /* The first run is not measured, because it compiles the kernels. */
+        exec_run_micro_batches(t->x, 1, &rows, p->err));
     t->run_s = INFINITY;
     for (int n = 0; n < MOST_RUNS && (n < 3 ? sum < most_runs_s : sum < runs_s);
          n++) {
@@ -303,10 +321,10 @@ static pl_status run_trial(struct probe *p, struct trial *t)
     return PL_OK;
 }
 
-/* ---- expected time ------------------------------------------------------ */
+/* ---- expected time of a run --------------------------------------------- */
 
-/* Rates with which all work is free. The io device, which each device list
- * contains, always has them. */
+/* Rates with which no work takes time. The io device, which is in each device
+ * list, always has them. */
 static const struct cost_rates nothing_costs = {
     .read_bytes_per_s = INFINITY,
     .cached_bytes_per_s = INFINITY,
@@ -331,9 +349,10 @@ static pl_status estimate(const struct probe *p, const struct trial *t,
     return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
 }
 
-/* Sets *known to the expected seconds of a run if the work of *rate is free.
- * Sets *times to the number of units of that work in a run, so that the unknown
- * seconds per unit are (measured - *known) / *times. */
+/* Splits the expected time of a run into the work that the unknown rate
+ * describes and everything else. Sets *known to the seconds of everything else,
+ * and *times to the number of units of that work. So the unknown seconds per
+ * unit are (measured - *known) / *times. */
 static pl_status count(struct probe *p, const struct trial *t, double *rate,
                        double *known, double *times)
 {
@@ -353,7 +372,7 @@ static double *rate_of(struct probe *p, const struct experiment *e)
     return (double *)((char *)&p->rates + e->rate);
 }
 
-/* ---- growing ------------------------------------------------------------ */
+/* ---- repeating an experiment with more work ----------------------------- */
 
 /* Returns true if the status means that a trial does not fit into memory. */
 static bool no_room(pl_status s)
@@ -361,10 +380,11 @@ static bool no_room(pl_status s)
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY;
 }
 
-/* Plans the largest trial of at most *k doublings that fits, and sets *k to its
- * doublings. It must have more than `last` doublings; if none fits, *k becomes
- * `last`. The smallest trial is not tested: if it does not fit, the device
- * reports how much memory is missing. */
+/* Plans the largest trial, with at most *k doublings of the work, that fits in
+ * memory, and sets *k to its number of doublings. It must have more than `last`
+ * doublings; if no such trial fits, sets *k to `last`. The smallest trial is
+ * not tested: if it does not fit, the device reports how much memory is
+ * missing. */
 static pl_status plan_largest(const struct probe *p, const struct experiment *e,
                               int last, int *k, struct trial *t)
 {
@@ -382,11 +402,12 @@ static pl_status plan_largest(const struct probe *p, const struct experiment *e,
     return PL_OK;
 }
 
-/* The result of a trial, from which the unknown rate follows. */
+/* The times of a trial, from which the unknown rate follows. */
 struct finding {
-    /* time of a run: measured, and expected if the work of the rate is free */
+    /* seconds of a run: as measured, and as expected without the work of the
+     * unknown rate */
     double run_s, known_s;
-    double times; /* number of units of that work in a run */
+    double times; /* number of units of the unknown rate's work in a run */
 };
 
 static pl_status look(struct probe *p, struct trial *t, double *rate,
@@ -397,8 +418,8 @@ static pl_status look(struct probe *p, struct trial *t, double *rate,
     return count(p, t, rate, &f->known_s, &f->times);
 }
 
-/* Runs a trial and sets *f to its result. Subtracts the results of the graph
- * e->against at the same size, if there is one. */
+/* Runs a trial and sets *f to its times. Subtracts those of the graph
+ * e->against of the same size, if there is one. */
 static pl_status find(struct probe *p, const struct experiment *e,
                       struct trial *t, struct finding *f)
 {
@@ -422,15 +443,16 @@ static pl_status find(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Returns the seconds that the work of the unknown rate took, at least
- * 1/NEXT_TO_NOTHING of the run. */
+/* Returns the seconds of a run that the work of the unknown rate took, at least
+ * 1 / NEXT_TO_NOTHING of the run. */
 static double work_of(const struct trial *t, const struct finding *f)
 {
     return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
 }
 
-/* Returns by how many doublings the next trial should exceed this one, which
- * has k doublings; 0 if it is large enough or time is up. */
+/* Returns by how many doublings the work of the next trial should exceed that
+ * of trial `t`, which has k doublings. Returns 0 if `t` is large enough or no
+ * time is left. */
 static int doublings(const struct probe *p, const struct experiment *e, int k,
                      const struct trial *t, const struct finding *f)
 {
@@ -452,10 +474,10 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
     return n;
 }
 
-/* Runs the largest trial that fits and has more than `last` and at most *k
- * doublings. Sets *k to its doublings (`last` if none fits), *seconds to the
- * time of one unit of work, and *more to the number of doublings by which the
- * next trial should exceed it. */
+/* Runs the largest trial that fits in memory and has more than `last` and at
+ * most *k doublings of the work. Sets *k to its number of doublings, `last` if
+ * none fits. Sets *seconds to the time of one unit of work, and *more to the
+ * number of doublings by which the next trial should exceed this one. */
 static pl_status try_larger(struct probe *p, const struct experiment *e,
                             int last, int *k, double *seconds, int *more)
 {
@@ -475,8 +497,8 @@ static pl_status try_larger(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Repeats the experiment with more and more work. The last trial determines the
- * rate. */
+/* Finds the rate of an experiment by trials with more and more work. The last
+ * trial determines the rate. */
 static pl_status find_rate(struct probe *p, const struct experiment *e)
 {
     double *rate = rate_of(p, e), seconds = 0;
@@ -485,7 +507,8 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
     while (k > last) {
         pl_status s = try_larger(p, e, last, &k, &seconds, &more);
 
-        if (last >= 0 && no_room(s)) { /* less memory than reported */
+        if (last >= 0 && no_room(s)) { /* The device has less memory than it
+                                          reported: tries a smaller trial. */
             most = --k;
             continue;
         }
@@ -493,16 +516,16 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
         last = k;
         k = k + more < most ? k + more : most;
     }
-    /* before, the rate meant that its work is free: 0 for seconds, INFINITY for
-     * a rate per second */
+    /* Until now the rate meant that its work takes no time: 0 for seconds,
+     * INFINITY for a rate per second. This tells in which unit it is. */
     *rate = *rate < 1 ? seconds : 1 / seconds;
     return PL_OK;
 }
 
 /* ---- cost of an instruction --------------------------------------------- */
 
-/* Trials of the same graph with few and with many layers of tiny
- * instructions. */
+/* Two trials of the same graph of tiny instructions, one with few layers and
+ * one with many. */
 struct stairs {
     struct trial few, many;
 };
@@ -517,8 +540,8 @@ static pl_status climb(struct probe *p, struct trial *t, int64_t n_layer)
     return run_trial(p, t);
 }
 
-/* Runs both graphs. Increases the layers of `many` until its time differs
- * clearly from that of `few`. */
+/* Runs the graph with few and the graph with many layers. Increases the layers
+ * of `many` until its time differs clearly from that of `few`. */
 static pl_status run_stairs(struct probe *p, struct stairs *w)
 {
     pl_status s = climb(p, &w->few, FEW_LAYERS);
@@ -532,9 +555,10 @@ static pl_status run_stairs(struct probe *p, struct stairs *w)
     return s;
 }
 
-/* Sets insn_s, the time that an instruction takes in addition to its work at
- * the rates known so far. Sets collective_s, the cost of a copy, to the rest of
- * the time of `few`. */
+/* Computes the rate insn_s, the seconds that an instruction takes in addition
+ * to its work, from the difference of both graphs' times and the rates known so
+ * far. Then sets collective_s, the cost of a copy, to the time of `few` that is
+ * still unexplained. */
 static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
     double *step = &p->rates.insn_s, *copy = &p->rates.collective_s;
@@ -552,7 +576,7 @@ static pl_status find_steps(struct probe *p, const struct stairs *w)
     return PL_OK;
 }
 
-/* ---- devices ------------------------------------------------------------ */
+/* ---- measuring one device ----------------------------------------------- */
 
 static void probe_init(struct probe *p, const struct device_list *l, int d,
                        int peer, const struct measure_device_options *opt,
@@ -567,7 +591,7 @@ static void probe_init(struct probe *p, const struct device_list *l, int d,
     p->rates.one_queue = p->dev[0].one_queue;
 }
 
-/* Runs n experiments, in at most `left` seconds altogether. */
+/* Finds the rates of n experiments, in at most `left` seconds altogether. */
 static pl_status find_all(struct probe *p, const struct experiment *e, int n,
                           double left)
 {
@@ -588,8 +612,9 @@ static pl_status find_all(struct probe *p, const struct experiment *e, int n,
 static pl_status measure_alone(struct probe *p)
 {
     const double each_s = device_s / (N_ALONE + 1);
-    /* not freed until the end: without any context, the driver would have to
-     * start again for each experiment */
+    /* Not freed before the end, because some graph must stay loaded: otherwise
+     * the driver would close its context and start again for each
+     * experiment. */
     struct stairs w = {0};
     pl_status s;
 
@@ -620,7 +645,8 @@ static pl_status measure_pair(struct probe *p, const struct cost_rates *known,
     return find_all(p, together, N_TOGETHER, seconds);
 }
 
-/* Sets *err to the reason *why, after the name of the device. Returns s. */
+/* If the status s is an error, sets *err to the message of *why after the name
+ * of the device that was measured. Returns s. */
 static pl_status tell(const struct probe *p, pl_status s, const pl_err *why,
                       pl_err *err)
 {
@@ -651,7 +677,7 @@ static pl_status each(struct calibration *found, const struct device_list *l,
     return PL_OK;
 }
 
-/* ---- pairs --------------------------------------------------------------- */
+/* ---- measuring pairs of devices ------------------------------------------ */
 
 static void pair_up(struct calibration *found, const struct device_list *l,
                     const struct measure_links *k)
@@ -665,7 +691,8 @@ static void pair_up(struct calibration *found, const struct device_list *l,
     }
 }
 
-/* Measures each pair of devices and stores the result in *k. */
+/* Measures the link between each pair of devices and stores the results in
+ * *k. */
 static pl_status pairs(struct calibration *found, const struct device_list *l,
                        const struct measure_device_options *opt,
                        struct measure_links *k, pl_err *err)

@@ -1,4 +1,4 @@
-/* See measure_graphs.h. */
+/* Builds the small graphs of measure_graphs.h, whose run times are measured. */
 #include "measure/measure_graphs.h"
 
 #include <stdio.h>
@@ -62,7 +62,8 @@ void measure_attention(pl_graph *g, const struct measure_size *z)
     pl_output(g, x);
 }
 
-/* Outputs only the rows that the input `rows` selects, as a model does. */
+/* Makes those rows of x that the input `rows` selects the output of the graph,
+ * as a model does for the tokens that get logits. */
 static void one_row(pl_graph *g, pl_tensor x)
 {
     const pl_dim n_out = {1, PL_N_OUT};

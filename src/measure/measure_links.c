@@ -1,7 +1,8 @@
-/* Two devices are close if their link is more than twice as fast as the slowest
- * link of all pairs. A smaller difference may be noise, or a bus that is
- * slightly wider. A set of devices that are connected by close pairs is a link
- * domain if every pair in it is close. */
+/* Finds link domains in the measured links. Two devices are close if their link
+ * is more than twice as fast as the slowest link of all pairs. A smaller
+ * difference may be noise, or a bus that is slightly wider. A set of devices
+ * that are connected by close pairs is a link domain if every pair in it is
+ * close. */
 #include "measure/measure_links.h"
 
 #include "base/hash64.h"
@@ -41,8 +42,8 @@ static double slowest(const struct measure_links *k)
     return least;
 }
 
-/* Sets of[i] to the first device that device i is connected to by close pairs,
- * i itself if none. */
+/* Sets of[i] to the first device that a chain of close pairs connects with
+ * device i, or to i itself if there is none. */
 static void find_link_domains(const struct measure_links *k, int *of)
 {
     const double limit = closer * slowest(k);

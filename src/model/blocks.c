@@ -60,8 +60,9 @@ static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
     return s < 0 ? x : pl_mul(b->g, x, s);
 }
 
-/* Multiplies y [n_tok, n_used, *] by the scale of each chosen expert, ids
- * [n_tok, n_used]. */
+/* Multiplies y [n_tok, n_used, *], the results of the chosen experts, by the
+ * scales of these experts. The tensor `ids` [n_tok, n_used] has the experts'
+ * numbers. */
 static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
                                   const char *base, pl_tensor ids)
 {
@@ -71,7 +72,8 @@ static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
 
     if (s < 0)
         return y;
-    if (each) { /* [n_expert] -> [n_tok, n_used, 1] */
+    if (each) { /* the scales of all experts, [n_expert], become those of the
+                   chosen ones, [n_tok, n_used, 1] */
         if (b->g->node[s].format != PL_F32)
             s = pl_cast(b->g, s, PL_F32);
         s = pl_gather_rows(b->g, pl_reshape(b->g, s, 2, column), ids);
@@ -167,16 +169,17 @@ pl_tensor model_enter(struct build *b, int64_t *end)
                         PL_ROLE_MTP_PROJ, e, both, false);
 }
 
-/* Attention -------------------------------------------------------------- */
+/* Building attention ----------------------------------------------------- */
 
-/* The projections of a layer, [n_tok, heads * width] each. k and v are -1 in a
- * layer that reads the caches of another. */
+/* The results of the matrices for queries, keys and values, [n_tok, heads *
+ * width] each. k and v are -1 in a layer that reads another layer's caches and
+ * so computes no keys and values. */
 struct qkv {
     pl_tensor q, k, v;
 };
 
-/* Returns true if the file contains a bias of q, k or v; then all three are
- * required. */
+/* Returns true if the file has a bias for at least one of attn_q, attn_k and
+ * attn_v. The builder then requires all three. */
 static bool biased(const struct build *b)
 {
     return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
@@ -204,7 +207,8 @@ static struct qkv project(struct build *b, pl_tensor h,
     const bool bias = o->bias || (!fused && biased(b));
     struct qkv x = {-1, -1, -1};
 
-    if (fused) { /* rows: all of q, all of k, all of v */
+    if (fused) { /* The rows of attn_qkv are those of all query heads, then of
+                    all key heads, then of all value heads. */
         x.v = model_matmul(b, h, "attn_qkv", PL_ROLE_ATTN_QKV, all,
                            model_width(b), bias);
         x.q = pl_slice(b->g, x.v, 1, 0, n_q);
@@ -230,8 +234,8 @@ static int64_t window(const struct build *b)
     return b->m->window ? b->m->window[b->layer] : 0;
 }
 
-/* Writes x, the step's keys or values, to the layer's cache. Returns the
- * cache. */
+/* Writes x, the keys or values of the step's tokens, to the current layer's
+ * cache. Returns the cache. */
 static pl_tensor cached(struct build *b, pl_tensor x, bool values)
 {
     const struct model *m = b->m;
@@ -248,8 +252,8 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
         x);
 }
 
-/* Returns true if heads of q and k are normalised. If the file contains one of
- * the two norm weights, both are required. */
+/* Returns true if each head of q and k is normalised in this layer. If the file
+ * has the weight of one of the two norms, the builder requires both. */
 static bool normed(const struct build *b, const struct model_attention *o)
 {
     return o->qk_norm == QK_NORM_ALWAYS ||
@@ -278,7 +282,8 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     pl_tensor v = own ? model_heads(b, x.v, n_head_kv, d_value) : -1;
     pl_tensor gate = -1, sinks = -1, y;
 
-    if (o->gate) { /* values of a head: query, then gate */
+    if (o->gate) { /* The result of attn_q has, for each head, the query and
+                      then the gate. */
         gate = pl_slice(b->g, q, 2, width_k, d_value);
         q = pl_slice(b->g, q, 2, 0, width_k);
     }
@@ -310,9 +315,10 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
                         width, false);
 }
 
-/* Feed-forward ----------------------------------------------------------- */
+/* Building feed-forward parts and experts -------------------------------- */
 
-/* A width, and twice the width for gate and up in one matrix. */
+/* The width of a feed-forward part, and twice that width, which is the number
+ * of rows if one matrix contains gate and up. */
 struct width {
     struct model_dim one, two;
 };
@@ -346,8 +352,8 @@ static struct width d_shared(const struct build *b)
         {2 * n, "twice the shared expert's width"}};
 }
 
-/* Builds the feed-forward part of the matrices ffn_gate, ffn_up and ffn_down,
- * each name followed by `suffix`. */
+/* Builds a feed-forward part down(glu(gate h, up h)). Its matrices are named
+ * ffn_gate, ffn_up and ffn_down, each followed by `suffix`. */
 static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
                      const char *suffix, struct width ff)
 {
@@ -359,7 +365,8 @@ static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
     snprintf(up_name, sizeof up_name, "ffn_up%s", suffix);
     snprintf(both, sizeof both, "ffn_gate_up%s", suffix);
     snprintf(down, sizeof down, "ffn_down%s", suffix);
-    if (model_has(b, both, "weight")) { /* rows: gate, then up */
+    if (model_has(b, both, "weight")) { /* The matrix has the rows of gate, then
+                                           those of up. */
         up = model_matmul(b, h, both, PL_ROLE_FFN_GATE_UP, ff.two, e, false);
         gate = pl_slice(b->g, up, 1, 0, ff.one.n);
         up = pl_slice(b->g, up, 1, ff.one.n, ff.one.n);
@@ -385,7 +392,8 @@ static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
     return model_weight(b, base, "weight", role, false, 3, dim);
 }
 
-/* Returns `base`.bias of each chosen expert, [n_tok, n_used, out], or -1. */
+/* Returns the biases `base`.bias of the experts chosen for each token, [n_tok,
+ * n_used, out]. Returns -1 if the file has no such biases. */
 static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
                              struct model_dim out, pl_tensor ids)
 {
@@ -396,8 +404,9 @@ static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
     return bias < 0 ? -1 : pl_gather_rows(b->g, bias, ids);
 }
 
-/* Multiplies x [n_tok, 1, in] by the matrices of the chosen experts, ids
- * [n_tok, n_used]. Returns [n_tok, n_used, out]. */
+/* Multiplies x [n_tok, 1, in] by the matrices of the experts chosen for each
+ * token, whose numbers are in `ids` [n_tok, n_used]. Returns [n_tok, n_used,
+ * out]. */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
@@ -410,7 +419,8 @@ static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
     return bias < 0 ? y : pl_add(b->g, y, bias);
 }
 
-/* Returns the result of the shared expert, which serves every token. */
+/* Returns the result of the shared expert, which computes for every token
+ * besides the chosen experts. */
 static pl_tensor shared_expert(struct build *b, pl_tensor h, model_glu *glu)
 {
     pl_tensor y = mlp(b, h, glu, "_shexp", d_shared(b)), gate;
@@ -452,7 +462,8 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     pl_tensor gate, up, weight, of_result;
 
     model_name(b, ids, "ffn_moe_topk");
-    if (model_has(b, "ffn_gate_up_exps", "weight")) { /* rows: gate, then up */
+    /* The matrices have the rows of gate, then those of up. */
+    if (model_has(b, "ffn_gate_up_exps", "weight")) {
         up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
                            PL_ROLE_FFN_GATE_UP_EXPS, ff.two);
         gate = pl_slice(b->g, up, 2, 0, ff.one.n);
@@ -464,7 +475,8 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                            ff.one);
     }
     w = model_heads(b, w, used, 1);
-    /* The scale of the down matrix is applied to the expert's hidden values. */
+    /* The scale of the matrix ffn_down_exps is applied before the product, to
+     * the hidden values of each expert, together with the expert's weight. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, glu(b->g, gate, up), weight);
     weight =
@@ -478,10 +490,10 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                : x;
 }
 
-/* Output and whole networks ---------------------------------------------- */
+/* Building the output and whole networks --------------------------------- */
 
-/* Applies the last norm. A multi-token-prediction block may have its own
- * weight. */
+/* Normalises the result of the last layer. A multi-token-prediction block may
+ * have its own weight for this norm. */
 static pl_tensor last_norm(struct build *b, pl_tensor x)
 {
     const bool own =
@@ -495,8 +507,8 @@ static pl_tensor last_norm(struct build *b, pl_tensor x)
     return x;
 }
 
-/* Multiplies x by the output matrix. A multi-token-prediction block may have
- * its own. */
+/* Multiplies x by the output matrix, which yields logits. A
+ * multi-token-prediction block may have its own output matrix. */
 static pl_tensor last_matmul(struct build *b, pl_tensor x)
 {
     const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};
@@ -518,7 +530,8 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
 
 void model_head(struct build *b, pl_tensor x)
 {
-    /* this node still belongs to the last layer */
+    /* Selects the rows of the tokens that get logits. This node still belongs
+     * to the last layer. */
     x = pl_gather_rows(b->g, x, b->out_ids);
     pl_name(b->g, x, "result_hidden");
     x = last_matmul(b, last_norm(b, x));

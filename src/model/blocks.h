@@ -12,8 +12,8 @@
 
 #include "model/model.h"
 
-/* The caches of a layer, after the keys and values of the step's tokens are
- * written. */
+/* The cache tensors of a layer after the keys and values of the step's tokens
+ * have been written to them. */
 struct model_kv {
     pl_tensor k, v;
 };
@@ -22,26 +22,30 @@ struct model_kv {
 struct build {
     const struct model *m;
     pl_graph *g;
-    int64_t layer; /* the current layer; -1 outside of layers */
-    int64_t first; /* index of the graph's first layer */
-    bool block;    /* true if the graph is a multi-token-prediction block */
+    int64_t layer; /* layer of the nodes built next; -1 outside of layers */
+    int64_t first; /* layer with which the graph begins: 0, or that of a
+                      multi-token-prediction block */
+    bool block;    /* true if the graph is that of a multi-token-prediction
+                      block, not of the network */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
-    struct model_kv kv; /* the caches that the attention built last reads */
+    struct model_kv kv; /* the caches that the most recently built attention
+                           reads */
 };
 
-/* An expected size and the metadata key that it comes from, for errors. */
+/* The expected size of a dimension, and the metadata key that it comes from,
+ * which errors name. */
 struct model_dim {
     int64_t n;
     const char *key;
 };
 
-/* ---- weight.c ----------------------------------------------------------- */
+/* ---- weights of the graph: weight.c ------------------------------------- */
 
-/* Returns the weight `base`.`suffix`, or `base` if suffix is NULL, as a leaf of
- * the graph. Its dimensions in the file must be dim[n_dim]. If the file lacks
- * the weight, returns -1, and fails unless `optional`. A second call returns
- * the same leaf. */
+/* Adds the weight `base`.`suffix` of the file, or `base` if suffix is NULL, to
+ * the graph and returns its node. Fails if its shape in the file is not
+ * dim[n_dim]. If the file lacks the weight, returns -1, which is an error
+ * unless `optional`. Another call with the same name returns the same node. */
 pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
                        pl_role role, bool optional, int n_dim,
                        const struct model_dim *dim);
@@ -49,9 +53,9 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
 /* Returns true if the file contains the tensor `base`.`suffix`. */
 bool model_has(const struct build *b, const char *base, const char *suffix);
 
-/* Returns `base`.scale, by which the weight's result is multiplied, or -1 if
- * absent. It has one value, or, only if `experts`, one for each expert; *each
- * is true then. */
+/* Returns the weight `base`.scale, by which results of the matrix `base` are
+ * multiplied, or -1 if the file has none. It has one value. Only if `experts`
+ * may it have one for each expert; *each is set to true then. */
 pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each);
 
@@ -60,25 +64,27 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
 pl_status model_check_values(const struct model *m, const pl_graph *g,
                              pl_err *err);
 
-/* ---- blocks.c ----------------------------------------------------------- */
+/* ---- parts of a layer: blocks.c ----------------------------------------- */
 
-/* Assigns the nodes built from here on to layer `layer`, or to no layer if
- * -1. */
+/* Assigns the nodes that are built next to layer `layer`, or to no layer if it
+ * is -1. */
 void model_layer(struct build *b, int64_t layer);
 
 /* Returns d_model, the number of values per token that layers pass on. */
 struct model_dim model_width(const struct build *b);
 
-/* Gives the value x the name "NAME-N", N the current layer. Returns x. */
+/* Gives the value x the name "NAME-N", where N is the current layer. Returns
+ * x. */
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name);
 
-/* Reshape x, which has n_tok * n * d or n_tok * n values, to [n_tok, n, d] or
- * to [n_tok, n]. */
+/* model_heads reshapes x, which has n_tok * n * d values, to [n_tok, n, d].
+ * model_flat reshapes x, which has n_tok * n values, to [n_tok, n]. */
 pl_tensor model_heads(struct build *b, pl_tensor x, int64_t n, int64_t d);
 pl_tensor model_flat(struct build *b, pl_tensor x, int64_t n);
 
-/* Returns x [*, in] times `base`.weight [out, in], times `base`.scale, plus
- * `base`.bias. The scale is optional, and the bias unless `need_bias`. */
+/* Returns x [*, in] times `base`.weight [out, in], times `base`.scale if the
+ * file has one, plus `base`.bias. The bias is optional, too, unless
+ * `need_bias`. */
 pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
                        pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias);
@@ -92,29 +98,34 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
  * model_enter instead. */
 pl_tensor model_embed(struct build *b);
 
-/* Returns the input of the first layer, b->first, and sets *end to the end of
- * the layers. It is the result of model_embed, or in a multi-token-prediction
- * block
+/* Returns the input of layer b->first, and sets *end to the number of the layer
+ * after the last. The input is the result of model_embed, or in a
+ * multi-token-prediction block
  *
- *   eh_proj (norm(embedding, enorm), norm(hidden, hnorm))
+ * eh_proj (norm(embedding, enorm), norm(hidden, hnorm))
  *
  * Source: arXiv:2412.19437, section 2.2. */
 pl_tensor model_enter(struct build *b, int64_t *end);
 
-/* Normalisation of each head of q and k before RoPE: never; only if the file
- * contains the norm weights; or always. */
+/* Normalisation of each head of q and k before RoPE in a family: never, only if
+ * the file has the norm weights, or always. */
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
 
 struct model_attention {
-    /* true: biases of q, k and v are required; false: they are optional */
+    /* true if the file must have biases of q, k and v; false if they are
+     * optional */
     bool bias;
     enum model_qk_norm qk_norm;
-    bool gate;       /* attn_q also computes a gate, as wide as a head */
-    bool v_norm;     /* normalise each head of v, without a weight */
+    bool gate;       /* the matrix attn_q also computes a gate for each head, as
+                        wide as the head */
+    bool v_norm;     /* each head of v is normalised; this norm has no weight */
     bool v_is_k;     /* if the file lacks attn_v, v is the result of attn_k */
-    bool sinks;      /* attn_sinks adds a value to the softmax of each head */
-    pl_tensor freqs; /* [n_rot / 2] divisors of RoPE's angles; -1 if none */
-    /* The caches of an earlier layer to read; NULL to use caches of its own. */
+    bool sinks;      /* the weight attn_sinks adds a term to the softmax of each
+                        head */
+    pl_tensor freqs; /* [n_rot / 2] the weight with divisors of RoPE's angles;
+                        -1 if none */
+    /* the earlier layer's caches that this layer reads; NULL if it has caches
+     * of its own */
     const struct model_kv *kv;
 };
 
@@ -124,11 +135,13 @@ struct model_attention {
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o);
 
-/* In delta.c: returns a gated delta net of h instead of attention, with the
- * states of the layer. */
+/* Returns the result of a gated delta net for h [n_tok, d_model], which some
+ * layers have instead of attention: [n_tok, d_model]. Uses the layer's
+ * recurrent states. Defined in delta.c. */
 pl_tensor model_delta_net(struct build *b, pl_tensor h);
 
-/* Combines gate and up: pl_swiglu, pl_geglu. */
+/* A function that combines the results of the gate and up matrices: pl_swiglu
+ * or pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
 /* Returns down(glu(gate h, up h)). The matrices gate and up may be fused into
  * ffn_gate_up. */
@@ -152,11 +165,12 @@ void model_head(struct build *b, pl_tensor x);
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm, model_glu *glu);
 
-/* ---- the families, one file each; model.c has the table ------------------ */
+/* ---- builders of the families, one file each ----------------------------- */
 
 void model_llama(struct build *b);
 void model_qwen2(struct build *b);
-void model_qwen3(struct build *b); /* qwen3 and qwen3moe */
+void model_qwen3(struct build *b); /* Builds the graph of the families qwen3 and
+                                      qwen3moe. */
 void model_glm4moe(struct build *b);
 pl_status model_gemma3_read(struct model *m, pl_err *err);
 void model_gemma3(struct build *b);
@@ -166,7 +180,8 @@ pl_status model_gptoss_read(struct model *m, pl_err *err);
 void model_gptoss(struct build *b);
 pl_status model_qwen35_read(struct model *m, pl_err *err);
 pl_status model_qwen3next_read(struct model *m, pl_err *err);
-void model_qwen35(struct build *b); /* qwen35, qwen35moe and qwen3next */
+void model_qwen35(struct build *b); /* Builds the graph of the families qwen35,
+                                       qwen35moe and qwen3next. */
 pl_status model_deepseek2_read(struct model *m, pl_err *err);
 void model_deepseek2(struct build *b);
 

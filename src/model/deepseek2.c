@@ -27,11 +27,11 @@
 
 enum { MAX_RANK = 1 << 20, MAX_HEAD_WIDTH = 1 << 16 };
 
-/* In these models YaRN scales the scores instead of cos and sin: by the square
- * of 1 + l ln(factor). l is the key yarn_log_multiplier, a tenth of
- * mscale_all_dim in the original model. Files without the key are rejected,
- * because their meaning has changed over time. Source: llama.cpp, discussion
- * 7416 and pull request 17945. */
+/* Reads YaRN's scale. In these models it applies to the scores of attention,
+ * not to cos and sin, and is the square of 1 + l ln(factor). l is the key
+ * yarn_log_multiplier, a tenth of mscale_all_dim in the original model. Files
+ * without this key are rejected, because their scale has changed its meaning
+ * over time. Source: llama.cpp, discussion 7416 and pull request 17945. */
 static pl_status read_yarn(struct model *m, pl_err *err)
 {
     const double factor = 1 / (double)m->rope.freq_scale;
@@ -73,7 +73,9 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
                        "%s: either %s or attention.value_length_mla is missing",
                        path, params_key(m, "attention.key_length_mla", &k));
     m->latent = d_key > 0;
-    /* otherwise key_length and value_length hold the widths of a head */
+    /* Files without these keys have the widths of a head in
+     * attention.key_length and attention.value_length, which are read for all
+     * families. */
     if (m->latent) {
         PL_TRY(params_head_width(m, "attention.key_length_mla", 0, &m->d_key,
                                  err));
@@ -97,8 +99,8 @@ static pl_tensor rotated(struct build *b, pl_tensor x)
     return pl_rope_apply(b->g, x, b->pos, -1, &b->m->rope);
 }
 
-/* Writes the step's x [n_tok, n_head, d] to the cache `kind` of the layer.
- * Returns the cache. */
+/* Writes x [n_tok, n_head, d], values of the step's tokens, to the layer's
+ * cache named cache_`kind`. Returns the cache. */
 static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                         bool values, int64_t n_head, int64_t d, pl_tensor x)
 {
@@ -109,8 +111,8 @@ static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                           x);
 }
 
-/* Multiplies head i of x [n_tok, n_head, in] by matrix i of the weight
- * `base`. */
+/* Multiplies the values of each head in x [n_tok, n_head, in] by that head's
+ * matrix in the weight `base`. */
 static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
                          pl_role role, struct model_dim out,
                          struct model_dim in)
@@ -126,7 +128,7 @@ static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
     return scale < 0 ? x : pl_mul(b->g, x, scale);
 }
 
-/* Returns the queries of all heads, [n_tok, n_head, d_key]. */
+/* Returns the queries of all heads before RoPE, [n_tok, n_head, d_key]. */
 static pl_tensor queries(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
@@ -145,8 +147,10 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
 }
 
-/* Returns attention over the cached latents, [n_tok, n_head, d_value]. c is
- * [n_tok, kv_rank], r [n_tok, 1, n_rot], q_n and q_r [n_tok, n_head, *]. */
+/* Returns the result of attention to the cached latents, [n_tok, n_head,
+ * d_value]. Its inputs are the latents c [n_tok, kv_rank] and rotated keys r
+ * [n_tok, 1, n_rot] of the step's tokens, and the two parts of their queries,
+ * q_n and q_r [n_tok, n_head, *]. */
 static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
                             pl_tensor q_n, pl_tensor q_r)
 {
@@ -166,8 +170,9 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     return by_head(b, y, "attn_v_b", PL_ROLE_ATTN_V_B, v, rank);
 }
 
-/* Returns attention, [n_tok, n_head, d_value], like by_latents, but with keys
- * and values computed and cached for each head. */
+/* Returns the result of attention, [n_tok, n_head, d_value], from the same
+ * inputs as by_latents. The keys and values of each head are computed from the
+ * latents and cached, as older files need it. */
 static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
                          pl_tensor q_n, pl_tensor q_r)
 {
@@ -184,7 +189,8 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     kv = model_heads(b, kv, n_head, d_n + m->d_value[b->layer]);
     k = pl_slice(b->g, kv, 2, 0, d_n);
     v = pl_slice(b->g, kv, 2, d_n, m->d_value[b->layer]);
-    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* copies r to each head */
+    /* Copies the rotated key r, which all heads share, to each head. */
+    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r);
     k = pl_concat(b->g, 2, (pl_tensor[]){k, r}, 2);
     k = cached(b, "k", b->cache_k, false, n_head, m->d_key[b->layer], k);
     v = cached(b, "v", b->cache_v, true, n_head, m->d_value[b->layer], v);

@@ -23,7 +23,7 @@ static pl_tensor head_values(struct build *b, const char *base,
 }
 
 struct gates {
-    pl_tensor alpha, beta; /* [n_tok, n_value] */
+    pl_tensor alpha, beta; /* [n_tok, n_value] one value per value head */
 };
 
 static struct gates gates(struct build *b, pl_tensor h)
@@ -45,8 +45,8 @@ static struct gates gates(struct build *b, pl_tensor h)
                                model_width(b), false);
         return y;
     }
-    /* rows of the matrix, for each key head: beta of its value heads, then
-     * alpha */
+    /* For each key head, the matrix ssm_ba has the rows of beta for the value
+     * heads of that key head, then their rows of alpha. */
     x = model_matmul(b, h, "ssm_ba", PL_ROLE_DELTA_GATES, both, model_width(b),
                      false);
     x = pl_reshape(b->g, x, 4, four);
@@ -57,7 +57,8 @@ static struct gates gates(struct build *b, pl_tensor h)
     return y;
 }
 
-/* Returns q, k and v of all heads after the convolution, [n_tok, channels]. */
+/* Returns the queries, keys and values of all heads after the short
+ * convolution, [n_tok, channels]. */
 static pl_tensor convolved(struct build *b, pl_tensor h)
 {
     const struct model_delta *d = &b->m->delta;

@@ -31,9 +31,9 @@ static bool has_window(const struct model *m, int64_t layer)
     return m->window[layer] > 0;
 }
 
-/* Reads n_shared_kv, the number of layers without a cache. Checks that for each
- * there is an earlier layer with a cache that has as many KV heads and that
- * also has, or also lacks, a window. */
+/* Reads n_shared_kv, the number of layers without a cache of their own. Checks
+ * each of these layers: an earlier layer must have a cache with the same number
+ * of KV heads, and must have a window if and only if the layer has one. */
 static pl_status read_shared_kv(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -146,7 +146,8 @@ static pl_tensor add_per_layer(struct build *b, pl_tensor x, pl_tensor inputs)
     return pl_add(b->g, x, model_norm(b, h, "post_norm", e));
 }
 
-/* Returns the logits of the router, whose norm and scale are applied to x. */
+/* Returns the logits of the router for x. The router normalises x by itself and
+ * has a scale of its own. */
 static pl_tensor router(struct build *b, pl_tensor x)
 {
     const struct model_dim e = model_width(b);
@@ -186,7 +187,8 @@ void model_gemma4(struct build *b)
                                    PL_ROLE_ROPE_FREQS, true, 1, &half);
     pl_tensor x = pl_scale(b->g, model_embed(b), (float)sqrt((double)e.n));
     pl_tensor inputs = per_layer_inputs(b, x), h, scale;
-    /* caches of the last layer before i: [0] without a window, [1] with one */
+    /* caches of the latest layer so far without a window, kv[0], and with one,
+     * kv[1] */
     struct model_kv kv[2];
 
     for (int64_t i = 0; i < m->n_layer; i++) {

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* arch, neox, moe, shared, key of an expert's width, read, graph */
+/* Columns: arch, neox, moe, shared, key of an expert's width, function that
+ * reads further keys, function that builds the graph. */
 static const struct model_family families[] = {
     {"llama", false, MOE_IF_GIVEN, false, "feed_forward_length", NULL,
      model_llama},
@@ -100,7 +101,7 @@ pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
     if (s != PL_OK)
         goto done;
     *out = m;
-    m = NULL; /* the caller owns it now */
+    m = NULL; /* Not freed below, because the caller owns the model now. */
 done:
     pl_graph_free(g);
     model_close(m);

@@ -1,11 +1,12 @@
 /* Models: the hyper-parameters of a network in a GGUF file, and its graph.
  *
  * model_open reads the hyper-parameters and checks every tensor that the graph
- * names, so that a file that opens can be planned. Then it judges what nothing
- * has read (unread.c): a file whose results would be wrong is rejected. A
- * family is one short file that combines shared blocks (blocks.h); the table in
- * model.c lists them. Only a few vectors of the weights are read, to validate
- * their values. This layer does not know devices. */
+ * names, so that a file that opens can be planned. Then it examines the keys
+ * and tensors that no code has read (unread.c), and rejects the file if its
+ * results would be wrong without them. A family is one short file that combines
+ * shared parts of layers (blocks.h); the table in model.c lists the families.
+ * Only a few vectors of the weights are read, to validate their values. This
+ * layer does not know devices. */
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
@@ -13,73 +14,87 @@
 #include "gguf/gguf.h"
 #include "pl_graph.h"
 
-struct build; /* declared in blocks.h */
+struct build; /* state of a graph that is being built, declared in blocks.h */
 struct model;
 
-/* Use of experts (MoE) instead of one feed-forward part in a family: never;
- * only if the file contains the key expert_count; or always. */
+/* Use of experts (MoE) in a family instead of a single feed-forward part:
+ * never, only if the file has the key expert_count, or always. */
 enum model_moe { MOE_NEVER, MOE_IF_GIVEN, MOE_ALWAYS };
 
-/* One row for each family. */
+/* A family of models: one row of the table in model.c. */
 struct model_family {
-    const char *arch; /* the value of the key general.architecture */
-    /* true: RoPE rotates pairs (i, i + n_rot/2); false: (2i, 2i + 1) */
+    const char *arch; /* the family's name in the key general.architecture */
+    /* RoPE rotates pairs of values (i, i + n_rot/2) if true, (2i, 2i + 1) if
+     * false */
     bool neox;
     enum model_moe moe;
-    /* The file contains keys for the router, for a shared expert and for
-     * leading layers without experts. */
+    /* Files of this family have keys for the router, for a shared expert and
+     * for leading layers without experts. */
     bool shared;
-    const char *expert_width; /* key of the width of an expert */
+    const char *expert_width; /* name of the key with the width of an expert */
     /* Reads keys that only this family has; NULL if there are none. */
     pl_status (*read)(struct model *m, pl_err *err);
     void (*graph)(struct build *b);
 };
 
-/* Sizes of a gated delta net. All heads have the same width; several value
- * heads share a key head. n_tap is the length of the convolution before it. */
+/* Sizes of a gated delta net: n_key key heads and n_value value heads, all
+ * d_head wide. Several value heads share a key head. n_tap is the number of
+ * tokens over which the short convolution before the net sums. */
 struct model_delta {
     int64_t n_key, n_value, d_head, n_tap;
-    /* true: adjacent value heads share a key head; false: value heads that are
-     * n_key apart share one */
+    /* Adjacent value heads share a key head if true; value heads that are n_key
+     * apart share one if false. */
     bool neighbours;
 };
 
 struct model {
-    const struct gguf *file; /* borrowed until model_close */
+    const struct gguf *file; /* the model's file, borrowed until model_close */
     const struct model_family *family;
-    struct arena arena; /* owns the arrays below */
+    struct arena arena; /* owns the arrays of this struct */
     int64_t n_vocab, d_model;
-    int64_t n_ctx_train;   /* in tokens; as far as YaRN extends it */
-    int64_t n_layer;       /* layers of the network */
-    int64_t n_next;        /* multi-token-prediction blocks after them */
-    const char *vocab_key; /* the key that n_vocab comes from */
-    /* Arrays of n_layer + n_next elements. The last n_next are for the
-     * multi-token-prediction blocks and equal those of the last layer with
-     * attention. */
+    int64_t n_ctx_train;   /* longest context in tokens, as trained or as
+                              extended by YaRN */
+    int64_t n_layer;       /* number of layers of the network */
+    int64_t n_next;        /* number of multi-token-prediction blocks after the
+                              layers */
+    const char *vocab_key; /* name of the key from which n_vocab was read */
+    /* [n_layer + n_next] numbers of query heads and of KV heads of each layer.
+     * The last n_next entries are for the multi-token-prediction blocks and
+     * equal those of the last layer with attention. */
     const int64_t *n_head, *n_head_kv;
-    const int64_t *d_key, *d_value; /* width of a head */
+    const int64_t *d_key, *d_value; /* [n_layer + n_next] width of a head of
+                                       keys, and of values */
     /* Number of trailing layers that read the cache of an earlier layer instead
      * of their own. */
     int64_t n_shared_kv;
     int64_t n_dense; /* number of leading layers without experts */
-    /* [n_layer] width of the feed-forward part; NULL if none */
+    /* [n_layer] width of the feed-forward part of each layer; NULL if none has
+     * one */
     const int64_t *d_ff;
-    int64_t n_expert, n_expert_used; /* 0 if none */
-    const int64_t *d_expert; /* [n_layer], width of an expert; NULL if none */
+    int64_t n_expert, n_expert_used; /* number of experts, and of those used per
+                                        token; 0 if the model has none */
+    const int64_t *d_expert; /* [n_layer] width of an expert; NULL if the model
+                                has none */
     int64_t n_shared; /* number of shared experts, which process every token */
-    /* width of all shared experts together; 0 means n_shared * d_expert */
+    /* width of all shared experts together; 0 if it is n_shared * d_expert */
     int64_t d_shared;
-    bool shared_gate;    /* the shared experts are weighted by a sigmoid */
-    int64_t d_per_layer; /* width of per-layer embeddings; 0 if none */
-    int64_t n_group, n_group_used; /* groups of experts; 0 if none */
+    bool shared_gate;    /* the shared experts' result is multiplied by a
+                            sigmoid of its own */
+    int64_t d_per_layer; /* width of the per-layer embeddings; 0 if the model
+                            has none */
+    /* Number of groups of experts, and of groups from which a token's experts
+     * come; 0 if none. */
+    int64_t n_group, n_group_used;
     pl_gating gating;
-    bool normalise; /* divide the weights of the chosen experts by their sum */
+    bool normalise; /* the weights of the chosen experts are divided by their
+                       sum */
     /* factor by which the weights of the chosen experts are multiplied */
     float routed;
     float eps;
-    /* ranks of latent attention; q_rank is 0 if queries have no latents */
+    /* widths of the latents of queries and of keys and values in latent
+     * attention; q_rank is 0 if queries have no latents */
     int64_t q_rank, kv_rank;
-    bool latent; /* the cache contains latents */
+    bool latent; /* the cache contains latents instead of keys and values */
     pl_rope rope;
     /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
      * layer has one. */
@@ -88,13 +103,16 @@ struct model {
      * false. */
     const bool *recurrent;
     struct model_delta delta;
-    pl_rope rope_window; /* RoPE of layers with a window */
-    float query_scale;   /* factor of the scores of attention */
-    float softcap;       /* logits become c tanh(x / c); 0 if none */
-    pl_pooling pooling;  /* how the file wants embeddings pooled */
-    int64_t n_unused;    /* tensors of the file that the graph does not read */
-    /* Names the keys and tensors that no code knows, for a warning; NULL if
-     * there are none. */
+    pl_rope rope_window; /* parameters of RoPE for layers with a window */
+    float query_scale;   /* factor by which the scores of attention are
+                            multiplied */
+    float softcap;       /* a logit x becomes c tanh(x / c) with this c; 0 if
+                            logits stay unchanged */
+    pl_pooling pooling;  /* pooling of embeddings that the file recommends */
+    int64_t n_unused;    /* number of tensors of the file that the graph does
+                            not read */
+    /* text of a warning with the keys and tensors of the file that plait does
+     * not know; NULL if there are none */
     const char *unread;
 };
 
@@ -103,18 +121,18 @@ struct model {
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
 void model_close(struct model *m);
 
-/* Return the tensors of the file that form the weight `name` of the graph: one
+/* Give access to the file's tensors that form the graph's weight `name`: one
  * tensor, or one for each expert. model_weight_parts returns their number, 0 if
- * there are none. model_weight_part returns tensor `part`, or NULL if there is
- * none. */
+ * the file lacks the weight. model_weight_part returns tensor `part`, or NULL
+ * if there is none with this index. */
 int64_t model_weight_parts(const struct model *m, const char *name);
 const struct gguf_tensor *model_weight_part(const struct model *m,
                                             const char *name, int64_t part);
 
 struct model_graph_options {
     pl_format cache_k, cache_v;
-    /* 0: the graph is that of the network. N: it is that of the network's Nth
-     * multi-token-prediction block. */
+    /* 0 for the graph of the network, N for that of its Nth
+     * multi-token-prediction block */
     int64_t mtp;
     pl_numerics numerics;
 };

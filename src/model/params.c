@@ -40,8 +40,8 @@ pl_status params_get(const struct model *m, const char *name, int64_t def,
                         err);
 }
 
-/* Reads a number in [1e-6, 1e6]. If `zero`, also allows 0, with which some
- * writers mean "none". */
+/* Reads the number of a key, which must be in [1e-6, 1e6]. If `zero`, 0 is
+ * valid, too; some files have it with the meaning "none". */
 static pl_status get_factor(const struct model *m, const char *name, double def,
                             bool zero, double *out, pl_err *err)
 {
@@ -54,7 +54,7 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
                    gguf_path(m->file), k.s, *out, zero ? ", nor 0 (none)" : "");
 }
 
-/* Allocates an array with an integer for each layer and each
+/* Allocates an array of integers with an element for each layer and each
  * multi-token-prediction block. Returns NULL and sets the error if out of
  * memory. */
 static int64_t *layers_alloc(struct model *m, pl_err *err)
@@ -170,8 +170,8 @@ static pl_status read_attention(struct model *m, pl_err *err)
                              err);
 }
 
-/* Reads the groups of experts. The router chooses only experts of the best
- * n_group_used groups. */
+/* Reads the number of groups of experts and of those used. The router chooses
+ * only experts of the best n_group_used groups. */
 static pl_status read_groups(struct model *m, pl_err *err)
 {
     struct params_key k;
@@ -255,8 +255,9 @@ static bool is(struct gguf_str s, const char *word)
     return s.len == strlen(word) && !memcmp(s.s, word, s.len);
 }
 
-/* The numbers of turns within the original context between which YaRN's ramp
- * lies. */
+/* Limits of YaRN's ramp: how often a pair of values turns within the original
+ * context. Pairs that turn more than `fast` times, or fewer than `slow` times,
+ * are outside the ramp. */
 struct turns {
     double fast, slow;
 };
@@ -277,16 +278,18 @@ static pl_status read_turns(const struct model *m, struct turns *t, pl_err *err)
         t->slow, t->fast);
 }
 
-/* Reads the length of the context that YaRN extends. */
+/* Reads the length in tokens of the context with which the model was trained,
+ * which YaRN extends. */
 static pl_status read_original(const struct model *m, int64_t *out, pl_err *err)
 {
     return params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
                       1, MAX_WIDTH, out, err);
 }
 
-/* Sets the parameters of YaRN (arXiv:2309.00071). Pairs that turn often within
- * the original context keep their frequency, slow ones are interpolated, and a
- * ramp connects the two. Cos and sin are scaled by mscale. */
+/* Sets the parameters of YaRN (arXiv:2309.00071). Pairs of values that turn
+ * often within the original context keep their frequency. That of slow pairs is
+ * divided by `factor`. For the pairs between these, on the ramp, both are
+ * mixed. Cos and sin are scaled by mscale. */
 static void set_yarn(pl_rope *r, double base, double factor, double n_ctx,
                      struct turns t)
 {
@@ -301,8 +304,9 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx,
         r->mscale *= (float)(1 + 0.1 * log(factor));
 }
 
-/* Reads the factor by which RoPE divides positions. rope.scale_linear is the
- * older name of the key, used if the newer one is absent. */
+/* Reads the factor by which RoPE divides positions, from the key
+ * rope.scaling.factor or, if that is absent, from the older key
+ * rope.scale_linear. */
 static pl_status read_factor(const struct model *m, double *out, pl_err *err)
 {
     const char *name = params_has(m, "rope.scaling.factor")
@@ -429,7 +433,8 @@ pl_status params_softcap(struct model *m, pl_err *err)
 
 static pl_status read_pooling(struct model *m, pl_err *err)
 {
-    int64_t pooling; /* -1 if unset, else numbered as pl_pooling from NONE on */
+    int64_t pooling; /* value of the key pooling_type: 0 for PL_POOLING_NONE and
+                        so on, -1 if the key is absent */
 
     PL_TRY(params_get(m, "pooling_type", -1, -1,
                       PL_POOLING_RANK - PL_POOLING_NONE, &pooling, err));
@@ -450,8 +455,8 @@ pl_status params_rope(const struct model *m, double base, pl_rope *out,
     PL_TRY(
         params_rope_count(m, "rope.dimension_count", m->d_key[0], &n_rot, err));
     PL_TRY(read_factor(m, &factor, err));
-    /* scales cos and sin for every type of scaling, so q k is scaled by the
-     * square */
+    /* The key applies to every type of RoPE scaling. It multiplies cos and sin,
+     * so it multiplies products of q and k by its square. */
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
                         &scaling, err));
@@ -479,9 +484,9 @@ pl_status params_rope(const struct model *m, double base, pl_rope *out,
     return PL_OK;
 }
 
-/* Sets the values of the multi-token-prediction blocks to those of the last
- * layer with attention, because files contain none for them. The casts are
- * safe: this file allocated the arrays. */
+/* Sets the hyper-parameters of the multi-token-prediction blocks to those of
+ * the last layer with attention, because files have none for the blocks. The
+ * casts from const are safe, because this file allocated the arrays. */
 static void follow_layers(struct model *m)
 {
     const int64_t *all[] = {m->n_head, m->n_head_kv, m->d_key, m->d_value,
@@ -495,7 +500,8 @@ static void follow_layers(struct model *m)
             ((int64_t *)all[k])[i] = all[k][last];
 }
 
-/* Raises n_ctx_train to the context that YaRN reaches. */
+/* Raises n_ctx_train, the longest context in tokens, to the one that YaRN
+ * extends it to. */
 static pl_status extend_context(struct model *m, pl_err *err)
 {
     int64_t n, reach;
@@ -518,12 +524,13 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
     PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1,
                       &m->n_next, err));
-    /* block_count includes these blocks, which are the last */
+    /* The key block_count includes the multi-token-prediction blocks, which
+     * come after the layers. */
     m->n_layer -= m->n_next;
     PL_TRY(gguf_need_f64(m->file,
                          params_key(m, "attention.layer_norm_rms_epsilon", &k),
                          &eps, err));
-    /* an epsilon of 0 turns a row of zeros into NaN */
+    /* With an epsilon of 0, the norm would turn a row of zeros into NaN. */
     if (!(eps >= 1e-30) || eps > 1)
         return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
                        gguf_path(m->file), k.s, eps);

@@ -73,7 +73,8 @@ pl_status model_qwen35_read(struct model *m, pl_err *err)
             recurrent[i] = (i + 1) % interval != 0;
     }
     for (int64_t i = m->n_layer; i < m->n_layer + m->n_next; i++)
-        recurrent[i] = false; /* MTP blocks have attention */
+        recurrent[i] = false; /* Multi-token-prediction blocks have attention,
+                                 not a delta net. */
     m->recurrent = recurrent;
     if (m->n_expert == 0)
         return PL_OK;

@@ -1,14 +1,15 @@
-/* Judges the parts of a file that no code has read: keys of the file's family
- * that were not asked for, and tensors that the graph lacks. An unread key is
- * one of
+/* Classifies the parts of a file that no code has read: keys of the file's
+ * family that no code has looked up, and tensors that the graph lacks. Such a
+ * key is one of
  *
  *   harmless     it changes no result, whatever its value
  *   decisive     known, and not supported: the file is rejected, unless the
  *                value is the one with which plait computes anyway
  *   unknown      named in a warning
  *
- * A caller may not override a key that is harmless or unknown, as that changes
- * nothing: gguf_check_overrides rejects what is not noted as asked for here.
+ * A caller may override a decisive key, so it is counted as looked up here. An
+ * override of a harmless or unknown key would change nothing, and
+ * gguf_check_overrides rejects it, because no code has looked the key up.
  *
  * An unread tensor rejects the file, as in llama.cpp, unless it is harmless. A
  * family that begins to read a key or a tensor needs no change here. */
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The warning lists at most this many names. */
+/* Maximum number of keys and tensors that the warning names. */
 enum { MAX_NAMED = 8 };
 struct unknown {
     char text[MAX_NAMED * (ERR_SHOWN + 10)];
@@ -40,32 +41,35 @@ static void add_unknown(struct unknown *u, const char *kind, const char *name)
                  used ? ", " : "", kind, err_shown(shown, name, strlen(name)));
 }
 
-/* Keys ------------------------------------------------------------------- */
+/* Keys that no code has read --------------------------------------------- */
 
-/* Names of harmless keys. A name with a final dot stands for all names that
- * begin with it. */
+/* Keys that change no result, whatever their value. A name that ends in a dot
+ * stands for all keys that begin with it. */
 static const char *const harmless[] = {
-    /* Sizes and numbers that the tensors show, whose shapes are checked. */
+    /* Sizes that plait takes from the shapes of the tensors, which are
+     * checked. */
     "vocab_size", "feed_forward_length", "expert_count", "expert_used_count",
     "expert_feed_forward_length", "expert_shared_feed_forward_length",
     "expert_shared_count", "leading_dense_block_count", "moe_latent_size",
-    /* Read only if there is more than one group of experts. */
+    /* Has a meaning only if the file has more than one group of experts. */
     "expert_group_used_count",
-    /* In text, all sections of a head rotate by the same position. */
+    /* The sections of a head rotate by different positions only for images. */
     "rope.dimension_sections",
-    /* An older name of rope.scaling.factor, and a parameter of YaRN. Both are
-     * read where they have an effect. */
+    /* rope.scale_linear is the older name of rope.scaling.factor. The original
+     * context length is a parameter of YaRN. Code that needs either has looked
+     * it up before. */
     "rope.scale_linear", "rope.scaling.original_context_length",
-    /* Notes about how the file was made. */
+    /* Notes about how the file was made, without an effect on results. */
     "rope.scaling.finetuned", "tensor_data_layout",
-    /* Norms are RMS norms, which have an epsilon of their own. */
+    /* Epsilons and groups of other norms. The models here have RMS norms, whose
+     * epsilon is another key. */
     "attention.layer_norm_epsilon", "attention.group_norm_epsilon",
     "attention.group_norm_groups",
-    /* These belong to another key, which is judged. */
+    /* These keys only modify another key, which is in the table `decisive`. */
     "attention.temperature_length", "attention.sliding_window_pattern",
-    /* The names of a reranker's results. */
+    /* Names of the classes that a reranker outputs. */
     "classifier.output_labels",
-    /* Images and sound, which requests cannot contain. */
+    /* Parameters for images and sound, which requests here cannot contain. */
     "vision.", "audio.", "mm.", "projector.", "n_deepstack_layers",
     "deepstack_mapping"};
 
@@ -86,8 +90,8 @@ static bool begins(const char *name, const char *with)
     return !strncmp(name, with, strlen(with));
 }
 
-/* Returns true if the key belongs to a part that this model lacks: experts,
- * YaRN, or layers with a window. */
+/* Returns true if the key describes a part that this model does not have:
+ * experts, YaRN, or layers with a window. */
 static bool is_of_absent_part(const struct model *m, const char *name)
 {
     const bool yarn = m->rope.yarn && m->rope.freq_scale != 1;
@@ -97,7 +101,7 @@ static bool is_of_absent_part(const struct model *m, const char *name)
            (!m->window && strstr(name, "_swa"));
 }
 
-/* Returns true if all numbers of the key are a or b. */
+/* Returns true if every number in the value of the key is a or b. */
 static bool has_only(const struct gguf_kv *kv, double a, double b)
 {
     for (uint64_t i = 0; i < kv->count; i++) {
@@ -114,7 +118,8 @@ static bool has_only(const struct gguf_kv *kv, double a, double b)
     return true;
 }
 
-/* The value of expert_gating_func that stands for the model's router. */
+/* Returns the value of the key expert_gating_func that describes this model's
+ * router. */
 static double gating_number(const struct model *m)
 {
     return m->gating == PL_GATING_SOFTMAX   ? 1
@@ -141,13 +146,15 @@ static pl_status reject_key(const struct model *m, const struct gguf_kv *kv,
                    m->family->arch, only);
 }
 
-/* Judges a key by its name without the family's. */
+/* Classifies a key that no code has looked up. `name` is the key without the
+ * family's prefix. */
 static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
                            const char *name, struct unknown *u, pl_err *err)
 {
     const double norm = m->normalise,
                  any_norm = m->gating == PL_GATING_SOFTMAX_SELECTED ? 1 : norm;
-    /* The values a and b, perhaps equal, with which the key changes nothing. */
+    /* For each key, the values a and b (perhaps equal) that describe what plait
+     * computes anyway. With any other value the file is rejected. */
     const struct {
         const char *name;
         double a, b;
@@ -186,11 +193,12 @@ static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
          m->rope_window.n_rot},
         {"rope.scaling.alpha", 0, 1},
         {"rope.scaling.yarn_ext_factor", 1, -1},
-        /* Some converters write the factor that follows from the scaling. */
+        /* Some converters write the factor that YaRN derives from the
+         * scaling. */
         {"rope.scaling.yarn_attn_factor", 1,
          1 - 0.1 * log((double)m->rope.freq_scale)},
         {"rope.scaling.yarn_log_multiplier", 0, 0},
-        /* Ollama's names of freq_base and freq_base_swa. */
+        /* Names that Ollama gives to the keys freq_base and freq_base_swa. */
         {"rope.global.freq_base", (double)m->rope.base, (double)m->rope.base},
         {"rope.local.freq_base", (double)m->rope_window.base,
          (double)m->rope_window.base},
@@ -202,12 +210,13 @@ static pl_status judge_key(const struct model *m, const struct gguf_kv *kv,
     for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++) {
         if (strcmp(name, decisive[i].name) != 0)
             continue;
-        (void)gguf_find(m->file, kv->key); /* notes that it counts */
+        (void)gguf_find(m->file, kv->key); /* Counts the key as looked up, so
+                                              that a caller may override it. */
         return has_only(kv, decisive[i].a, decisive[i].b)
                    ? PL_OK
                    : reject_key(m, kv, decisive[i].a, decisive[i].b, err);
     }
-    /* A window as wide as the context hides nothing. */
+    /* A window as wide as the context, or wider, excludes no position. */
     if (!strcmp(name, "attention.sliding_window") && gguf_as_f64(kv, 0, &v) &&
         (v <= 0 || v >= (double)m->n_ctx_train))
         return PL_OK;
@@ -231,7 +240,7 @@ static pl_status judge_keys(const struct model *m, struct unknown *u,
     return PL_OK;
 }
 
-/* Tensors ---------------------------------------------------------------- */
+/* Tensors that the graph does not read ----------------------------------- */
 
 /* Sets read[i] for each tensor i that is a weight of the graph. */
 static void mark_read(const struct model *m, const pl_graph *g, bool *read)
@@ -247,7 +256,7 @@ static void mark_read(const struct model *m, const pl_graph *g, bool *read)
     }
 }
 
-/* Returns true if the model computes the same without the tensor. */
+/* Returns true if the model computes the same results without the tensor. */
 static bool is_spare(const struct model *m, const char *name)
 {
     static const char scale[] = ".input_scale";
@@ -262,17 +271,19 @@ static bool is_spare(const struct model *m, const char *name)
         const char *name;
         bool is;
     } spare[] = {
-        /* RoPE's angles are computed. */
+        /* A table of RoPE's angles, which are computed here instead. */
         {"attn_rot_embd.", in_layer},
-        /* These layers read the cache of an earlier one. */
+        /* Layers that read an earlier layer's cache compute no keys and values
+         * of their own. */
         {"attn_k.", reads_other},
         {"attn_v.", reads_other},
         {"attn_k_norm.", reads_other},
-        /* A file may have both forms of a latent attention's matrices. */
+        /* A file may contain the matrices of latent attention in two forms,
+         * attn_kv_b or attn_k_b and attn_v_b. The model uses one of them. */
         {"attn_kv_b.", in_layer && m->latent},
         {"attn_k_b.", in_layer && m->kv_rank > 0 && !m->latent},
         {"attn_v_b.", in_layer && m->kv_rank > 0 && !m->latent},
-        /* Images and sound, which requests cannot contain. */
+        /* Weights for images and sound, which requests here cannot contain. */
         {"v.", !in_layer},
         {"a.", !in_layer},
         {"mm.", !in_layer},
@@ -282,7 +293,8 @@ static bool is_spare(const struct model *m, const char *name)
      * run such a block. */
     if (in_layer && layer >= m->n_layer && layer < m->n_layer + m->n_next)
         return true;
-    /* The scale of activations with 4 bits; here activations have 8 bits. */
+    /* A scale for activations with 4 bits. Here activations have 8 bits and
+     * scales of their own. */
     if (len >= sizeof scale && !strcmp(name + len - sizeof scale + 1, scale))
         return true;
     for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
@@ -306,7 +318,8 @@ static pl_status judge_tensors(struct model *m, const bool *read,
         m->n_unused++;
         if (is_spare(m, name))
             continue;
-        if (begins(name, "cls.")) { /* only rerankers read these tensors */
+        if (begins(name, "cls.")) { /* These tensors classify texts and are read
+                                       only by rerankers. */
             add_unknown(u, "tensor", name);
             continue;
         }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A full tensor name, such as "blk.3.ffn_down.weight". */
+/* A full name of a tensor, such as "blk.3.ffn_down.weight". */
 struct name {
     char s[96];
 };
@@ -58,8 +58,8 @@ static pl_status missing(struct build *b, const char *name, int n_dim,
                    shape_text(n_dim, dim, shape));
 }
 
-/* Checks that the shape of `t` is dim[n_dim]. Outermost dimensions of size 1 do
- * not count, because some files omit them and others add them. */
+/* Checks that the shape of tensor `t` is dim[n_dim]. Ignores outermost
+ * dimensions of size 1, because some files omit them and others add them. */
 static pl_status compare(struct build *b, const struct gguf_tensor *t,
                          int n_dim, const int64_t *dim,
                          const struct model_dim *want)
@@ -120,9 +120,10 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                    gguf_format_name(t->id, id), known);
 }
 
-/* Writes the name of a single expert's matrix to *n and returns it; "" if
- * `stacked` is not a name of stacked experts. Files may contain
- * "blk.3.ffn_up.5.weight" and so on instead of "blk.3.ffn_up_exps.weight". */
+/* Writes the name of one expert's matrix to *n and returns it, such as
+ * "blk.3.ffn_up.5.weight" for expert 5 of "blk.3.ffn_up_exps.weight". Some
+ * files have a tensor per expert. Returns "" if `stacked` is not the name of a
+ * weight with all experts. */
 static const char *expert_name(const char *stacked, int64_t expert,
                                struct name *n)
 {
@@ -155,8 +156,8 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
     return t ? t : gguf_find_tensor(m->file, expert_name(name, part, &n));
 }
 
-/* Checks that all experts' matrices are present, with the shape dim[1 ..
- * n_dim-1] and the same format. */
+/* Checks that the file has the matrices of all experts as single tensors, each
+ * with the shape dim[1 .. n_dim-1] and all with the same format. */
 static pl_status compare_experts(struct build *b, const char *name, int n_dim,
                                  const int64_t *dim,
                                  const struct model_dim *want)
@@ -240,20 +241,23 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
     return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
 }
 
-/* ---- validated values ---------------------------------------------------- */
+/* ---- checking values of weights ------------------------------------------ */
 
-/* Ranges of valid values for some roles, all of which are vectors. A wrong
- * value in a matrix spoils the logits, which is detected there. A wrong value
- * in one of these vectors may leave the logits finite but meaningless, or make
- * all NaN without a hint at the cause. */
+/* Ranges of valid values of the weights with certain roles, all of which are
+ * vectors. A wrong value in a matrix makes the logits infinite or NaN, which is
+ * detected there. A wrong value in one of these vectors may leave the logits
+ * finite but meaningless, or make all of them NaN without a hint at the
+ * cause. */
 static const struct range {
     pl_role role;
     double lo, hi;
 } ranges[] = {
-    /* Divisors of angles; with 1e30 the pair is in effect not rotated. */
+    /* Divisors of RoPE's angles. A divisor of 1e30 in effect turns the rotation
+     * of a pair off. */
     {PL_ROLE_ROPE_FREQS, 1e-6, 2e30},
     {PL_ROLE_SCALE, -FLT_MAX, FLT_MAX},
-    {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY}, /* any number */
+    /* Every number except NaN is valid. */
+    {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY},
 };
 
 static const struct range *range_of(pl_role role)

@@ -15,7 +15,8 @@ void apportion(int n, double *weight, int64_t total, int64_t *count)
 
         count[i] = (int64_t)floor(want + 1e-9);
         left -= count[i];
-        /* from here, weight[i] is the remainder */
+        /* From here on, weight[i] is the fraction of an item that receiver i is
+         * still due. */
         weight[i] = weight[i] > 0 ? want - (double)count[i] : -1;
     }
     for (; left > 0; left--) {

@@ -15,8 +15,9 @@ struct note {
 };
 
 struct notes {
-    struct arena *a;           /* owns the notes and their texts */
-    struct note *first, *last; /* in the order of diag_add() */
+    struct arena *a;           /* owns the messages and their texts */
+    struct note *first, *last; /* list of messages in the order in which
+                                  diag_add added them */
 };
 
 /* Adds a message, formatted as by printf. If out of memory, the message is

@@ -9,12 +9,12 @@
  * pipeline does not save time. */
 enum { MICROBATCH_LEAST = 64 };
 
-/* Returns the number of tokens for the next micro-batch of a step, if `left`
- * tokens are still to be computed. The caller takes fewer if fewer are left.
- * The result is at most n_ubatch. If at least 2 * MICROBATCH_LEAST tokens are
- * left, they are divided evenly over as many micro-batches of MICROBATCH_LEAST
- * tokens or more as there are, at most n_micro, so that all stages of a
- * pipeline work. The last micro-batch may have fewer tokens than the others. */
+/* Returns the number of tokens for the next micro-batch of a step if `left`
+ * tokens are still to be computed. The result is at most n_ubatch, and may
+ * exceed `left`. If at least 2 * MICROBATCH_LEAST tokens are left, they are
+ * divided evenly over several micro-batches of at least MICROBATCH_LEAST
+ * tokens, at most n_micro, so that all stages of a pipeline work. The last
+ * micro-batch may have fewer tokens than the others. */
 static inline int64_t microbatch_tokens(int64_t left, int64_t n_ubatch,
                                         int n_micro)
 {

@@ -1,11 +1,14 @@
-/* With two labels, the best assignment is a minimum cut: vertices on the
+/* Implements mincut.h: assigns labels (groups of devices) to vertices (nodes)
+ * so that few bytes are copied.
+ *
+ * With two labels, the best assignment is a minimum cut: vertices on the
  * source's side get the first label, the others the second. A value that is
  * read on the other side costs one copy, which all readers there share. To
  * model the single copy, the flow network has one additional vertex between the
  * producer and these readers. With more labels, two at a time are improved
  * while all others are fixed, as in Boykov, Veksler and Zabih 2001 (swap
- * moves). Only pairs of labels that share a value are tried. A pair is tried
- * again only after one of its labels has changed. */
+ * moves). Only pairs of labels between which a value is passed are tried. A
+ * pair is tried again only after one of its labels has changed. */
 #include "plan/mincut.h"
 
 #include "base/err.h"
@@ -24,11 +27,12 @@ int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
     return llround((double)v->bytes * n);
 }
 
-/* ---- cost of labels ---------------------------------------------------- */
+/* ---- cost of an assignment of labels ----------------------------------- */
 
-/* Returns the cost in bytes of copying value v under the present labels.
- * mark[n_label] is scratch memory: a label is seen if its entry equals *stamp,
- * which each call increases. */
+/* Returns the bytes that copying value v costs under the present labels: one
+ * copy for each label that reads the value and does not produce it.
+ * mark[n_label] is scratch memory. A label has been counted if its entry equals
+ * *stamp, which each call increases. */
 static int64_t cost_of(const struct glue *g, const struct mincut_value *v,
                        int *mark, int *stamp)
 {
@@ -62,10 +66,11 @@ pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err)
 /* ---- initial labels ---------------------------------------------------- */
 
 /* Sets the initial labels of movable vertices, in order. A vertex gets the
- * label that holds most bytes of its operands; if several do, the label of the
- * latest operand. A vertex without operands gets the label of its first reader.
- * The operands of vertex i are the values from_value[e] for the list e =
- * first_of[i], next_of[e], ... `bytes` [n_label] is zero scratch memory. */
+ * label that holds most bytes of its operands, of several such labels that of
+ * the latest operand. A vertex without operands gets the label of its first
+ * reader. The operands of vertex i are a list: the values from_value[e] for e =
+ * first_of[i], next_of[e] and so on. `bytes` [n_label] is scratch memory,
+ * initially zero. */
 static void start(const struct glue *g, const int *first_of, const int *next_of,
                   const int *from_value, int64_t *bytes)
 {
@@ -100,26 +105,31 @@ static void start(const struct glue *g, const int *first_of, const int *next_of,
             g->label[i] = g->other;
 }
 
-/* ---- swaps ------------------------------------------------------------- */
+/* ---- improving pairs of labels ----------------------------------------- */
 
 struct swap {
     struct glue *g;
     struct arena arena;
     struct flow flow;
-    int *index;   /* [n] the vertex's node in the flow network, or -1 */
-    int *touched; /* values whose cost depends on the labels of the pair */
+    int *index;   /* [n] for each vertex its node in the flow network, or -1 if
+                     it keeps its label */
+    int *touched; /* values that some movable vertex with one of the two labels
+                     produces or reads, so that their cost may change */
     int *mark, stamp;
-    /* [n_label] round (pass over all pairs) in which the label last changed */
+    /* [n_label] number of the pass over all pairs of labels in which the label
+     * last gained or lost a vertex */
     int *changed;
-    int *tried; /* [n_label, n_label] round in which the pair was last tried */
-    bool *linked; /* [n_label, n_label] true if the two labels share a value */
+    int *tried;   /* [n_label, n_label] number of the pass in which the pair was
+                     last tried */
+    bool *linked; /* [n_label, n_label] true if a value connects vertices of the
+                     two labels */
 };
 
 enum { SOURCE, SINK, FIRST };
 
-/* Returns a vertex's node in the flow network for labels a and b. A vertex that
- * is not movable is the source or the sink. Returns -1 for vertices with other
- * labels. */
+/* Returns the node of the flow network for vertex v when labels a and b are
+ * improved. A vertex with label a or b that is not movable is the source (a) or
+ * the sink (b). Returns -1 for a vertex with another label. */
 static int node_of(const struct swap *s, int v, int a, int b)
 {
     if (s->index[v] >= 0)
@@ -127,15 +137,17 @@ static int node_of(const struct swap *s, int v, int a, int b)
     return s->g->label[v] == a ? SOURCE : s->g->label[v] == b ? SINK : -1;
 }
 
-/* Adds arcs so that each side pays for a copy of the value if it is read there
- * and produced elsewhere. */
+/* Adds value v to the flow network. Its arcs make the side of label a, or of b,
+ * pay for one copy of the value if the value is read there but produced
+ * elsewhere. */
 static void add_value(struct swap *s, const struct mincut_value *v, int a,
                       int b, int *n)
 {
     struct flow *f = &s->flow;
     int from = node_of(s, v->from, a, b);
     int64_t to_a = glue_cost_to(s->g, v, a), to_b = glue_cost_to(s->g, v, b);
-    /* a value produced by another label costs a copy on either side */
+    /* If a vertex with a third label produces the value, each side that reads
+     * it pays for a copy. */
     int for_a = from < 0 ? SINK : from, for_b = from < 0 ? SOURCE : from;
     int in = -1, out = -1;
 
@@ -144,8 +156,8 @@ static void add_value(struct swap *s, const struct mincut_value *v, int a,
 
         if (r < 0 || r == from)
             continue;
-        if (for_b != SINK && r != SOURCE) { /* produced on the side of a, read
-                                               on the side of b */
+        /* The value may be produced under label a and read under label b. */
+        if (for_b != SINK && r != SOURCE) {
             if (in < 0) {
                 in = (*n)++;
                 flow_add(f, for_b, in, to_b);
@@ -181,9 +193,9 @@ static int64_t touched_cost(struct swap *s, int n)
     return sum;
 }
 
-/* Finds the best assignment of labels a and b to the movable vertices that have
- * one of them. Keeps it and returns true if it costs less than the present
- * one. */
+/* Finds the cheapest distribution of labels a and b over the movable vertices
+ * that have one of them. Keeps it and returns true if fewer bytes are copied
+ * than before. */
 static bool improve_pair(struct swap *s, int a, int b)
 {
     struct glue *g = s->g;
@@ -207,8 +219,8 @@ static bool improve_pair(struct swap *s, int a, int b)
     for (int i = 0; i < n_touched; i++)
         add_value(s, &g->value[s->touched[i]], a, b, &n);
     flow_maximum(&s->flow, SOURCE, SINK);
-    for (int i = 0; i < g->n; i++) /* from here, s->index has the previous
-                                      labels */
+    for (int i = 0; i < g->n; i++) /* From here on, s->index has the label that
+                                      each vertex had before. */
         if (s->index[i] >= 0) {
             int old = g->label[i];
 
@@ -222,9 +234,9 @@ static bool improve_pair(struct swap *s, int a, int b)
     return after < before;
 }
 
-/* Sets s->linked for the pairs of labels that share a value. Skips weights and
- * caches: those that several labels read have few bytes but many readers, and
- * would link every pair. */
+/* Sets s->linked for the pairs of labels between which a value is passed.
+ * Ignores weights and caches: those that vertices of several labels read have
+ * few bytes but many readers, and would link almost all pairs. */
 static void link_labels(struct swap *s)
 {
     const struct glue *g = s->g;
@@ -273,7 +285,7 @@ static void improve(struct swap *s)
     }
 }
 
-/* ---- solver ------------------------------------------------------------ */
+/* ---- improving all pairs of labels ------------------------------------- */
 
 pl_status mincut_solve(struct glue *g, pl_err *err)
 {
@@ -309,8 +321,8 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
             int r = g->reader[g->value[i].first + k];
 
             from_value[e] = i;
-            next_of[e] = first_of[r]; /* the list begins with the latest
-                                         operand */
+            next_of[e] = first_of[r]; /* Inserts at the front, so that the list
+                                         begins with the latest operand. */
             first_of[r] = e;
         }
     start(g, first_of, next_of, from_value, bytes);

@@ -1,4 +1,4 @@
-/* Checks of pl_options; fields of the same type are checked by a table. */
+/* Checks of pl_options. Fields of the same type are rows of one table. */
 #include "plan/options_read.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* Parses overrides, matches them against weights, and warns about those that
- * match nothing. */
+/* Parses overrides (-ot), matches them against the names of weights, and warns
+ * about those that match no weight. */
 #include "plan/override.h"
 
 #include "base/ascii.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- parsing ----------------------------------------------------------- */
+/* ---- parsing overrides ------------------------------------------------- */
 
 static bool is_plain(const char *s, const char *end)
 {
@@ -31,8 +31,8 @@ static const char *last_equals(const char *s, const char *end)
     return NULL;
 }
 
-/* Returns the end of the override that begins at `s`: the comma after it, or
- * the end of the text. */
+/* Returns the end of the override (REGEX=WHERE) that begins at `s`: the address
+ * of the comma after it, or of the end of the text. */
 static const char *part_end(const char *s)
 {
     for (const char *p = s;; p++) {
@@ -129,10 +129,10 @@ bool override_is_host(const char *where)
            strspn(where + 4, "0123456789") == strlen(where + 4);
 }
 
-/* ---- similar names ----------------------------------------------------- */
+/* ---- finding weights with similar names -------------------------------- */
 
-/* Returns the length of the longest substring that the expression and the name
- * have in common. Ignores backslashes of the expression. */
+/* Returns the length in characters of the longest text that occurs both in the
+ * regular expression and in the name. Ignores the expression's backslashes. */
 static int common(const char *regex, const char *name)
 {
     int best = 0;
@@ -212,7 +212,7 @@ static void warn_unmatched(const struct override *o, const pl_graph *g,
              o->regex, o->where, text);
 }
 
-/* ---- matching ---------------------------------------------------------- */
+/* ---- matching overrides against weights -------------------------------- */
 
 static void *pcre_malloc(size_t size, void *user)
 {
@@ -226,8 +226,9 @@ static void pcre_free(void *p, void *user)
     free(p);
 }
 
-/* Sets which[i] to k, the index of override o, for each weight i that matches
- * and has no override yet. Sets *n to the number of these weights. */
+/* Applies override o, whose index is k: sets which[i] to k for each weight i
+ * that its expression matches and that no earlier override matches. Sets *n to
+ * the number of these weights. */
 static pl_status match_one(const struct override *o, int k, const pl_graph *g,
                            pcre2_general_context *memory, int *which, int *n,
                            pl_err *err)

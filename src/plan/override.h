@@ -11,9 +11,9 @@
 
 /* Parses the overrides of `opt` into in->override and matches them against the
  * weights of in->g. A comma ends an override only if a plain WHERE precedes it;
- * commas of the expression, as in "{1,2}", do not. The last '=' separates REGEX
- * and WHERE. Adds a note for an override that matches no weight, with similar
- * names of weights. */
+ * a comma of the expression, as in "{1,2}", does not. The last '=' separates
+ * REGEX and WHERE. If an override matches no weight, adds a warning with
+ * weights of similar names. */
 pl_status override_read(struct plan_config *in, struct arena *a,
                         const pl_options *opt, struct notes *notes,
                         pl_err *err);
@@ -23,8 +23,8 @@ pl_status override_read(struct plan_config *in, struct arena *a,
 pl_status override_layouts(const char ***out, int *n, struct arena *a,
                            const pl_options *opt, pl_err *err);
 
-/* Returns true if `where` is a layout: "mirrored", or "split:D", for which *dim
- * is set to D. It is -1 for "mirrored". */
+/* Returns true if `where` describes a layout: "mirrored", or "split:D" for a
+ * split along dimension D. Sets *dim to D, or to -1 for "mirrored". */
 bool override_is_layout(const char *where, int *dim);
 
 /* Returns true if `where` names the host: "host", "CPU" as in llama.cpp, or one

@@ -17,10 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The grouping of devices: n_dev devices from index `first` are divided into
- * n_group groups of `width` neighbours each. */
+/* The grouping of devices: n_dev devices, beginning with device `first`, are
+ * divided into n_group groups of `width` neighbouring devices each. */
 struct cut {
-    const char *name; /* name of the groups, NULL to use the device's name */
+    const char *name; /* name of the groups, such as "layer"; NULL if a group is
+                         named after its device */
     bool numbered;
     int first, n_dev, width, n_group;
 };
@@ -83,10 +84,10 @@ static pl_status add_group(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* Sets the number of ranks and their shares. Without a requested number there
- * is one rank per device of the widest group. In tensor mode, if the number is
- * not requested, each rank then has the share of its device; otherwise ranks
- * have the requested shares, or equal ones. */
+/* Sets the number of ranks, p->n_rank, and their shares of the work. Unless the
+ * user requested a number, there is one rank per device of the widest group. In
+ * tensor mode each rank then has the share of its device. In all other cases
+ * ranks have the shares that the user gave them, or equal ones. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
                              const struct plan_config *in, pl_err *err)
 {
@@ -114,12 +115,12 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
     return PL_OK;
 }
 
-/* ---- layers ------------------------------------------------------------ */
+/* ---- assigning layers to groups ---------------------------------------- */
 
 /* Assigns consecutive layers to the groups: in proportion to the tensor split
- * if given, else to the devices' memory if known, else to the number of
- * devices. If layers are left over and several groups are equal, the last of
- * these gets one. That group also has the output layer, which computes little
+ * (-ts) if given, else to the memory of the groups' devices if known, else to
+ * the number of devices. A layer that is left over goes to the last of several
+ * equal groups. The last group also has the output layer, which computes little
  * in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
@@ -173,7 +174,7 @@ static bool is_tied(const pl_graph *g)
     return gathered && multiplied;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- creating all groups ----------------------------------------------- */
 
 static bool host_wanted(const struct plan_config *in)
 {
@@ -200,7 +201,8 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
                                     &dev, err));
     if (in->mode == PL_SPLIT_TENSOR && in->n_rank == 0)
-        split = NULL; /* one rank per device, whatever its share */
+        split = NULL; /* Each device gets one rank, because the ranks themselves
+                         have the devices' shares. */
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);

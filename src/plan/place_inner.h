@@ -4,8 +4,9 @@
 
 #include "plan/place.h"
 
-/* Returns the group of the layer to which graph node `leaf` belongs. Ignores
- * options that place this leaf elsewhere, such as overrides. */
+/* Returns the group of the layer to which weight or cache `leaf` belongs.
+ * Ignores options that place this weight or cache elsewhere, such as
+ * overrides. */
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf);
 
 #endif

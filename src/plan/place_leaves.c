@@ -26,7 +26,7 @@ struct leaves {
     pl_err *err;
 };
 
-/* ---- groups by layer --------------------------------------------------- */
+/* ---- the group of a layer ---------------------------------------------- */
 
 int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 {
@@ -38,27 +38,28 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
         return p->layer_group[p->n_layer];
-    /* A tensor outside layers belongs to the output if it comes after the first
-     * layer, as the output's norm does, else to layer 0. */
+    /* A tensor outside of layers belongs to the output if it comes after the
+     * first layer in the graph, as the last norm does. Else it belongs to layer
+     * 0. */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
             return p->layer_group[p->n_layer];
     return p->layer_group[0];
 }
 
-/* ---- overrides --------------------------------------------------------- */
+/* ---- placing by overrides ---------------------------------------------- */
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
-/* A WHERE as interpreted: its type and the index of the group, the device or
- * the split dimension. */
+/* The parsed WHERE of an override: its type, and the index of the group or
+ * device, or of the dimension to split. */
 struct where {
     enum target to;
     int n;
 };
 
-/* Appends ", name" to a text of `size` bytes. If there is no space, appends ",
- * ..." once. */
+/* Appends ", name" to a text in a buffer of `size` bytes. If it does not fit,
+ * appends ", ..." instead, once. */
 static void list_name(char *text, size_t size, const char *name)
 {
     size_t at = strlen(text);
@@ -217,7 +218,7 @@ static pl_status overrides(const struct leaves *y, int *home,
     return PL_OK;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- placing all weights and caches ------------------------------------ */
 
 /* Adds a warning if devices are idle: they belong to groups but carry no
  * ranks. */

@@ -12,9 +12,9 @@
 
 #include <string.h>
 
-/* The sizes for which the bytes of values are computed: a full micro-batch of
- * 512 tokens, of which 64 get logits. Few tokens of a prompt need logits, but
- * every token of a decoding step needs them; one in eight is a compromise. */
+/* The sizes of a step for which the bytes of values are computed: a micro-batch
+ * of 512 tokens, of which 64 get logits. Few tokens of a prompt need logits,
+ * but every token of a decoding step does; one in eight is a compromise. */
 static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
@@ -22,11 +22,13 @@ struct ops {
     const struct numeric *num;
     const pl_graph *g;
     const int *home;
-    const bool *away; /* NULL if no weight is streamed */
-    int *root;        /* [num->n] root: the node in whose group the node is
-                         computed, perhaps the node itself */
-    int *same;        /* [num->n] for a reshape, the node that produced the
-                         value; else the node itself */
+    const bool *away; /* weights and caches that are streamed, as for place_ops;
+                         NULL if none are */
+    /* [num->n] for each node, the node in whose group it is computed: itself,
+     * or for reductions and reshapes the node whose result it reads. */
+    int *root;
+    int *same; /* [num->n] for a reshape, the node that computed the
+                  value; else the node itself */
 };
 
 static int64_t leaf_bytes(const struct graph_node *n)
@@ -42,8 +44,9 @@ static int reader_group(const struct ops *o, int leaf)
                                     : o->home[leaf];
 }
 
-/* Returns the group that a node must be in because it is, reads or writes a
- * weight or cache. Returns PLACE_NOWHERE if it may be in any group. */
+/* Returns the only group in which node i can be, because the node is a weight
+ * or cache or reads or writes one. Returns PLACE_NOWHERE if it may be in any
+ * group. */
 static int bound_group(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
@@ -54,7 +57,8 @@ static int bound_group(const struct ops *o, int i)
         return PLACE_NOWHERE;
     if (x->op == OP_weight)
         return o->home[n->node];
-    if (cache >= 0) /* a cache, a write to a cache, or a part of one */
+    if (cache >= 0) /* The node is a cache, a write to a cache, or a conversion
+                       of one. */
         return o->home[cache];
     if (n->kind != NUM_OP)
         return PLACE_NOWHERE;
@@ -64,11 +68,13 @@ static int bound_group(const struct ops *o, int i)
         if (leaf < 0)
             continue;
         cache = graph_memory(o->g, leaf);
-        if (cache >= 0) /* a cache that is written is never streamed */
+        /* An op that writes to a cache runs in the cache's home group; only
+         * caches that are read are streamed. */
+        if (cache >= 0)
             return op_info(x->op)->updates == k ? o->home[cache]
                                                 : reader_group(o, cache);
-        /* ignore the frequencies of RoPE: they are small, and all layers share
-         * them */
+        /* The frequencies of RoPE do not count as a weight here, because they
+         * are small and all layers share them. */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
             (best < 0 ||
@@ -94,10 +100,11 @@ static void find_roots(struct ops *o, int *at)
     }
 }
 
-/* ---- the minimum-cut problem ------------------------------------------- */
+/* ---- building the minimum-cut problem ---------------------------------- */
 
-/* Returns an upper bound of how many times each element of a value is copied to
- * a group with layout `l`, on average. */
+/* Returns an upper bound of the number of times that an element of a value with
+ * layout `l` is copied to a group: the number of ranks that hold it, on
+ * average. */
 static double copies(const struct ops *o, const pl_layout *l)
 {
     int64_t sum = 0;
@@ -109,9 +116,9 @@ static double copies(const struct ops *o, const pl_layout *l)
     return (double)sum / (double)l->period;
 }
 
-/* Fills y->value with the values that are read by roots other than their own,
- * and y->reader with the roots of their readers. y->from is the value's
- * root. */
+/* Fills y->value with the values that nodes of another root read (see
+ * ops.root), and y->reader with the roots of these readers. The field `from` of
+ * a value is the root of the node that computes it. */
 static pl_status build_mincut(const struct ops *o, struct glue *y,
                               struct arena *a, pl_err *err)
 {
@@ -140,7 +147,8 @@ static pl_status build_mincut(const struct ops *o, struct glue *y,
 
             if (v < 0 || o->root[v] == r)
                 continue;
-            /* readers are in graph order; duplicates are removed below */
+            /* The readers of a value are in graph order. Duplicates are removed
+             * below. */
             y->reader[first[v] + fill[v]++] = r;
         }
     for (int i = 0; i < num->n; i++) {

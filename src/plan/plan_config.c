@@ -26,7 +26,7 @@ static int count_layers(const pl_graph *g)
     return n;
 }
 
-/* ---- sizes -------------------------------------------------------------- */
+/* ---- options about sizes ------------------------------------------------ */
 
 static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
                             pl_err *err)
@@ -62,7 +62,7 @@ static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
     return PL_OK;
 }
 
-/* ---- devices ------------------------------------------------------------ */
+/* ---- options about devices, ranks and shares ---------------------------- */
 
 static pl_status read_devices(struct plan_config *in, const pl_options *opt,
                               pl_err *err)
@@ -116,8 +116,8 @@ static pl_status read_mode(struct plan_config *in, const pl_options *opt,
     }
 }
 
-/* Copies n shares to *out after checking them. Messages call them `name`, and
- * the owner of a share `each`. */
+/* Copies the n shares that the user gave to *out after checking them. Errors
+ * call the option `name`, and the owner of one share `each`. */
 static pl_status copy_shares(const double **out, struct arena *a,
                              const double *share, int n, const char *name,
                              const char *each, pl_err *err)
@@ -158,7 +158,8 @@ static pl_status read_shares(struct plan_config *in, struct arena *a,
                        "tensor split (-ts)", "device", err);
 }
 
-/* Reads the ranks' shares. Their number is that of the ranks. */
+/* Reads the ranks' shares of the work. Their number becomes the number of
+ * ranks. */
 static pl_status read_rank_shares(struct plan_config *in, struct arena *a,
                                   const pl_options *opt, pl_err *err)
 {
@@ -177,7 +178,7 @@ static pl_status read_rank_shares(struct plan_config *in, struct arena *a,
                        "ranks (--rank-split)", "rank", err);
 }
 
-/* ---- the host ------------------------------------------------------------ */
+/* ---- options about the host ---------------------------------------------- */
 
 static pl_status read_layers(struct plan_config *in, const pl_options *opt,
                              struct notes *notes, pl_err *err)
@@ -225,8 +226,8 @@ static bool number(const char **s, int *v)
     return true;
 }
 
-/* Parses ranges of layers such as "0-5,9,20-", where "20-" means all layers
- * from 20. Sets on[l] to true for each layer l in a range. */
+/* Parses ranges of layers such as "0-5,9,20-", where "20-" means layer 20 and
+ * all later layers. Sets on[l] to true for each layer l in a range. */
 static pl_status read_ranges(const char *text, int n_layer, bool *on,
                              pl_err *err)
 {
@@ -261,8 +262,8 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
                    err_shown(shown, text, strlen(text)));
 }
 
-/* Parses the layers whose experts are on the host: "all", a number N for the
- * first N layers, or ranges. */
+/* Parses the option that keeps the experts of some layers on the host: "all", a
+ * number N for the first N layers, or ranges of layers. */
 static pl_status read_experts(struct plan_config *in, struct arena *a,
                               const pl_options *opt, pl_err *err)
 {
@@ -287,7 +288,7 @@ static pl_status read_experts(struct plan_config *in, struct arena *a,
     return PL_OK;
 }
 
-/* ---- entry point --------------------------------------------------------- */
+/* ---- parsing all options ------------------------------------------------- */
 
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
                             const pl_graph *g, const pl_options *opt,

@@ -1,14 +1,10 @@
-/* The plan config: pl_options, parsed and checked once.
- *
- * An option that is left to the planner has its default value here, and `open`
- * records that it is undecided. The code that decides such options works on
- * copies (fit/fit.h). A config is copied by assignment: pointers of the copy
- * refer to the arena of the original, and the data they point to is never
- * changed.
- *
- * Short names in all of planning: in is a plan config, p a placement, q a
- * compiled plan, d a device's index, l a layer's, and y the state that the
- * functions of a file share. */
+/* The plan config: pl_options, parsed and checked once. An option that is left
+ * to the planner has its default value here, and `open` records that it is
+ * undecided. The code that decides such options works on copies (fit/fit.h). A
+ * config is copied by assignment. The copy's pointers refer to the arena of the
+ * original, whose data never changes. Short names in all of planning: in is a
+ * plan config, p a placement, q a compiled plan, d a device's index, l a
+ * layer's, and y the state that the functions of a file share. */
 #ifndef PLAN_PLAN_CONFIG_H
 #define PLAN_PLAN_CONFIG_H
 
@@ -17,63 +13,73 @@
 #include "plan/diagnostics.h"
 
 enum {
-    PLAN_CONFIG_N_CTX = 4096, /* defaults of fields of pl_options that are 0 */
+    PLAN_CONFIG_N_CTX = 4096, /* defaults for fields of pl_options that the
+                                 caller left 0 */
     PLAN_CONFIG_N_UBATCH = 512,
     PLAN_CONFIG_N_OUT = 64,
     PLAN_CONFIG_N_SEQ = 8,
     PLAN_CONFIG_N_CHECKPOINT = 4,
-    PLAN_CONFIG_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
+    PLAN_CONFIG_MIXED_RANKS = 16, /* number of ranks where
+                                     plan_config_is_mixed() returns true */
 };
 
-/* One override of -ot (plan/override.h). `where` stays a string until the
- * groups exist that it may name. */
+/* One override of placement, REGEX=WHERE of the option -ot. WHERE stays a
+ * string until the groups of devices exist that it may name. */
 struct override {
     const char *regex, *where;
 };
 
-/* Options that are left to the planner: true if undecided. */
+/* Options that the user left to the planner. A field is true while the option
+ * is undecided. */
 struct plan_config_auto {
     bool mode, share, layers, experts, ubatch, ctx;
 };
 
 struct plan_config {
-    const pl_graph *g; /* borrowed */
+    const pl_graph *g; /* borrowed: the graph that is planned */
     int n_layer;       /* number of layers of the graph */
 
-    /* devices */
-    struct device_list list; /* requested devices; copies of the config borrow
-                                the list */
+    /* The devices of the plan. */
+    struct device_list list; /* the devices that the user requested; copies of
+                                the config borrow the list */
     bool paper;              /* the devices exist only as descriptions
                                 (pl_options.device_spec) */
-    int n_thread;            /* requested threads per CPU device, 0 for its
-                                number of cores */
+    int n_thread;            /* number of threads per CPU device that the user
+                                requested; 0 for one per core */
     enum kernel_set kernel_set;
 
-    /* distribution over the devices */
-    pl_split_mode mode;  /* never PL_SPLIT_AUTO */
-    int width;           /* devices per group in HYBRID mode */
-    int main_device;     /* index of the device that is used in NONE mode */
-    int n_rank;          /* number of ranks: 0 for one per device of the
-                            widest group, or PLAN_CONFIG_MIXED_RANKS in
-                            mixed groups without shares */
-    const double *share; /* [list.n] share of each device, NULL if equal */
-    const double *rank_share; /* [n_rank] share of each rank, NULL if not
-                                 given */
+    /* The distribution of the model over the devices. */
+    pl_split_mode mode; /* split mode; already chosen, so never PL_SPLIT_AUTO */
+    int width;          /* number of devices in a group, in HYBRID mode */
+    int main_device;    /* index in the list of the only device used, in NONE
+                           mode */
+    /* Number of ranks that the user requested; 0 if the planner sets it: one
+     * per device of the widest group, or PLAN_CONFIG_MIXED_RANKS in mixed
+     * groups without shares. */
+    int n_rank;
+    const double *share; /* [list.n] share of the work of each device; NULL if
+                            equal */
+    const double *rank_share; /* [n_rank] share of the work of each rank; NULL
+                                 if the user gave none */
 
-    /* contents of the host */
-    int n_on; /* layers on devices, not on the host: the last n_on of the
-                 n_layer + 1, which count the output as a layer */
+    /* The parts of the model that are on the host. */
+    int n_on; /* number of layers on devices, not on the host: the last n_on of
+                 n_layer + 1 layers, since the output counts as one */
     /* [n_layer + 1] true for layers whose experts are on the host; the last
-     * entry is for experts outside layers. NULL if none */
+     * element is for experts outside of layers. NULL if no experts are on the
+     * host. */
     const bool *experts;
     bool cache;
     int n_override;
-    const struct override *override; /* [n_override] the first match applies */
-    const int *override_of;          /* [g->n_node] index of the override that
-                                        applies, or -1 */
+    const struct override *override; /* [n_override] overrides of placement; the
+                                        first that matches a weight applies */
+    /* [g->n_node] for each graph node, the index of the override that applies,
+     * or -1. */
+    const int *override_of;
     pl_offload offload;
 
-    /* sizes of a step */
+    /* Limits: context length in tokens, tokens of a micro-batch, outputs of a
+     * micro-batch. */
     int64_t n_ctx, n_ubatch, n_out;
     int n_seq, n_checkpoint;
 
@@ -89,15 +95,15 @@ pl_status plan_config_parse(struct plan_config *out, struct arena *a,
 void plan_config_free(struct plan_config *in);
 /* Returns true if the config keeps the experts of any layer on the host. */
 bool plan_config_has_host_experts(const struct plan_config *in);
-/* Returns true if the split mode puts accelerators and CPU devices of the
- * machine into one group. Their rates differ so much that devices get different
- * numbers of whole ranks, by measured rates. The bits of results must not
- * depend on measured rates, so the number of ranks is a constant that suffices
- * for any such machine. If `share` is not NULL, only devices with a share above
- * zero count. */
+/* Returns true if the split mode puts accelerators and CPU devices of this
+ * machine into one group. Their rates differ so much that devices must carry
+ * different numbers of whole ranks, chosen by measured rates. So that the bits
+ * of results do not depend on measured rates, the number of ranks is a constant
+ * that suffices for any such machine. If `share` is not NULL, only devices with
+ * a share above zero count. */
 bool plan_config_is_mixed(const struct plan_config *in, const double *share);
 
-/* ---- plan_config_text.c -------------------------------------------------- */
+/* ---- printing the config: plan_config_text.c ----------------------------- */
 
 /* Text that plan_config_format appends to. Text beyond the buffer is
  * dropped. */
@@ -118,9 +124,10 @@ void plan_config_format_layers(struct plan_config_text *t,
  * three) or "0-3,7-7". Appends "0" if there are none. */
 void plan_config_format_experts(struct plan_config_text *t,
                                 const struct plan_config *in);
-/* Appends options that reproduce this config and leave nothing to the planner.
- * Options that the text does not name, such as devices and cache formats, must
- * be given in addition. n_rank is the number of ranks of the plan. */
+/* Appends the options that reproduce this config and leave nothing to the
+ * planner. Devices, cache formats and other options without a part in the
+ * config are not included and must be given in addition. n_rank is the number
+ * of ranks of the plan. */
 void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        int n_rank);
 

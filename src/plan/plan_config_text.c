@@ -74,7 +74,8 @@ void plan_config_format_experts(struct plan_config_text *t,
         plan_config_format(t, "all");
         return;
     }
-    if (more == 0) { /* the layers are the first ones, perhaps none */
+    if (more == 0) { /* The layers are the first `first` ones, which may be
+                        none. */
         plan_config_format(t, "%d", first);
         return;
     }
@@ -85,16 +86,16 @@ void plan_config_format_experts(struct plan_config_text *t,
             continue;
         while (end + 1 < n && on[end + 1])
             end++;
-        /* one layer is written as "7-7", because "7" means the first 7
-         * layers */
+        /* A single layer is written as "7-7", because "7" means the first 7
+         * layers. */
         plan_config_format(t, "%s%d-%d", comma, i, end);
         comma = ",";
         i = end;
     }
 }
 
-/* Appends a text that is enclosed in single quotes in a shell command; a quote
- * in the text becomes '\''. */
+/* Appends the text s in single quotes, as a shell command needs it. A quote
+ * within the text becomes '\''. */
 static void say_quoted(struct plan_config_text *t, const char *s)
 {
     for (; *s; s++)
@@ -135,7 +136,8 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        in->n_ctx);
     if (in->n_checkpoint != PLAN_CONFIG_N_CHECKPOINT)
         plan_config_format(t, " --checkpoints %d", in->n_checkpoint);
-    /* in tensor mode without --ranks, shares are shares of the ranks */
+    /* In tensor mode without --ranks, -ts gives the shares of the ranks and so
+     * their number. */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         plan_config_format(t, " --ranks %d", n_rank);
     for (int r = 0; in->rank_share && r < n_rank; r++) {

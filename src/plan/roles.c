@@ -1,20 +1,16 @@
 /* A table gives for each role the axis by which its tensors are split, and the
- * dimension that is split.
- *
- * Attention is split by KV head if every rank with query heads gets a KV head.
- * Otherwise it is split by query head, and a head of K and V belongs to several
- * ranks. Layers that read the same cache are split alike, so that queries need
- * no transfer. Per-layer embeddings are split once for all layers.
- *
- * Shares are apportioned in grains, which are groups of adjacent heads or
- * values. Splits within the rows of a quantized matrix are at multiples of 32
- * values. Each rank gets the whole grains of its share. Grains that are left go
- * to the ranks that are furthest below their share of bytes in the layers so
- * far. So in each layer a rank differs from its share by at most one grain, and
- * over all layers the differences nearly cancel.
- *
- * Short names: d is the state of the computation, y a layer, x one of the
- * layer's axes. */
+ * dimension that is split. Attention is split by KV head if every rank with
+ * query heads gets a KV head. Otherwise it is split by query head, and several
+ * ranks hold the same head of K and V. Layers that read the same cache are
+ * split alike, so that queries need no transfer. Per-layer embeddings are split
+ * once for all layers. Shares are apportioned in grains, which are groups of
+ * adjacent heads or values. Splits within the rows of a quantized matrix are at
+ * multiples of 32 values. Each rank gets the whole grains of its share. The
+ * grains that are left go to those ranks that have the fewest bytes, compared
+ * with their share, in the layers so far. So in each layer a rank differs from
+ * its share by at most one grain, and over all layers the differences nearly
+ * cancel. Short names: d is the state of the computation, y a layer, x one of
+ * the layer's axes. */
 #include "plan/roles.h"
 
 #include "base/err.h"
@@ -27,26 +23,27 @@
 /* The axis along which a tensor is split, which tells what the indices of the
  * split dimension mean. */
 enum axis {
-    AXIS_NONE,       /* not split */
-    AXIS_HEAD,       /* query heads, all of the same number of values */
-    AXIS_KV,         /* KV heads, each shared by several query heads */
-    AXIS_QKV,        /* heads of q, then of k, then of v */
-    AXIS_GATES,      /* two values per query head, ordered by KV head: first one
-                        value of each of the KV head's query heads, then the
-                        other value of each */
-    AXIS_FF,         /* feed-forward width */
-    AXIS_FF2,        /* twice the feed-forward width: gate, then up */
-    AXIS_EXP,        /* an expert's width */
-    AXIS_EXP2,       /* twice an expert's width: gate, then up */
-    AXIS_VOCAB,      /* tokens of the vocabulary */
-    AXIS_PER_LAYER,  /* per-layer embedding of one layer */
+    AXIS_NONE, /* the tensor is not split */
+    AXIS_HEAD, /* indices of query heads, each with the same number of values */
+    AXIS_KV,   /* indices of KV heads; several query heads share one */
+    AXIS_QKV,  /* indices of the heads of q, then of k, then of v, in one
+                  tensor */
+    AXIS_GATES, /* two values per query head, ordered by KV head: first one
+                   value of each of the KV head's query heads, then the
+                   other value of each */
+    AXIS_FF,    /* width of the feed-forward part */
+    AXIS_FF2,   /* twice the width of the feed-forward part: gate, then up */
+    AXIS_EXP,   /* width of an expert */
+    AXIS_EXP2,  /* twice the width of an expert: gate, then up */
+    AXIS_VOCAB, /* ids of the vocabulary's tokens */
+    AXIS_PER_LAYER,  /* per-layer embedding of a single layer */
     AXIS_PER_LAYERS, /* per-layer embeddings of all layers, one after another */
 };
 
 static const struct role_row {
     const char *name;
     enum axis axis;
-    int dim; /* the dimension that is split */
+    int dim; /* index of the dimension that is split */
 } rows[PL_ROLE_COUNT] = {
     [PL_ROLE_NONE] = {"none", AXIS_NONE, 0},
     [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
@@ -103,30 +100,32 @@ const char *role_name(pl_role r)
     return (unsigned)r < PL_ROLE_COUNT ? rows[r].name : "unknown";
 }
 
-/* The split of one axis of a layer. Sizes and the layout are in heads for
- * attention, else in elements. */
+/* The split of one axis of a layer, common to all tensors with that axis.
+ * `size` and the layout `l` count heads for attention, else elements. */
 struct dealt {
     int64_t size;
-    bool quantized;     /* a quantized tensor is split within its rows */
-    double bytes;       /* total size of the tensors on the axis */
-    const pl_layout *l; /* l->dim is unused; MIRRORED if not split */
+    bool quantized;     /* some tensor on the axis is quantized and split within
+                           its rows */
+    double bytes;       /* size in bytes of all tensors on the axis */
+    const pl_layout *l; /* layout by which the axis is split, or MIRRORED; its
+                           field `dim` is unused */
 };
 
 /* A layer and its axes. In attention, `head` counts query heads and `kv` KV
  * heads. In a delta net, `head` counts value heads and `kv` key heads. */
 struct layer {
-    int heads;                      /* index in deal.layer of the layer whose
-                                       split of heads applies: the layer that
-                                       owns the cache that this layer reads */
-    int64_t n_head, n_kv, d_k, d_v; /* heads and values per head, 0 if
-                                       unknown */
-    int64_t n_out;                  /* greatest common divisor of the input
-                                       widths of the output matrices, 0 if
-                                       unknown */
-    bool delta;                     /* true for a delta net, whose q and k have
-                                       `kv` heads */
-    bool tiled;                     /* true if head h uses KV head h % n_kv;
-                                       else neighbours share a KV head */
+    /* Index in deal.layer of the layer that owns the cache that this layer
+     * reads; its split of heads applies to this layer, too. */
+    int heads;
+    /* Numbers of heads, and numbers of values per head of keys and of values; 0
+     * if unknown. */
+    int64_t n_head, n_kv, d_k, d_v;
+    int64_t n_out; /* greatest common divisor of the input
+                      widths of the output matrices, 0 if
+                      unknown */
+    bool delta; /* the layer is a delta net, whose q and k have `n_kv` heads */
+    bool tiled; /* head h uses KV head h % n_kv; else
+                   adjacent heads share a KV head */
     struct dealt head, kv, ff, exp;
 };
 
@@ -134,11 +133,12 @@ struct deal {
     const pl_graph *g;
     struct arena *a;
     int n_rank;
-    double share[PL_MAX_RANKS];  /* share of each rank; they add up to 1 */
-    double behind[PL_MAX_RANKS]; /* bytes by which a rank is below its share so
-                                    far */
-    struct layer *layer;         /* [n_layer + 1]; entry 0 is for tensors
-                                    outside layers */
+    double share[PL_MAX_RANKS];  /* share of the work of each rank; the shares
+                                    add up to 1 */
+    double behind[PL_MAX_RANKS]; /* for each rank, the bytes that it lacks so
+                                    far compared with its share */
+    struct layer *layer;         /* [n_layer + 1] the layers; element 0 is for
+                                    tensors outside of layers */
     int n_layer;
     struct dealt vocab[2];
     struct dealt per_layer; /* split of per-layer embeddings, common to all
@@ -147,9 +147,10 @@ struct deal {
     pl_err *err;
 };
 
-/* Apportions `units` grains of unit_bytes each to the ranks; sets count[r].
- * Each rank gets the whole part of its share. The ranks that are furthest below
- * their share, counted in bytes, get one more. */
+/* Divides `units` grains of unit_bytes bytes each among the ranks and sets
+ * count[r] to the number for rank r. Each rank gets the whole grains of its
+ * share. Those ranks that lack most bytes, compared with their share in all
+ * layers so far, get one more. */
 static void apportion_units(const struct deal *d, int64_t units,
                             double unit_bytes, int64_t *count)
 {
@@ -172,7 +173,7 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        /* excludes the rank: each gets at most one more grain */
+        /* The rank gets no further grain here: each gets at most one more. */
         need[best] = -1e300;
         left--;
     }
@@ -195,8 +196,8 @@ static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
     return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Splits an axis that counts elements: feed-forward, expert, vocabulary or
- * per-layer width. */
+/* Splits an axis whose indices are elements, not heads: feed-forward, expert,
+ * vocabulary or per-layer width. */
 static pl_status deal_width(struct deal *d, struct dealt *x)
 {
     int64_t grain = x->quantized ? 32 : split_grain(x->size, d->n_rank);
@@ -218,7 +219,8 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
     int64_t d_out = y->n_out ? y->n_out / y->n_head : y->d_v;
-    int64_t uq = block / gcd(block, d_out); /* query heads per grain */
+    int64_t uq = block / gcd(block, d_out); /* number of query heads per
+                                               grain */
     int64_t uk = block / gcd(block, y->tiled ? d_out : d_out * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
@@ -239,7 +241,8 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
         PL_TRY(runs(d, &y->kv, ck, 1));
         if (!y->tiled)
             return runs(d, &y->head, ck, r);
-        y->head.l = y->kv.l; /* repeated for each group of n_kv heads */
+        y->head.l = y->kv.l; /* This layout of n_kv heads repeats until all
+                                query heads are covered. */
         return PL_OK;
     }
     account(d, &y->head, cq, nq);
@@ -262,9 +265,10 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Sets *out to layout `l` applied to dimension `dim` of `size` elements. `l`
- * counts in units of size / units elements, and is repeated if it is shorter.
- * Sets *out to NULL if `l` is not a split or does not fit. */
+/* Sets *out to a layout of dimension `dim` of a tensor, which has `size`
+ * elements, like layout `l` of an axis with `units` indices. So an index of `l`
+ * stands for size / units elements. If `l` is shorter than the dimension, it
+ * repeats. Sets *out to NULL if `l` is not a split or does not fit. */
 static pl_status place(const struct deal *d, const pl_layout *l, int dim,
                        int64_t size, int64_t units, const pl_layout **out)
 {
@@ -283,17 +287,18 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Like place() for a layout `l` of n heads. Leaves *out unchanged if `size` is
- * not a multiple of n. */
+/* Sets *out as place() does, for a layout `l` of n heads. Leaves *out unchanged
+ * if the dimension's `size` is not a multiple of n. */
 static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
                              int64_t size, int64_t n, const pl_layout **out)
 {
     return n > 0 && size % n == 0 ? place(d, l, dim, size, n, out) : PL_OK;
 }
 
-/* Sets *out to the layout of a tensor of gates (AXIS_GATES). If a rank has only
- * some heads of a KV head, no layout expresses its gates; *out is then NULL, so
- * that all ranks hold all gates, which are small. */
+/* Sets *out to the layout of a tensor with two gates per query head
+ * (AXIS_GATES). If a rank has only some of the query heads that share a KV
+ * head, no layout expresses the gates of that rank. Then *out becomes NULL and
+ * all ranks hold all gates, which are small. */
 static pl_status split_gates(const struct deal *d, const struct layer *y,
                              int dim, int64_t size, const pl_layout **out)
 {
@@ -375,8 +380,8 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Returns the cache or state that node n reads if it is attention or a delta
- * net, and so has heads. Else returns -1. */
+/* Returns the cache or state that node n reads if n is attention or a delta
+ * net, the ops with heads. Else returns -1. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -391,8 +396,8 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     }
 }
 
-/* Sets y->heads of each layer to the layer that owns the cache that it reads.
- * Both layers then have the same split of heads. */
+/* Sets y->heads of each layer to the layer that owns the cache that layer y
+ * reads, so that both have the same split of heads. */
 static void find_heads(struct deal *d)
 {
     for (int i = 0; i <= d->n_layer; i++)
@@ -411,9 +416,10 @@ static struct layer *heads_of(const struct deal *d, int layer)
     return &d->layer[d->layer[layer + 1].heads];
 }
 
-/* Records in *h the numbers of heads of the layer of node n, if n is attention
- * or a delta net. Layers that read the same cache may have different numbers of
- * query heads. n_head is then their greatest common divisor. */
+/* If node n is attention or a delta net, records the numbers of its heads in
+ * *h, the layer that owns its cache. Several layers that read this cache may
+ * have different numbers of query heads. n_head becomes their greatest common
+ * divisor. */
 static void survey_heads(const struct deal *d, const struct graph_node *n,
                          struct layer *h)
 {
@@ -425,16 +431,16 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];
-    /* if a layer has caches with different numbers of heads, the numbers of the
-     * last one are used */
+    /* If a layer's caches have different numbers of heads, those of the last
+     * cache are used. */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
     h->n_kv = k->dim[1].n;
     h->d_k = k->dim[2].n;
     h->d_v = n->dim[2].n;
 }
 
-/* Computes the sizes of all axes, from the weights and from the nodes that have
- * heads. */
+/* Computes the size of each axis of each layer, from the weights and from the
+ * nodes with heads. */
 static void collect_axes(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {

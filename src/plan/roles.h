@@ -11,13 +11,14 @@
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* Sets leaf[i], with an entry for each node of g, to the default layout of
- * weight or cache i, or to NULL if it is MIRRORED. Layouts are allocated from
- * `a`. share[n_rank] holds each rank's share of the work: non-negative, not all
- * zero. */
+/* Sets leaf[i] to the default layout of graph node i if it is a weight or cache
+ * and is split, else to NULL, which stands for MIRRORED. Layouts are allocated
+ * from `a`. share[n_rank] holds each rank's share of the work: non-negative,
+ * not all zero. */
 pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
                         struct arena *a, const pl_layout **leaf, pl_err *err);
 
-const char *role_name(pl_role r); /* such as "ffn_down" */
+const char *role_name(pl_role r); /* Returns the name of a role, such as
+                                     "ffn_down". */
 
 #endif

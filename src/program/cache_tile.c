@@ -1,9 +1,9 @@
 /* Reads and writes rows of a cache's tiles, many positions at once.
  *
- * Keys are transposed in a tile. They are transposed back in registers, in
- * square blocks whose rows are one 8-byte word. In pairs of words, halves are
- * exchanged, then quarters, then eighths. Knuth, The Art of Computer
- * Programming 4A, section 7.1.3, transposes bits this way. */
+ * Keys are stored transposed in a tile. To read and write rows of keys, they
+ * are transposed in registers, in square blocks whose rows are 8-byte words. In
+ * pairs of words, halves are exchanged, then quarters, then eighths. Knuth, The
+ * Art of Computer Programming 4A, section 7.1.3, transposes bits this way. */
 #include "program/cache_tile.h"
 
 #include "quant/format.h"
@@ -41,8 +41,8 @@ size_t memory_tile_bytes(const struct graph_node *memory)
                : cache_tile_bytes(memory->format, memory->dim[2].n);
 }
 
-/* In each group of 2 * bits bits, exchanges the upper half of *a with the lower
- * half of *b. */
+/* In each group of 2 * bits bits of the words, exchanges the upper half of *a
+ * with the lower half of *b. */
 static inline void exchange(uint64_t *a, uint64_t *b, int bits)
 {
     uint64_t mask = ~(uint64_t)0 / ((1ull << bits) + 1);
@@ -52,8 +52,9 @@ static inline void exchange(uint64_t *a, uint64_t *b, int bits)
     *a ^= t << bits;
 }
 
-/* Transposes a square block, whose rows are 8-byte words of 8 / size elements.
- * `size`, of an element in bytes, is a compile-time constant. */
+/* Transposes a square block of elements. Its rows are 8-byte words, dst_ld or
+ * src_ld bytes apart, of 8 / size elements each. `size`, the size of an element
+ * in bytes, is a compile-time constant. */
 static inline void turn_block(char *dst, size_t dst_ld, const char *src,
                               size_t src_ld, int size)
 {
@@ -75,8 +76,8 @@ static inline void turn_block(char *dst, size_t dst_ld, const char *src,
         memcpy(dst + (size_t)i * dst_ld, &w[i], 8);
 }
 
-/* Computes dst[n_col][n_row] = src[n_row][n_col]. Rows are dst_ld and src_ld
- * bytes apart, and elements have `size` bytes. */
+/* Transposes a matrix: dst[n_col][n_row] = src[n_row][n_col]. Rows of dst are
+ * dst_ld bytes apart, those of src src_ld bytes. Elements have `size` bytes. */
 static inline void turn_size(char *dst, size_t dst_ld, const char *src,
                              size_t src_ld, int64_t n_row, int64_t n_col,
                              int size)
@@ -106,8 +107,8 @@ static void transpose(void *dst, size_t dst_ld, const void *src, size_t src_ld,
         turn_size(dst, dst_ld, src, src_ld, n_row, n_col, 1);
 }
 
-/* Copies n rows of `width` elements of `size` bytes. Rows are dst_ld and src_ld
- * bytes apart. */
+/* Copies n rows of `width` elements, which have `size` bytes each. Rows of dst
+ * are dst_ld bytes apart, those of src src_ld bytes. */
 static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                  int64_t n, int64_t width, int size)
 {
@@ -116,9 +117,9 @@ static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                (const char *)src + (size_t)i * src_ld, (size_t)(width * size));
 }
 
-/* Reads elements [first .. first + width) of the positions j0 .. j0 + n - 1
- * from a plane, an array of `all` elements per position, into rows `ld` bytes
- * apart. plane_write copies in the other direction. */
+/* Reads elements [first .. first + width) of token positions j0 .. j0 + n - 1
+ * from a plane, which is an array of `all` elements per position. Writes them
+ * to n rows, `ld` bytes apart. plane_write copies in the other direction. */
 static void plane_read(const char *plane, int64_t all, int64_t first,
                        int64_t width, int size, bool values, int j0, int n,
                        char *rows, size_t ld)
@@ -143,20 +144,22 @@ static void plane_write(char *plane, int64_t all, int64_t first, int64_t width,
                   (size_t)(PAGE_TOKENS * size), rows, ld, n, width, size);
 }
 
-/* A plane of a tile, which has one part of every block, and the place of that
- * part in a row of the file's format. `at` is the offset of the plane in the
- * tile, `in_row` the offset of the part in the row's first block. The parts of
- * adjacent blocks are block_bytes apart in a row. */
+/* A plane of a tile: an array that has the same part, such as the scale, of all
+ * quantization blocks. In a row of the file's format the block's parts follow
+ * each other instead. `at` is the offset in bytes of the plane in the tile,
+ * `in_row` that of the part in the row's first block. The parts of adjacent
+ * blocks are block_bytes apart in a row. */
 struct plane {
     size_t at, in_row;
-    int64_t all; /* elements per position */
-    /* elements of the part in one block; all elements of a row for float
-     * formats */
+    int64_t all; /* number of elements of the plane per token position */
+    /* number of elements that one block has in the plane; for float formats,
+     * all elements of a row */
     int64_t width;
     int size;
 };
 
-/* Sets plane[] to the planes of a tile. Returns their number. */
+/* Sets plane[] to the planes of a tile with format f and rows of d values.
+ * Returns their number. */
 static int planes(pl_format f, int64_t d, struct plane plane[static TILE_PARTS])
 {
     struct tile_part part[TILE_PARTS];

@@ -34,26 +34,26 @@
 
 size_t cache_tile_bytes(pl_format f, int64_t d);
 
-/* A part of a block, or the elements of a float format: n elements of `size`
- * bytes. */
+/* A part of a quantization block, such as its scale or its codes, or the
+ * elements of a float format: n elements of `size` bytes each. */
 struct tile_part {
     int size, n;
 };
 enum { TILE_PARTS = 4 };
 
-/* Sets part[] to the parts of a block of format f, in order. Returns their
- * number. */
+/* Sets part[] to the parts of a quantization block of format f, in the order of
+ * GGUF files. Returns their number. */
 int cache_tile_parts(pl_format f, struct tile_part part[static TILE_PARTS]);
 
-/* Returns the size in bytes of one head of a page: of a tile of a cache, or of
- * a row of a state. */
+/* Returns the size in bytes of one head of a page: of a tile if `memory` is a
+ * cache, of a row if it is a state. */
 size_t memory_tile_bytes(const struct graph_node *memory);
 
-/* Copy rows between the positions j0 .. j0 + n - 1 of a tile, j0 + n <=
- * PAGE_TOKENS, and `rows`, where they are `stride` bytes apart. A row has
- * format_row_bytes(f, d) bytes in the format's own layout, elements or blocks
- * as in GGUF files. `values` is true for a tile of values, false for one of
- * keys. */
+/* Copy rows between a tile, at token positions j0 .. j0 + n - 1 of its page
+ * with j0 + n <= PAGE_TOKENS, and the array `rows`, in which they are `stride`
+ * bytes apart. A row has format_row_bytes(f, d) bytes in the format's own
+ * layout, elements or blocks as in GGUF files. `values` is true for a tile of
+ * values, false for one of keys. */
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
                      int j0, int n, void *rows, size_t stride);
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,

@@ -1,19 +1,21 @@
-/* A copy descriptor (copy_desc) evaluated at the sizes of a step. */
+/* Copy descriptors (copy_desc) whose symbolic sizes have been replaced by the
+ * numbers of a step. */
 #ifndef PROGRAM_COPY_LOOPS_H
 #define PROGRAM_COPY_LOOPS_H
 
 #include "program/program.h"
 
 struct copy_extent {
-    /* Offsets in the source and destination tensor, and the size of a span, in
-     * bytes. */
+    /* offset in bytes in the source tensor and in the destination tensor;
+     * number of adjacent bytes that the innermost loop copies */
     int64_t src, dst, bytes;
     int64_t n0, src_s0, dst_s0;
     int64_t n1, src_s1, dst_s1;
 };
 
-/* Evaluates the descriptor `p` at the sizes `z`. Merges adjacent spans, so that
- * loops become shorter. */
+/* Replaces the symbolic sizes of descriptor `p` by those of a step, `z`. If the
+ * bytes that successive iterations copy are adjacent, merges these iterations
+ * into one. */
 static inline void copy_loops_resolve(struct copy_extent *l,
                                       const struct copy_desc *p,
                                       const struct graph_sizes *z)
@@ -43,10 +45,10 @@ static inline int64_t copy_loops_bytes(const struct copy_extent *l)
     return l->bytes * l->n0 * l->n1;
 }
 
-/* Divides a copy into *n0 * *n1 parts that are contiguous in one tensor, the
- * source or the destination: the one in which the loops have the strides s0 and
- * s1. Each of *n0 and *n1 is the loop's count or 1. The copy must not be
- * empty. */
+/* Divides a copy into *n0 * *n1 parts, each of which is contiguous in one of
+ * the two tensors: the one in which the outer and inner loop have the strides
+ * s0 and s1 in bytes. *n0 is the outer loop's count or 1, *n1 the inner loop's
+ * count or 1. The copy must not be empty. */
 static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
                                     int64_t s1, int64_t *n0, int64_t *n1)
 {
@@ -57,7 +59,8 @@ static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
     *n1 = dense1 ? 1 : l->n1;
 }
 
-/* Returns part i of the n0 * n1 parts that copy_loops_apart found. */
+/* Returns part i of the n0 * n1 parts into which copy_loops_apart divides a
+ * copy. */
 static inline struct copy_extent
 copy_loops_part(const struct copy_extent *l, int64_t n0, int64_t n1, int64_t i)
 {

@@ -1,4 +1,5 @@
-/* The table of kernels.def and its functions; see kernel.h. */
+/* Implements kernel.h: the table of kernels.def, and functions that look
+ * kernels up in it. */
 #include "program/kernel.h"
 
 #include <string.h>
@@ -26,8 +27,8 @@ enum kernel kernel_from_name(const char *name)
 
 enum kernel kernel_of_op(enum op op)
 {
-    /* The kernel of each op. Ops and kernels are matched by name, because
-     * ops.def and kernels.def may differ in order. */
+    /* The kernel that computes each op. The table is needed because ops.def and
+     * kernels.def may list the same names in different orders. */
     static const unsigned char of[OP_COUNT] = {
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,
@@ -44,9 +45,9 @@ enum kernel kernel_of_op(enum op op)
     return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
 }
 
-/* Returns the letter of argument i in the kernel's `args`, or NULL if it has no
- * such argument. An op has up to GRAPH_MAX_IN operands; only a token table may
- * follow them. */
+/* Returns the access letter of argument i in the kernel's row of kernels.def,
+ * or NULL if the kernel has no such argument. An op has up to GRAPH_MAX_IN
+ * operands; only a token table may follow them. */
 static const char *letter(enum kernel k, int i)
 {
     const char *s = (unsigned)k < KERNEL_COUNT ? table[k].args : "";

@@ -30,8 +30,8 @@ static void kernel_uses(const struct insn_kernel *k, int dev,
     }
 }
 
-/* Reports the sources of copies, once for consecutive copies from the same
- * tensor. */
+/* Reports the source tensors of n copies to `fn`. Consecutive copies from the
+ * same tensor are reported once. */
 static void piece_uses(const struct copy_desc *p, int n, insn_access_fn *fn,
                        void *user)
 {

@@ -58,16 +58,18 @@
 enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
-    REGION_WORK,  /* activations, inputs, outputs, staging buffers */
-    REGION_INBOX, /* the only region that peers write, by PUSH and PAGES only */
+    REGION_WORK,  /* activations, inputs, outputs and other buffers of one
+                     step */
+    REGION_INBOX, /* received data; the only region that peers write, by PUSH
+                     and PAGES only */
     REGION_COUNT
 };
 
-/* Returns the name of a region in plans, such as "weights". */
+/* Returns the name of a region as plans show it, such as "weights". */
 const char *region_name(enum region r);
 
-/* A contiguous tensor of one device. dim[] is the shape of this device's part
- * of a value. */
+/* A contiguous tensor of one device. dim[] is the shape of the part of a value
+ * that this device has. */
 struct prog_tensor {
     pl_format format;
     bool q8; /* the tensor consists of struct q8_block: [rows, k / 32] blocks
@@ -77,62 +79,74 @@ struct prog_tensor {
     enum region region;
     /* offset in bytes from the start of the region; a multiple of 64 */
     size_t offset;
-    /* size in bytes at the largest sizes. If a rank tree gives several results,
-     * this is the size of one. */
+    /* Size in bytes at the largest sizes of a step. If a rank tree leaves
+     * several sums (n_out), this is the size of one. */
     size_t bytes;
     const struct pack *pack;
-    /* number of the micro-batch whose n_tok and n_out the dimensions mean */
+    /* index of the micro-batch whose n_tok and n_out the symbolic dimensions
+     * stand for */
     int micro;
 };
 
-/* A copy: two nested loops over spans of bytes. Offsets from the start of the
- * tensors, strides and `bytes` are in bytes. */
+/* A copy: two nested loops, whose body copies `bytes` adjacent bytes. Offsets
+ * count from the start of the source and destination tensor. Offsets and
+ * strides are in bytes. */
 struct copy_desc {
-    /* the source: a device of the set, and a tensor of its program */
+    /* index of the source device in the set; index of the source tensor in that
+     * device's program */
     int src_dev, src;
-    /* offsets in source and destination: the part that depends on the step */
+    /* the part of the source's and of the destination's offset that depends on
+     * the step, in bytes */
     pl_dim src_off, dst_off;
-    /* offsets in source and destination: the constant part, which is added */
+    /* the constant part of the two offsets, which is added to src_off and
+     * dst_off, in bytes */
     int64_t src_const, dst_const;
     pl_dim bytes;
-    /* outer loop: count, and strides in source and destination */
+    /* outer loop: number of iterations, stride in the source, stride in the
+     * destination */
     pl_dim n0, src_s0, dst_s0;
-    /* inner loop: count, and strides in source and destination */
+    /* inner loop: number of iterations, stride in the source, stride in the
+     * destination */
     pl_dim n1, src_s1, dst_s1;
 };
 
-/* A value assembled on this device. It is copied by the descriptors piece[],
- * or, if `reduce`, it is the sum of the addends. Each addend is read through
- * the same descriptors, whose src fields are then unused. The addends are
- * pushed on a stack, in order. After each, n_add times the two topmost entries
- * are replaced by lower + upper. The plan guarantees that one entry remains,
- * the sum. If `reduce`, all values are F32. */
+/* merge_item is a value that a MERGE puts together on this device. Unless
+ * `reduce`, the copies piece[] put it together. If `reduce`, it is the sum of
+ * the addends, which are F32. Each addend is read by the same copies, whose src
+ * fields are not used then. Addends are pushed on a stack, in order. After
+ * each, the two topmost entries are replaced by their sum (lower + upper),
+ * n_add times. The plan guarantees that one entry remains: the sum. */
 struct merge_addend {
     int dev, tensor;
-    size_t off; /* offset of the copies' start in `tensor`, in bytes */
-    /* bytes of the value before the part that `tensor` holds; they are
-     * subtracted from the source offsets of the copies */
+    size_t off; /* offset in bytes in `tensor` from which the copies' source
+                   offsets count */
+    /* If `tensor` holds only the end of the value, the number of bytes before
+     * it. They are subtracted from the copies' source offsets. */
     pl_dim skip;
     int n_add;
 };
 struct merge_item {
     bool reduce;
-    int out; /* index of a tensor of this program */
+    int out; /* index of the tensor of this program that receives the value */
     int n_piece;
     const struct copy_desc *piece;
     int n_addend;
     const struct merge_addend *addend;
-    int depth; /* greatest height of the stack */
+    int depth; /* greatest number of entries on the stack */
 };
 
 enum insn_kind {
     INSN_KERNEL,
-    INSN_MERGE, /* a collective or a local copy */
+    INSN_MERGE, /* puts values together from copies, or sums addends: a
+                   collective, or local */
     INSN_PULL,  /* copies from other devices' tensors into one of this device */
-    INSN_PAGES, /* pages of a cache, pulled or pushed */
+    INSN_PAGES, /* copies the pages of a cache that sequences use, as a pull or
+                   a push */
     INSN_PUSH,  /* copies of this device's tensors into peers' inboxes */
-    INSN_POST,  /* signals an event of this device */
-    INSN_WAIT,  /* waits for events of other devices or queues */
+    INSN_POST,  /* signals an event of this device, for other queues and
+                   devices */
+    INSN_WAIT,  /* waits until events of other queues or devices have been
+                   signalled */
 };
 
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
@@ -146,20 +160,24 @@ struct kernel_arg {
 struct insn_kernel {
     enum kernel kernel;
     int n_arg;
-    struct kernel_arg arg[KERNEL_MAX_ARG]; /* in the order of kernels.def */
-    const struct graph_attr *attr;         /* NULL if all are zero */
-    struct rank_tree tree; /* the rank tree of a contraction, gather_rows or
-                              sum */
-    size_t out_stride;     /* distance between the tree's results in bytes */
-    /* gather_rows: the table's rows; sum: the summed dimension; quantize: the
-     * last dimension; others: NULL. */
+    struct kernel_arg arg[KERNEL_MAX_ARG]; /* the kernel's arguments, in the
+                                              order of kernels.def */
+    const struct graph_attr *attr;         /* parameters of the op; NULL if all
+                                              are zero */
+    struct rank_tree tree; /* for a contraction, gather_rows or sum: the ranks
+                              and the order of their addends */
+    size_t out_stride;     /* distance in bytes between the sums that the rank
+                              tree leaves */
+    /* Intervals of the dimension that is split: for gather_rows the table's
+     * rows, for sum the summed dimension, for quantize the last dimension. NULL
+     * for other kernels. */
     const struct rank_span *span;
     int n_span;
-    /* If kernel_maps_heads(): for each local head of argument *many, the local
-     * head of argument *few. Else NULL. */
+    /* If kernel_maps_heads() is true: for each head that this device has of
+     * argument *many, the head of argument *few that it shares. Else NULL. */
     const int32_t *head_map;
-    const struct kernel_custom *custom; /* definition for KERNEL_custom; NULL
-                                           for other kernels */
+    /* The caller-defined op, for KERNEL_custom; NULL for other kernels. */
+    const struct kernel_custom *custom;
     int n_cost;
     const struct kernel_cost *cost;
 };
@@ -173,57 +191,65 @@ struct insn_merge {
     int n_item;
     const struct merge_item *item;
     bool barrier;
-    int group; /* for a barrier: its group, less than n_group */
+    int group; /* for a barrier: index of its group of devices, less than
+                  n_group */
     int n_peer;
-    const int *peer; /* for a barrier: its devices, including this one */
-    bool collective; /* the instruction counts as a collective of its group */
-    bool counted;    /* this device counts the collective in statistics; its
-                        peers do not */
-    /* logical size of the collective: the sum of both, in bytes */
+    const int *peer; /* for a barrier: [n_peer] indices of its devices,
+                        including this one */
+    bool collective; /* the instruction is part of a collective of its group,
+                        for statistics and costs */
+    bool counted;    /* this device counts the collective in statistics, so that
+                        its peers need not */
+    /* bytes of the values that the collective exchanges: the sum of both */
     pl_dim collective_bytes[2];
 };
 
 struct insn_pull {
     int out;
-    /* number of bytes of `out` that are written, from its start; 0 for all */
+    /* number of bytes of `out` that are written, from its start; 0 if all
+     * are */
     size_t out_bytes;
     const struct copy_desc *piece;
     int n_piece;
-    /* true: copies between groups; false: a part of a collective */
+    /* true if this copies between groups, false if it is part of a
+     * collective */
     bool between_groups;
 };
 
-/* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`, in
- * bytes, is added to the descriptors' destination offsets. */
+/* A destination of a PUSH: tensor `out` in the inbox of device `dev`. `at`
+ * bytes are added to the destination offsets of the copies. */
 struct push_to {
     int dev, out;
     size_t at;
 };
 
-/* Pushes copies to the destinations to[n_to]. All copies are sent to each of
- * them. If `scatter`, copy k is sent to to[k] only. src_dev of the descriptors
- * is this device. */
+/* Copies bytes of this device to the inboxes of other devices, the destinations
+ * to[n_to]. Each destination gets all copies. If `scatter`, destination k gets
+ * copy k only. */
 struct insn_push {
     int n_to;
     const struct push_to *to;
     const struct copy_desc *piece;
     int n_piece;
     bool scatter;
-    /* true: copies between groups; false: a part of a collective */
+    /* true if this copies between groups, false if it is part of a
+     * collective */
     bool between_groups;
 };
 
-/* Copies pages from tensor `src` of device src_dev to cache `out` of device
- * out_dev: all pages that the micro-batch's sequences use. One of the two
- * devices is this one. A destination on the other device is in that device's
- * inbox. Head h of `out` is copied from head map[h] of `src`; if map[h] is -1,
- * another instruction copies it. Both tensors consist of tiles of tile_bytes,
- * [page][head], and page numbers are the same on both. */
+/* Copies pages of a cache between two devices, one of which is this one: from
+ * tensor `src` of device src_dev to tensor `out` of device out_dev. Copies all
+ * pages that the micro-batch's sequences use. If the destination is the other
+ * device, `out` is in its inbox. Head h of `out` is copied from head map[h] of
+ * `src`; if map[h] is -1, another instruction copies it. Both tensors consist
+ * of tiles of tile_bytes, [page][head], and page numbers are the same on
+ * both. */
 struct insn_pages {
     int out_dev, out, src_dev, src;
-    /* This device's tensor with the micro-batch's token table. */
+    /* index of this device's tensor with the micro-batch's token table */
     int token_table;
-    const int32_t *map; /* [number of heads of `out`] head of `src`, or -1 */
+    const int32_t *map; /* [heads of `out`] for each head of `out`, the head of
+                           `src`, or -1 */
     size_t tile_bytes;
 };
 
@@ -231,40 +257,45 @@ struct insn_event {
     int dev, event;
 };
 
-/* A WAIT for one or more events, usually one. wait_event() returns them. */
+/* A WAIT for one or more events, usually one. The function wait_event() returns
+ * them. */
 struct insn_wait {
     struct insn_event first;
     int n_more;
-    const struct insn_event *more; /* [n_more] */
+    const struct insn_event *more; /* [n_more] the other events that it waits
+                                      for */
 };
 
 struct insn {
     enum insn_kind kind;
     enum queue queue;
-    /* Position in the total order; all instructions of a barrier have the
-     * same. */
+    /* Position of the instruction in the total order of all devices. The
+     * instructions of a barrier's devices have the same position. */
     int order;
-    int micro; /* number of the micro-batch to which the instruction belongs */
-    int node;  /* node of the graph, for traces and errors; -1 if none */
-    /* The predicate: the instruction is executed only if its micro-batch has
-     * min_rows to max_rows tokens, or, if pred_out, outputs. If max_rows is 0,
-     * it is always executed. */
-    bool pred_out; /* predicate on n_out, else on n_tok */
+    int micro; /* index of the micro-batch to which the instruction belongs */
+    int node;  /* graph node that the instruction computes, for traces and
+                  errors; -1 if none */
+    /* The predicate. The instruction is executed only if n_tok of its
+     * micro-batch, or n_out if pred_out, is between min_rows and max_rows. If
+     * max_rows is 0, it is always executed. */
+    bool pred_out; /* the predicate tests n_out, else n_tok */
     int64_t min_rows, max_rows;
-    union { /* the member that `kind` names is valid */
+    union { /* `kind` tells which member is valid */
         struct insn_kernel kernel;
         struct insn_merge merge;
         struct insn_pull pull;
         struct insn_push push;
         struct insn_pages pages;
-        struct insn_event event; /* event of a POST, or first event of a WAIT */
+        struct insn_event event; /* the event that a POST signals, or the first
+                                    event of a WAIT */
         struct insn_wait wait;
     };
 };
 
-/* A range of the work region that is not used after instruction `insn`.
- * Simulated devices poison the range when the next instruction begins that is
- * not a POST or WAIT. */
+/* A range of bytes of the work region that no instruction accesses after
+ * instruction `insn`. A simulated device overwrites it when the next
+ * instruction other than a POST or WAIT begins, so that tests find accesses
+ * that come too late. */
 struct dead_range {
     int insn;
     size_t offset, bytes;
@@ -273,33 +304,37 @@ struct dead_range {
 enum {
     PROG_MAX_MICRO = 16,
     PROG_MAX_VARIANT = 4,
-    MERGE_MAX_DEPTH = 64, /* limit of the height of a stack of addends */
+    MERGE_MAX_DEPTH = 64, /* maximum number of addends on the stack of a sum */
 };
 
 struct variant {
-    int n_micro; /* maximum number of micro-batches; equal on all devices */
+    int n_micro; /* maximum number of micro-batches of a step; equal on all
+                    devices */
     int n_insn;
-    const struct insn *insn; /* [n_insn], ascending by `order` */
+    const struct insn *insn; /* [n_insn] the device's instructions, in ascending
+                                `order` */
     int n_dead;
-    const struct dead_range *dead; /* [n_dead], ascending by `insn` */
+    const struct dead_range *dead; /* [n_dead] ranges of memory that become
+                                      unused, in ascending `insn` */
 };
 
 struct program {
-    int dev;     /* index in the device set */
-    bool active; /* the device carries ranks of a group */
+    int dev;     /* index of the device in the device set */
+    bool active; /* the device carries ranks of at least one group */
     int n_tensor;
     const struct prog_tensor *tensor;
-    int n_variant; /* equal on all devices */
+    int n_variant; /* number of variants; equal on all devices */
     const struct variant *variant;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
-    /* Largest n_tok, n_out and n_seq of a micro-batch; n_slot is exact. */
+    /* Largest n_tok, n_out and n_seq of a micro-batch. n_slot is not a limit
+     * but the number of slots of each pool. */
     struct graph_sizes max;
-    int page_stride; /* entries of a sequence's row in a page table */
+    int page_stride; /* number of entries in a sequence's row of a page table */
 };
 
-/* Returns the number of pools of caches and states, which are the first entries
- * of max->n_slot[]. */
+/* Returns the number of pools of caches and states. Their numbers of slots are
+ * the first entries of max->n_slot[]. */
 static inline int program_pools(const struct graph_sizes *max)
 {
     int n = 0;
@@ -309,10 +344,11 @@ static inline int program_pools(const struct graph_sizes *max)
     return n;
 }
 
-/* The token table of a micro-batch is a tensor of I32 words at offsets that the
- * largest sizes determine: pos[max.n_tok], seq[max.n_tok], and for each pool
- * pages[max.n_seq][page_stride]. The functions return the offset in words of a
- * pool's pages, and the size of the table in words. */
+/* The token table of a micro-batch is a tensor of I32 words: pos[max.n_tok],
+ * seq[max.n_tok], then pages[max.n_seq][page_stride] for each pool. Its offsets
+ * depend on the largest sizes only, not on the step. program_pages_word returns
+ * the offset in words of a pool's `pages`, program_token_table_words the number
+ * of words of the table. */
 static inline int64_t program_pages_word(const struct program *p, int pool)
 {
     return 2 * p->max.n_tok + pool * p->max.n_seq * p->page_stride;
@@ -322,8 +358,8 @@ static inline int64_t program_token_table_words(const struct program *p)
     return program_pages_word(p, program_pools(&p->max));
 }
 
-/* Returns a view of the token table at `data`, for a micro-batch of sizes `z`,
- * with the pages of `pool`. */
+/* Returns pointers into the token table at `data` for a micro-batch of sizes
+ * `z`, with the page table of pool `pool`. */
 static inline struct token_table
 program_token_table(const struct program *p, const void *data,
                     const struct graph_sizes *z, int pool)
@@ -338,14 +374,15 @@ program_token_table(const struct program *p, const void *data,
                                 .page_stride = p->page_stride};
 }
 
-/* Returns the pool whose pages a tensor has, or -1 if it is not a cache or
- * state. */
+/* Returns the index of the pool to which the tensor belongs if it is a cache or
+ * state, else -1. */
 static inline int prog_tensor_pool(const struct prog_tensor *t)
 {
     return t->n_dim > 0 ? dim_pool(t->dim[0]) : -1;
 }
 
-/* Returns the size in bytes of the regions other than weights and caches. */
+/* Returns the size in bytes of the work region and the inbox, that is, of all
+ * regions except weights and caches. */
 static inline size_t program_buffers(const struct program *p)
 {
     return p->bytes[REGION_WORK] + p->bytes[REGION_INBOX];
@@ -370,7 +407,8 @@ static inline bool insn_is_transfer(const struct insn *s)
            s->kind == INSN_PUSH;
 }
 
-/* Returns true if the instruction copies between groups. */
+/* Returns true if the instruction copies data from one group of devices to
+ * another. */
 static inline bool insn_is_group_copy(const struct insn *s)
 {
     return s->kind == INSN_PAGES ||
@@ -387,7 +425,7 @@ static inline bool insn_predicate_holds(const struct insn *s,
 }
 
 /* Returns true if the instruction is executed in a step of n_micro
- * micro-batches of these sizes. */
+ * micro-batches whose n_tok and n_out are in sizes[]. */
 static inline bool insn_enabled(const struct insn *s, int n_micro,
                                 const struct graph_sizes *sizes)
 {
@@ -395,7 +433,8 @@ static inline bool insn_enabled(const struct insn *s, int n_micro,
            (s->max_rows == 0 || insn_predicate_holds(s, &sizes[s->micro]));
 }
 
-/* Returns the copies that a PUSH makes to its k-th destination. */
+/* Returns the copies that a PUSH makes to its destination k, and sets *n to
+ * their number. */
 static inline const struct copy_desc *push_pieces(const struct insn_push *p,
                                                   int k, int *n)
 {
@@ -408,7 +447,7 @@ static inline int wait_count(const struct insn_wait *w)
     return 1 + w->n_more;
 }
 
-/* Returns the i-th event of a WAIT. */
+/* Returns event i, of wait_count() events, for which a WAIT waits. */
 static inline struct insn_event wait_event(const struct insn_wait *w, int i)
 {
     return i == 0 ? w->first : w->more[i - 1];
@@ -419,18 +458,21 @@ static inline bool insn_is_event(const struct insn *s)
     return s->kind == INSN_POST || s->kind == INSN_WAIT;
 }
 
-/* An access of an instruction to a tensor. */
+/* An instruction's access to a tensor. */
 struct insn_access {
-    int dev, tensor; /* device in the set, tensor of its program */
-    size_t off;      /* bytes from the tensor's start */
-    size_t bytes;    /* 0 for the tensor's size at the largest sizes */
+    int dev, tensor; /* index of the device in the set; index of the tensor in
+                        its program */
+    size_t off;      /* offset in bytes of the first byte accessed, from the
+                        start of the tensor */
+    size_t bytes;    /* number of bytes accessed; 0 for all of the tensor at the
+                        largest sizes of a step */
     enum access access;
 };
 typedef void insn_access_fn(void *user, const struct insn_access *u);
 
-/* Calls `fn` with `user` for each tensor, on any device, that an instruction of
- * device `dev` accesses. A tensor may be reported more than once. `t` are the
- * tensors of device `dev`. */
+/* Calls `fn` with `user` for each tensor that an instruction of device `dev`
+ * accesses, on this or another device. A tensor may be reported more than once.
+ * `t` is the array of tensors of device `dev`. */
 void insn_accesses(const struct insn *s, int dev, const struct prog_tensor *t,
                    insn_access_fn *fn, void *user);
 

@@ -11,7 +11,8 @@
 
 struct check {
     const struct program_machine *m;
-    /* programs of all devices; program of the device that is checked now */
+    /* programs of all devices, and that of the device whose instructions are
+     * being checked */
     const struct program *all, *p;
     const struct program_device *dev;
     int variant, insn;
@@ -63,7 +64,8 @@ static pl_status check_tensors(struct check *c)
     return PL_OK;
 }
 
-/* Returns the largest sizes with which instruction `st` is executed. */
+/* Returns the largest sizes of a step with which instruction `st` is
+ * executed. */
 static struct graph_sizes largest(const struct check *c, const struct insn *st)
 {
     struct graph_sizes z = c->p->max;
@@ -76,10 +78,10 @@ static struct graph_sizes largest(const struct check *c, const struct insn *st)
 
 enum { CORNERS = 27 };
 
-/* Sets a size to one of the extremes between which an instruction is executed.
- * On entry *n is the greatest one, which `which` 0 keeps; 1 selects the least
- * one, `least`, and 2 selects `least` plus one. The last matters because a size
- * of zero may access nothing. */
+/* Sets *n, on entry the greatest value of a size with which an instruction is
+ * executed, to an extreme value: itself if `which` is 0, the least value
+ * `least` if 1, `least` plus one if 2. The last is needed because with a size
+ * of zero an instruction may access nothing. */
 static void set_end(int64_t *n, int64_t least, int which)
 {
     least = least > *n ? 0 : least;
@@ -89,9 +91,9 @@ static void set_end(int64_t *n, int64_t least, int which)
         *n = least + 1;
 }
 
-/* Returns combination `which`, 0 .. CORNERS - 1, of extremes of n_tok, n_out
- * and n_seq with which the instruction is executed. Combination 0 has the
- * largest value of each. */
+/* Returns one of the combinations of extreme n_tok, n_out and n_seq with which
+ * the instruction is executed: number `which` of 0 .. CORNERS - 1. Combination
+ * 0 has the largest value of each. */
 static struct graph_sizes corner(const struct check *c, const struct insn *st,
                                  int which)
 {
@@ -104,17 +106,19 @@ static struct graph_sizes corner(const struct check *c, const struct insn *st,
     return z;
 }
 
-/* Returns the number of corners at which to check a range whose offset has this
- * growth. Counts and strides increase with the sizes. If the offset decreases
- * as sizes increase, the farthest end may be at any corner; otherwise it is at
- * corner 0. */
+/* Returns the number of combinations of extreme sizes (see corner) for which a
+ * copied range must be checked. `growth` is the factor by which its offset
+ * depends on a size. Counts and strides only increase with the sizes. If the
+ * offset does, too, the end of the range is farthest in combination 0. If it
+ * decreases, every combination must be checked. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
 }
 
-/* Returns true if one side of a copy, source or destination, stays inside its
- * tensor's region. `off` bytes are added to its start. */
+/* Returns true if a copy stays inside the region of `tensor`, which is its
+ * source or its destination, at the sizes `z`. `off` bytes are added to the
+ * copy's offset; `start`, s0 and s1 are its offset and strides on this side. */
 static bool inside(const struct program *p, const struct graph_sizes *z,
                    int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
                    const struct copy_desc *l)
@@ -139,13 +143,16 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
 }
 
-/* Returns true if `bytes` is a multiple of the size of a float at all sizes. */
+/* Returns true if a symbolic number of bytes is a multiple of the size of a
+ * float whatever the step's sizes are. */
 static bool whole_floats(pl_dim bytes)
 {
     return bytes.n % (int64_t)sizeof(float) == 0;
 }
 
-/* Returns true if the instruction may read memory of device `dev`. */
+/* Returns true if instruction `st` may read memory of device `dev`: its own,
+ * that of a peer in its barrier, or, for a pull, memory that the device can
+ * access. */
 static bool reads(const struct check *c, const struct insn *st, int dev)
 {
     const struct program_device *from = &c->m->dev[dev];
@@ -161,8 +168,8 @@ static bool reads(const struct check *c, const struct insn *st, int dev)
     return false;
 }
 
-/* Checks the source of a copy at the sizes `z`. `off` bytes are added to the
- * copy's own offset. */
+/* Checks that a copy's reads stay inside its source tensor at the sizes `z`.
+ * `off` bytes are added to the copy's own source offset. */
 static pl_status check_source_at(const struct check *c, const struct insn *st,
                                  const struct graph_sizes *z, int dev,
                                  int tensor, int64_t off,
@@ -193,9 +200,9 @@ static pl_status check_source(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks the reads of an addend. They start at the copy's offset minus a->skip.
- * As the step's sizes (n_tok, n_out) increase, that start may decrease or
- * increase. */
+/* Checks that the copies of an addend stay inside its tensor. They begin
+ * a->skip bytes before the copy's offset, so that the start may increase or
+ * decrease as n_tok and n_out increase. */
 static pl_status check_addend(const struct check *c, const struct insn *st,
                               const struct merge_addend *a,
                               const struct copy_desc *l)
@@ -215,8 +222,8 @@ static pl_status check_addend(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks the destination of a copy, in a tensor of program `p`. `at` bytes are
- * added to the copy's own offset. */
+/* Checks that a copy's writes stay inside its destination, a tensor of program
+ * `p`. `at` bytes are added to the copy's own destination offset. */
 static pl_status check_result(const struct check *c, const struct insn *st,
                               const struct program *p, int tensor, size_t at,
                               const struct copy_desc *l)
@@ -233,8 +240,8 @@ static pl_status check_result(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks that the copies of a sum access whole floats, at multiples of their
- * size. */
+/* Checks that a copy of a sum reads and writes whole floats at multiples of 4
+ * bytes, whatever the step's sizes are. */
 static pl_status check_floats(const struct check *c, const struct copy_desc *l)
 {
     if (!whole_floats(l->bytes))
@@ -287,8 +294,8 @@ static pl_status check_merge(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Returns true if no dimension of the tensor is a size of another
- * micro-batch. */
+/* Returns true if the size of the tensor does not depend on another micro-batch
+ * than that of instruction `st`. */
 static bool sized(const struct check *c, const struct insn *st, int tensor)
 {
     const struct prog_tensor *t = &c->p->tensor[tensor];
@@ -301,8 +308,8 @@ static bool sized(const struct check *c, const struct insn *st, int tensor)
     return true;
 }
 
-/* Returns true if the tensor is a cache or state of a pool that the program
- * has. */
+/* Returns true if the tensor is a cache or state, and the program has its
+ * pool. */
 static bool is_memory(const struct program *p, const struct prog_tensor *t)
 {
     int pool = prog_tensor_pool(t);
@@ -310,8 +317,8 @@ static bool is_memory(const struct program *p, const struct prog_tensor *t)
     return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
 }
 
-/* Fails if the tensor is not the token table of the instruction's
- * micro-batch. */
+/* Fails if the tensor is not the token table of the micro-batch of instruction
+ * `st`. */
 static pl_status check_token_table(const struct check *c, const struct insn *st,
                                    int tensor)
 {
@@ -403,7 +410,8 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
         return program_unsupported_kernel(c->dev->name, c->dev->kernels, k,
                                           c->err);
-    /* the tree has several results, out_stride apart */
+    /* The rank tree leaves several sums, which are written out_stride bytes
+     * apart. */
     if (k->tree.n_out > 1) {
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
@@ -417,8 +425,8 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* Returns the size in bytes of a page of a cache. Returns 0 if the tensor is
- * not a cache with tiles of this size, or exceeds its region. */
+/* Returns the size in bytes of a page of a cache whose tiles have `tile` bytes.
+ * Returns 0 if the tensor is not such a cache or exceeds its region. */
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
@@ -469,14 +477,15 @@ static pl_status check_pages(const struct check *c, const struct insn *st)
     return check_token_table(c, st, x->token_table);
 }
 
-/* Returns the barrier instruction of device `dev` at position `order`, or NULL
- * if there is none. */
+/* Returns the barrier instruction that device `dev` has at position `order` of
+ * the total order, or NULL if it has none there. */
 static const struct insn *meeting(const struct check *c, int dev, int order)
 {
     const struct variant *x = variant_of(c, dev);
     int lo = 0, hi = x->n_insn;
 
-    while (lo < hi) { /* positions are ascending, as check_order has verified */
+    while (lo < hi) { /* Binary search; check_order has verified that positions
+                         are ascending. */
         int mid = lo + (hi - lo) / 2;
 
         if (x->insn[mid].order < order)
@@ -544,7 +553,7 @@ static pl_status check_pull(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* Checks the copies to destination k of a PUSH. */
+/* Checks the copies that a PUSH makes to its destination k. */
 static pl_status check_push_to(const struct check *c, const struct insn *st,
                                int k)
 {
@@ -607,13 +616,14 @@ static void scan_inbox_use(void *user, const struct insn_access *u)
         x->written = true;
 }
 
-/* Fails if the instruction writes its own device's inbox, which only pushes
- * fill. The instruction's tensors must exist. */
+/* Fails if the instruction writes to its own device's inbox, because only
+ * pushes may. Indices of tensors have been checked before. */
 static pl_status check_own_inbox(const struct check *c, const struct insn *st)
 {
     struct inbox_look x = {c->p, false};
 
-    if (st->kind == INSN_PUSH) /* a device may push to itself */
+    if (st->kind == INSN_PUSH) /* A push is exempt, because a device may push to
+                                  itself. */
         return PL_OK;
     insn_accesses(st, c->p->dev, c->p->tensor, scan_inbox_use, &x);
     return x.written ? check_error(c, "writes into its own inbox") : PL_OK;
@@ -674,9 +684,10 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- absence of deadlocks ---------------------------------------------- */
+/* ---- checking that no step deadlocks ----------------------------------- */
 
-/* Checks that the device's instructions are ascending in the total order. */
+/* Checks that the positions of the device's instructions in the total order are
+ * ascending. */
 static pl_status check_order(const struct check *c)
 {
     const struct variant *x = variant_of(c, c->p->dev);
@@ -691,13 +702,18 @@ static pl_status check_order(const struct check *c)
 }
 
 struct simulate {
-    const struct insn **post; /* owned, [n_event]: the POST of each event */
-    int *first;            /* owned, [n_dev]: index of each device's event 0 */
-    int *at[QUEUE_COUNT];  /* owned, [n_dev]: index of the next instruction */
-    unsigned char *posted; /* owned, [n_event]: 1 if the event was posted */
-    int n_event, n_micro;  /* n_micro is the number of micro-batches of the
-                              simulated step */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of these micro-batches */
+    const struct insn **post; /* owned, [n_event] for each event of all devices,
+                                 the POST that signals it */
+    int *first;            /* owned, [n_dev] for each device, the index of its
+                              event 0 in post[] and posted[] */
+    int *at[QUEUE_COUNT];  /* owned, [n_dev] for each queue of a device, the
+                              index of its next instruction */
+    unsigned char *posted; /* owned, [n_event] 1 if the event has been
+                              signalled */
+    int n_event, n_micro;  /* number of events of all devices; number of
+                              micro-batches of the simulated step */
+    /* n_tok and n_out of each micro-batch of the simulated step. */
+    struct graph_sizes sizes[PROG_MAX_MICRO];
 };
 
 static pl_status find_posts(struct check *c, struct simulate *y)
@@ -738,10 +754,10 @@ static pl_status points_backward(const struct check *c,
     return PL_OK;
 }
 
-/* Proves that no step deadlocks. An instruction waits only for instructions
- * earlier in the total order, so the first unfinished one can always be
- * executed. check_meeting() has checked that a barrier has one position in the
- * order. */
+/* Checks that each WAIT waits only for events whose POST is earlier in the
+ * total order. Then no step deadlocks, because the first unfinished instruction
+ * of all devices can always be executed. check_meeting() has checked that a
+ * barrier has the same position on all its devices. */
 static pl_status waits_point_backward(struct check *c, const struct simulate *y)
 {
     for (int i = 0; i < c->m->n_dev; i++) {
@@ -760,7 +776,7 @@ static pl_status waits_point_backward(struct check *c, const struct simulate *y)
     return PL_OK;
 }
 
-/* Returns true if all events of the WAIT have been posted. */
+/* Returns true if all events that the WAIT waits for have been signalled. */
 static bool all_posted(const struct simulate *y, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
@@ -772,10 +788,11 @@ static bool all_posted(const struct simulate *y, const struct insn_wait *w)
     return true;
 }
 
-/* Advances one queue of a device as far as possible. Returns true if it
- * advanced. A device with one_queue uses only the compute queue. A posted event
- * stays posted and a barrier is never undone, so if the simulation ends in one
- * order of moves, it ends in all. */
+/* Advances one queue of a device up to the next barrier or to a WAIT that must
+ * wait. Returns true if it advanced. A device with one_queue uses only the
+ * compute queue. The order in which queues are advanced does not matter,
+ * because an event stays signalled and a barrier is never undone: if the
+ * simulation ends with one order, it ends with all. */
 static bool advance(const struct check *c, struct simulate *y, int dev,
                     int queue)
 {
@@ -799,9 +816,9 @@ static bool advance(const struct check *c, struct simulate *y, int dev,
     return moved;
 }
 
-/* If all devices of a barrier have reached it, advances them past it and
- * returns true. Acts only if `dev` is the barrier's first device. Each device
- * is in a barrier only once, as check_meeting has verified. */
+/* If all devices of a barrier have reached it, advances them past the barrier
+ * and returns true. Acts only if `dev` is the barrier's first device.
+ * check_meeting has verified that a device is not listed twice in a barrier. */
 static bool pass_meeting(const struct check *c, struct simulate *y, int dev)
 {
     const struct variant *x = variant_of(c, dev);
@@ -851,22 +868,23 @@ static pl_status simulate(struct check *c, struct simulate *y)
     return PL_OK;
 }
 
-/* ---- two queues executed as one ---------------------------------------- */
+/* ---- checking for hardware that runs two queues as one ----------------- */
 
-/* The dependencies between the two queues of a device, while its instructions
- * are visited in order. POSTs and barriers are counted per queue. */
+/* Dependencies between the two queues of a device, for the instructions visited
+ * so far. In each queue, POSTs and barriers are counted together. */
 struct law {
-    int posted[QUEUE_COUNT]; /* number of POSTs and barriers so far */
-    /* number of POSTs and barriers in the other queue that are known to precede
-     * the next instruction */
+    int posted[QUEUE_COUNT]; /* number of POSTs and barriers that each queue has
+                                had so far */
+    /* for each queue, the number of POSTs and barriers of the other queue that
+     * its WAITs have proved to precede its next instruction */
     int known[QUEUE_COUNT];
-    /* [n_insn]; for a POST, the values of posted[], including this POST, and of
-     * known[] for its queue */
+    /* [n_insn] for each POST, the values of posted[] and known[] of its queue
+     * right after it */
     int *nth, *at;
 };
 
-/* Updates known[] for a WAIT for events of its own device, of either queue.
- * Returns true if the WAIT also has an event of another device. */
+/* Raises known[] by a WAIT for events of its own device, in whichever queue.
+ * Returns true if the WAIT also waits for an event of another device. */
 static bool note_dependencies(const struct check *c, const struct simulate *y,
                               struct law *w, const struct insn *st)
 {
@@ -889,9 +907,10 @@ static bool note_dependencies(const struct check *c, const struct simulate *y,
     return others;
 }
 
-/* Checks that a WAIT for another device, and a barrier, depend on every earlier
- * POST and barrier of their device. Then hardware may run the two queues as one
- * in any order that dependencies inside the device allow; see program.h. */
+/* Checks that each WAIT for another device, and each barrier, depends on every
+ * earlier POST and barrier of its own device. Then hardware may run the
+ * device's two queues as one, in any order that the dependencies inside the
+ * device allow; program.h gives the reason. */
 static pl_status queues_are_mergeable(struct check *c, const struct simulate *y,
                                       struct law *w)
 {
@@ -940,13 +959,14 @@ static pl_status check_queue_order(struct check *c, const struct simulate *y)
     return s;
 }
 
-/* ---- all combinations of sizes ----------------------------------------- */
+/* ---- checking all combinations of sizes -------------------------------- */
 
 enum { MAX_BOUND = 6 };
 
-/* The sizes at which predicates of a variant's instructions change, n_tok in
- * least[0] and n_out in least[1]. Between two of them no predicate changes:
- * each is the least size of a class of sizes that are executed alike. */
+/* The values of n_tok (least[0]) and of n_out (least[1]) at which predicates of
+ * a variant's instructions change. From one of these values to the next no
+ * predicate changes. So each is the least of a class of sizes with which the
+ * same instructions are executed. */
 struct classes {
     int n[2];
     int64_t least[2][MAX_BOUND];
@@ -995,9 +1015,9 @@ static struct graph_sizes class_sizes(const struct classes *k, int i)
                                 .n_out = k->least[1][i / k->n[0]]};
 }
 
-/* Simulates all steps of y->n_micro micro-batches, of which all but the last
- * are of one class and the last of any class. This covers each pair of classes,
- * which is enough because a wait and its post involve at most two
+/* Simulates steps of y->n_micro micro-batches for each pair of classes of
+ * sizes: all micro-batches but the last are of the first class, the last is of
+ * the second. That is enough, because a WAIT and its POST belong to at most two
  * micro-batches. */
 static pl_status play_classes(struct check *c, const struct classes *k,
                               struct simulate *y)
@@ -1054,7 +1074,7 @@ done:
     return s;
 }
 
-/* ---- entry point ------------------------------------------------------- */
+/* ---- checking all programs --------------------------------------------- */
 
 static pl_status check_variants(struct check *c)
 {

@@ -11,30 +11,33 @@
 
 #include "program/program.h"
 
-/* Properties of a device that the check needs. */
+/* Properties of a device that the checks depend on. */
 struct program_device {
     const char *name;
-    const char *kernels; /* name of its kernel set in errors */
-    /* Devices with the same number read each other's memory; -1 for private. */
+    const char *kernels; /* name of the device's kernel set, for errors */
+    /* Number of the memory that the device computes in; devices with the same
+     * number can read each other's buffers. -1 if no other device can read
+     * it. */
     int memory;
-    bool reads;     /* the device can pull from any memory that is not
-                       private */
+    bool reads;     /* the device can pull from any device whose `memory` is not
+                       -1 */
     bool one_queue; /* the device executes both queues as one, in the total
                        order */
 };
 
 struct program_machine {
     int n_dev;
-    const struct program_device *dev; /* [n_dev] */
+    const struct program_device *dev; /* [n_dev] the devices, in the order of
+                                         the set */
     bool (*has_kernel)(void *user, int dev, const struct insn_kernel *k);
-    /* Returns true if the devices share threads. Such devices cannot have a
-     * barrier. */
+    /* Returns true if the two devices share worker threads. A barrier between
+     * such devices would never be passed, so it is rejected. */
     bool (*share_threads)(void *user, int dev_a, int dev_b);
     void *user;
 };
 
-/* Sets the error PL_UNSUPPORTED for a kernel that device `dev` does not
- * have. */
+/* Sets the error PL_UNSUPPORTED for a kernel call that device `dev`, with the
+ * kernel set `kernels`, does not implement. Returns the status. */
 pl_status program_unsupported_kernel(const char *dev, const char *kernels,
                                      const struct insn_kernel *k, pl_err *err);
 /* Checks p[n_dev] for all causes of failures in a step: indices, bounds at all

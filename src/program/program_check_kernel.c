@@ -1,25 +1,28 @@
 /* Checks kernel calls; see program_check_kernel.h.
  *
- * The row of the op that a kernel is named after (graph/ops.def) says which
- * dimensions of its operands are equal. Here it is applied to the dimensions of
- * a device's tensors. They are compared as symbols, so equal dimensions are
- * equal at all sizes. Memory contents are not checked: the code that writes
- * ids, positions and page tables ensures that they are valid. */
+ * A kernel that is named after an op has the rule of that op's row in
+ * graph/ops.def: dimensions of operands with the same letter are equal. Here
+ * the rule is applied to the dimensions of a device's tensors. They are
+ * compared as symbols, so equal dimensions are equal at all sizes. Memory
+ * contents are not checked: the code that writes ids, positions and page tables
+ * ensures that they are valid. */
 #include "program/program_check_kernel.h"
 
 #include "quant/format.h"
 
 #include <string.h>
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- checking shapes ----------------------------------------------------- */
 
-/* The dimensions for which the letters of an op's row stand. */
+/* Dimensions that the letters of an op's row stand for in one kernel call. */
 enum { LETTERS = 64 };
 struct shape {
-    /* Indexed by letter & 63; valid if its bit is in `known`. */
+    /* dimension for each letter, indexed by letter & 63; valid if this bit of
+     * `known` is set */
     pl_dim dim[LETTERS];
     uint64_t known;
-    int n_star; /* number of the result's dimensions that '*' matches */
+    int n_star; /* number of leading dimensions of the result that '*' stands
+                   for */
     pl_dim star[GRAPH_MAX_DIM];
 };
 
@@ -33,9 +36,9 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Returns the next letter of an operand and advances *s; returns 0 at the
- * operand's end. A product such as (gr) counts as one letter, the capital of
- * its first. */
+/* Returns the next letter in the row of an op for one operand, and advances *s.
+ * Returns 0 at the end of the operand. A dimension of two factors, such as
+ * (gr), counts as one letter: its first one as a capital. */
 static int next_letter(const char **s)
 {
     const char *p = *s;
@@ -62,8 +65,9 @@ static int count_letters(const char *s)
     return n;
 }
 
-/* Binds a letter to dimension `d`, or compares `d` with the dimension to which
- * the letter is bound. If `loose`, a dimension of 1 equals any. */
+/* Returns true if dimension `d` may have this letter. Records the dimension if
+ * the letter is new. Otherwise it must equal the recorded one; if `loose`, it
+ * may also be 1. */
 static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
 {
     uint64_t bit = (uint64_t)1 << (letter & (LETTERS - 1));
@@ -76,9 +80,9 @@ static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
     return same(x->dim[letter & (LETTERS - 1)], d) || (loose && is_one(d));
 }
 
-/* Compares the n leading dimensions of an operand with those of the result that
- * '*' matches, aligned at the right. If `loose`, there may be fewer, and a
- * dimension of 1 equals any. */
+/* Returns true if the n leading dimensions of an operand equal those of the
+ * result that '*' stands for, compared from the right. If `loose`, the operand
+ * may have fewer of them, and a dimension of 1 equals any. */
 static bool is_star(const struct shape *x, const pl_dim *d, int n, bool loose)
 {
     if (n > x->n_star || (n < x->n_star && !loose))
@@ -108,8 +112,9 @@ static bool fits(struct shape *x, const char *s, const struct prog_tensor *t,
     return true;
 }
 
-/* Binds the result's letters and '*'. Called before the operands are
- * compared. */
+/* Starts the comparison of a kernel call's dimensions: records the dimensions
+ * of the result under its letters and '*'. Returns false if the result does not
+ * fit the op's row. */
 static bool open_result(struct shape *x, const char *dims,
                         const struct prog_tensor *t)
 {
@@ -121,8 +126,9 @@ static bool open_result(struct shape *x, const char *dims,
     return fits(x, s, t, false);
 }
 
-/* Returns the row that says which dimensions are equal, or NULL if other code
- * checks them. */
+/* Returns the row of letters that tells which dimensions of a kernel's
+ * arguments are equal. Returns NULL if other code checks the dimensions of this
+ * kernel. */
 static const char *dims_of(const struct insn_kernel *k)
 {
     enum op op = op_from_name(kernel_name(k->kernel));
@@ -136,7 +142,7 @@ static const char *dims_of(const struct insn_kernel *k)
 }
 
 /* Returns true if an operand may have a dimension of 1 where the result has a
- * larger one. */
+ * greater one, so that its elements are repeated. */
 static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
@@ -162,7 +168,8 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
         s += strcspn(s, ",-");
         s += *s == ',';
     }
-    /* Blocks of 8-bit values have the dimensions of the activations. */
+    /* The activations as blocks of 8-bit values must have the same dimensions
+     * as the activations themselves. */
     for (int i = 1; i < k->n_arg; i++) {
         const struct prog_tensor *q, *v;
 
@@ -179,7 +186,7 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* ---- formats ------------------------------------------------------------- */
+/* ---- checking formats ---------------------------------------------------- */
 
 static bool holds(const struct prog_tensor *t, char what)
 {
@@ -200,20 +207,22 @@ static bool holds(const struct prog_tensor *t, char what)
         return format_is_cache(t->format) && !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
-    case 'w': { /* a packing's rows and their length match dim[] */
+    case 'w': { /* The numbers of rows and of values per row of a packed weight
+                   must match its dimensions. */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
         return t->format != PL_I32 && d &&
                (!t->pack || (same(d[0], (pl_dim){t->pack->n_row, PL_CONST}) &&
                              same(d[1], (pl_dim){t->pack->k, PL_CONST})));
     }
-    default: /* blocks and tables are checked elsewhere */
+    default: /* Blocks of 8-bit values and token tables are checked
+                elsewhere. */
         return true;
     }
 }
 
-/* Returns true for 16-bit floats. Kernels that only move elements need an
- * operand as wide as the result. */
+/* Returns true if the tensor consists of 16-bit floats. Kernels that only move
+ * elements need operands and result of the same width. */
 static bool is_half(const struct prog_tensor *t)
 {
     return t->format == PL_F16 || t->format == PL_BF16;
@@ -235,7 +244,7 @@ static bool formats_fit(const struct insn_kernel *k,
     return true;
 }
 
-/* ---- trees and spans ----------------------------------------------------- */
+/* ---- checking rank trees and spans --------------------------------------- */
 
 static bool tree_fits(const struct insn_kernel *k)
 {
@@ -259,7 +268,8 @@ static bool tree_fits(const struct insn_kernel *k)
 static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
-    int64_t at = 0; /* spans of quantize have no gaps */
+    int64_t at = 0; /* index on the device at which the next span must begin,
+                       because spans of quantize leave no gaps */
     pl_dim d;
 
     if (k->n_span == 0)
@@ -286,8 +296,8 @@ static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return k->kernel != KERNEL_quantize || at == d.n;
 }
 
-/* Returns true if the call does not multiply in BF16, or if it may: in
- * attention and with packed 16-bit weights. */
+/* Returns true unless the call multiplies in BF16 and must not. Attention may,
+ * and a contraction with packed 16-bit weights. */
 static bool products_fit(const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
@@ -301,7 +311,7 @@ static bool products_fit(const struct insn_kernel *k,
     return w->pack && (w->format == PL_F16 || w->format == PL_BF16);
 }
 
-/* ---- attributes ---------------------------------------------------------- */
+/* ---- checking attributes of ops ------------------------------------------ */
 
 static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
@@ -320,7 +330,8 @@ static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* Returns true if a head's values can be the first elements of its keys. */
+/* Returns true if, as latent_attention needs it, the values of a head can be
+ * the first elements of its keys: they are not wider. */
 static bool latent_fits(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
@@ -330,9 +341,10 @@ static bool latent_fits(const struct insn_kernel *k,
     return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
 }
 
-/* Returns true if a row of the state has the right length. The state of a head
- * of delta_net is a matrix, key length by value length. The state of a channel
- * of short_conv has one element less than its filter. */
+/* Returns true if the row of a recurrent state has the right number of
+ * elements. The state of a head of delta_net is a matrix, width of a key by
+ * width of a value. The state of a channel of short_conv has one element less
+ * than the filter. */
 static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     bool delta = k->kernel == KERNEL_delta_net;
@@ -363,8 +375,8 @@ static bool permute_fits(const struct graph_attr *a,
     return out->n_dim == x->n_dim && x->n_dim > 0;
 }
 
-/* For slice and concat: returns true if all dimensions but the axis are
- * equal. */
+/* Returns true if the operand and the result of a slice or concat have equal
+ * dimensions, except along the axis. */
 static bool alike_but(int axis, const struct prog_tensor *a,
                       const struct prog_tensor *b)
 {

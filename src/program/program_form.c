@@ -1,4 +1,5 @@
-/* Computes the defaults of program_form.h. */
+/* Implements program_form.h: the defaults that the text form of programs may
+ * leave out. */
 #include "program/program_form.h"
 
 #include "program/cache_tile.h"
@@ -13,8 +14,8 @@ const char *const form_regions[REGION_COUNT] = {
     [REGION_INBOX] = "inbox",
 };
 
-/* Sets *out to dim[0] * .. * dim[n - 1] at the largest sizes. Returns false if
- * it overflows or a dimension is negative. */
+/* Sets *out to the product of the first n dimensions of tensor t at the largest
+ * sizes of a step. Returns false if it overflows or a dimension is negative. */
 static bool product(const struct prog_tensor *t, int n,
                     const struct graph_sizes *max, size_t *out)
 {

@@ -1,4 +1,4 @@
-/* The lexer of program_lex.h. */
+/* Implements program_lex.h, the lexer for the text form of programs. */
 #include "program/program_lex.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns true for an ASCII digit, in any locale. */
+/* Returns true if c is an ASCII digit, whatever the locale. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -24,8 +24,8 @@ static bool is_word(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* Skips blanks and a comment, but not the end of the line, and sets the
- * position of the next word. */
+/* Skips blanks and a comment, but not the end of the line, and records the
+ * position of the word that follows. */
 static void skip_blanks(struct lex *x)
 {
     while (x->at < x->end &&
@@ -65,7 +65,7 @@ bool lex_line(struct lex *x)
     return x->at < x->end;
 }
 
-/* Returns the length of the word at `s`, but at most n. */
+/* Returns the length in characters of the word at `s`, or n if that is less. */
 static int word_length(const struct lex *x, const char *s, int n)
 {
     int k = 0;

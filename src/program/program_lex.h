@@ -1,32 +1,33 @@
 /* Lexer for the text form of programs: words, numbers and positions, and errors
- * that name line, column, the text found and what was expected.
+ * that name line, column, the text found and the text expected.
  *
  * Blanks are skipped, and so are comments: '#' and the rest of its line. The
  * end of a line ends a statement, except after ',' and ';'. The input may
  * contain any bytes, including zero. Functions that return bool return false
- * after an error. Those called accept return false without an error if the next
- * word or character is another. */
+ * after an error. lex_accept and lex_accept_word also return false, without an
+ * error, if the next character or word is another. */
 #ifndef PROGRAM_PROGRAM_LEX_H
 #define PROGRAM_PROGRAM_LEX_H
 
 #include "pl_graph.h"
 
 struct lex {
-    const char *at, *end; /* the rest of the text: next character and end */
-    const char *begin;    /* start of the line */
-    int line;             /* line number, from 1 */
-    const char *word;     /* start of the last word read, or of the next one */
+    const char *at, *end; /* next character of the text, and end of the text */
+    const char *begin;    /* first character of the present line */
+    int line;             /* number of the present line, from 1 */
+    const char *word;     /* first character of the last word read, or of the
+                             next word */
     int word_line, word_column;
     pl_err *err;
-    pl_status status; /* status of the first error */
+    pl_status status; /* status of the first error, PL_OK if there was none */
 };
 
-/* Sets the error "line 3, column 7: ...", with the position of the last word,
- * unless there was one before. Returns false. */
+/* Sets the error "line 3, column 7: ..." with the position of the last word,
+ * unless an earlier error is set. Returns false. */
 bool lex_fail(struct lex *x, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sets the error "'word' where WHAT is expected", with the next word. Returns
- * false. */
+/* Sets the error "'word' where WHAT is expected", in which 'word' is the next
+ * word of the text. Returns false. */
 bool lex_expected(struct lex *x, const char *what);
 
 /* Advances to the next line that is not empty. Returns false at the end of the
@@ -35,10 +36,11 @@ bool lex_line(struct lex *x);
 /* Returns true if no word is left on the line. */
 bool lex_at_end(struct lex *x);
 bool lex_need_end(struct lex *x);
-/* Returns the next character that is not a blank; '\0' at the end of the
- * text. */
+/* Returns the next character that is not a blank, without reading it; '\0' at
+ * the end of the text. */
 char lex_peek(struct lex *x);
-bool lex_digit(struct lex *x); /* true if the next character is a digit */
+bool lex_digit(struct lex *x); /* Returns true if the next character is a
+                                  digit. */
 
 bool lex_accept(struct lex *x, char c);
 bool lex_need(struct lex *x, char c);

@@ -95,9 +95,9 @@ struct read_dev *read_device(struct read *r, int d)
     return d >= 0 && d < r->dev.n ? dev_at(r, d) : NULL;
 }
 
-/* ---- devices ------------------------------------------------------------- */
+/* ---- parsing lines about devices ----------------------------------------- */
 
-/* Reads sizes such as "n_tok 4 n_out 4", after `max`. */
+/* Reads the sizes that follow the word `max`, such as "n_tok 4 n_out 4". */
 static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
@@ -144,8 +144,8 @@ static bool max_line(struct read *r)
     return sizes(r, &d->p);
 }
 
-/* Reads one size of a device. A size that is not given stays -1 until
- * finish_device. */
+/* Reads one of the sizes in a device's line, such as "work 512". Sizes that the
+ * line does not give stay -1 until finish_device. */
 static bool device_size(struct read *r, struct program *p)
 {
     for (int i = 0; i < REGION_COUNT; i++)
@@ -186,7 +186,7 @@ static bool device(struct read *r)
     return true;
 }
 
-/* ---- variants ------------------------------------------------------------ */
+/* ---- parsing variants and their instructions ----------------------------- */
 
 static bool all_devices(struct read *r)
 {
@@ -196,7 +196,8 @@ static bool all_devices(struct read *r)
                     r->n_dev, r->dev.n);
 }
 
-/* Stores the instructions and dead ranges of the variant read last. */
+/* Stores the instructions and dead ranges of the variant that has just been
+ * read in the programs of all devices. */
 static bool end_variant(struct read *r)
 {
     for (int i = 0; i < r->dev.n && r->n_variant > 0; i++) {
@@ -227,7 +228,8 @@ static bool variant(struct read *r)
     return lex_need_end(&r->x);
 }
 
-/* Reads dead ranges such as "128 @0, 64 @512" or "%5", after `dies`. */
+/* Reads the dead ranges that follow the word `dies`, such as "128 @0, 64 @512"
+ * or "%5". */
 static bool dead_ranges(struct read *r, struct read_dev *d)
 {
     struct dead_range *x;
@@ -259,17 +261,19 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* The part of an instruction's line before the colon. */
+/* The part of an instruction's line before the colon: the devices, the queue,
+ * the position and the predicate. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
-    int order, micro, node; /* order is -1 if not given */
+    int order, micro, node; /* position in the total order, -1 if the line gives
+                               none; micro-batch; graph node */
     bool pred_out;
     int64_t least, most;
 };
 
-/* Reads a predicate such as "n_tok 5..", "n_out ..4" or "n_tok 2..4", after
- * `if`. */
+/* Reads the predicate that follows the word `if`, such as "n_tok 5..", "n_out
+ * ..4" or "n_tok 2..4". */
 static bool guard(struct read *r, struct who *w)
 {
     struct lex *x = &r->x;
@@ -325,7 +329,8 @@ static bool who(struct read *r, struct who *w)
     return true;
 }
 
-/* Parses the rest of a line, after the colon, for the k-th of its devices. */
+/* Parses the part of an instruction's line after the colon, for device k of the
+ * devices that the line names. */
 static bool one_insn(struct read *r, const struct who *w, int k)
 {
     const struct read_at at = {dev_at(r, w->dev[k]), w->dev, w->n, k == 0};
@@ -379,7 +384,7 @@ static bool insns(struct read *r)
     return true;
 }
 
-/* ---- entry point --------------------------------------------------------- */
+/* ---- parsing a whole text ------------------------------------------------ */
 
 static bool line(struct read *r)
 {
@@ -400,8 +405,8 @@ static bool line(struct read *r)
                                                 : "max or device");
 }
 
-/* Completes a device's program. Sizes that were not given become the least that
- * are sufficient. */
+/* Completes the program of a device. Its regions, events and groups, if the
+ * text does not give their sizes, become as large as needed. */
 static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
 {
     *p = d->p;

@@ -9,7 +9,8 @@ static bool arrow(struct read *r)
     return true;
 }
 
-/* Reads a tensor: "%5" of the line's device, or "0.%5" of device 0. */
+/* Reads a tensor: "%5" of the device whose instruction is parsed, or "0.%5" of
+ * device 0. Sets *dev and *t to the indices of device and tensor. */
 static bool place(struct read *r, const struct read_at *at, int *dev, int *t)
 {
     char c = lex_peek(&r->x);
@@ -56,10 +57,10 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
     return lex_need(&r->x, ')');
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- parsing copies ------------------------------------------------------ */
 
-/* Reads an offset such as "64", "4*n_tok" or "64+4*n_tok". Sets *at to its
- * constant part and *off to the part that depends on the step. */
+/* Reads an offset in bytes such as "64", "4*n_tok" or "64+4*n_tok". Sets *at to
+ * its constant part and *off to the part that depends on the step. */
 static bool offset(struct read *r, int64_t *at, pl_dim *off)
 {
     pl_dim d;
@@ -74,8 +75,9 @@ static bool offset(struct read *r, int64_t *at, pl_dim *off)
     return !lex_accept(&r->x, '+') || lex_dim(&r->x, off);
 }
 
-/* Reads a loop such as "x n_tok(64, 32)": its count and its strides. If there
- * is none, the count is 1. */
+/* Reads a loop of a copy such as "x n_tok(64, 32)": number of iterations,
+ * stride in the source, stride in the destination. If the text has no loop
+ * here, the number is 1. */
 static bool loop(struct read *r, pl_dim *n, pl_dim *src, pl_dim *dst)
 {
     *n = (pl_dim){1, PL_CONST};
@@ -118,7 +120,7 @@ static bool pieces(struct read *r, const struct read_at *at, bool reduce,
     return r->x.status == PL_OK;
 }
 
-/* ---- merges -------------------------------------------------------------- */
+/* ---- parsing merges ------------------------------------------------------ */
 
 static bool addend(struct read *r, const struct read_at *at, void *out)
 {
@@ -130,7 +132,7 @@ static bool addend(struct read *r, const struct read_at *at, void *out)
            read_adds(r, &a->n_add);
 }
 
-/* Reads the addends of a sum, after `sum`. */
+/* Reads the addends of a reduction, which follow the word `sum`. */
 static bool sum(struct read *r, const struct read_at *at, struct merge_item *m)
 {
     struct form_stack s = {0};
@@ -163,8 +165,8 @@ static bool items(struct read *r, const struct read_at *at,
     return r->x.status == PL_OK;
 }
 
-/* Reads the devices of a barrier, after `meet`. The default is the line's
- * devices. */
+/* Reads the devices of a barrier, which follow the word `meet`. If none are
+ * given, they are the devices that the line names before the colon. */
 static bool peers(struct read *r, const struct read_at *at,
                   struct insn_merge *m)
 {
@@ -242,7 +244,7 @@ static bool merge(struct read *r, const struct read_at *at,
     return (!any || lex_need(x, ';')) && items(r, at, m);
 }
 
-/* ---- instructions -------------------------------------------------------- */
+/* ---- parsing any instruction --------------------------------------------- */
 
 static bool pull(struct read *r, const struct read_at *at, struct insn_pull *x)
 {

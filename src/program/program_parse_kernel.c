@@ -57,8 +57,9 @@ static bool tree(struct read *r, const struct read_at *at, struct rank_tree *t)
     return r->x.status == PL_OK;
 }
 
-/* Reads a span such as "64+32{1}" or "64+32@0{1}". Without a local start, it
- * continues where the span before it ends. */
+/* Reads a span of a split dimension, such as "64+32{1}" or "64+32@0{1}": first
+ * index, number of indices, first index on the device, rank. If '@' is missing,
+ * the span continues on the device where the one before ends. */
 static bool span_entry(struct read *r, const struct read_at *at, void *out)
 {
     struct rank_span *s = out;
@@ -105,7 +106,7 @@ static bool read_float(struct read *r, float *out)
     return lex_float(&r->x, out);
 }
 
-/* Reads an attribute such as "scale=2". */
+/* Reads a parameter of a kernel, such as "scale=2". */
 static bool attribute(struct read *r, struct graph_attr *a)
 {
 #define READ(type, name)                                                       \

@@ -16,7 +16,8 @@ static bool format(struct read *r, pl_format *f)
     return true;
 }
 
-/* Reads a span of a packing, such as "0+64{1}". */
+/* Reads a span of a packed weight's rows, such as "0+64{1}": first index,
+ * number of indices, rank. */
 static bool pack_span(struct read *r, pl_format f)
 {
     struct pack_span *s = read_add(r, &r->part, sizeof *s);
@@ -36,8 +37,8 @@ static bool pack_span(struct read *r, pl_format f)
     return true;
 }
 
-/* Reads the description of a packing between the parentheses after `packed`.
- * Sets *told if it has spans. */
+/* Reads the description of a packed weight, which is in parentheses after the
+ * word `packed`. Sets *told to true if it has spans. */
 static bool pack_words(struct read *r, struct pack *p, bool *told)
 {
     struct lex *x = &r->x;
@@ -70,7 +71,8 @@ static bool pack_words(struct read *r, struct pack *p, bool *told)
     return lex_need(x, ')');
 }
 
-/* Builds the packing from the parsed spans, which are in r->part. */
+/* Sets *p to the packing of a weight with the spans that have been parsed into
+ * r->part. */
 static bool pack_make(struct read *r, struct pack *p)
 {
     const struct pack_span *span = r->part.p;
@@ -99,7 +101,8 @@ static bool pack_make(struct read *r, struct pack *p)
     return true;
 }
 
-/* Reads a packing, after `packed`. */
+/* Reads the description of a packed weight, if any, after the word `packed`.
+ * Without a description, the packing follows from the tensor's shape. */
 static bool packing(struct read *r, struct prog_tensor *t)
 {
     struct pack *p = arena_alloc(r->a, 1, sizeof *p);
@@ -153,7 +156,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
-struct told { /* the parts of a tensor that are present in its line */
+struct told { /* the properties of a tensor that its line states */
     bool offset, bytes;
 };
 

@@ -18,8 +18,8 @@ static void put_dim(struct text_out *o, pl_dim d)
     text_put(o, "%s", dim_print(d, buf));
 }
 
-/* Prints a tensor of device `dev`: "%5" if that is `own`, the line's device,
- * else "0.%5". */
+/* Prints a tensor of device `dev`: as "%5" if `dev` is `own`, the device whose
+ * instruction is printed, else as "0.%5". */
 static void put_place(struct text_out *o, int own, int dev, int tensor)
 {
     if (dev == own)
@@ -47,7 +47,7 @@ static void put_heads(struct text_out *o, const int32_t *map, int64_t n)
     text_put_char(o, ')');
 }
 
-/* ---- kernels ------------------------------------------------------------- */
+/* ---- printing kernel calls ----------------------------------------------- */
 
 static void put_arg(struct text_out *o, int tensor)
 {
@@ -112,8 +112,8 @@ static void put_costs(struct text_out *o, const struct insn_kernel *k)
     text_put_char(o, ')');
 }
 
-/* Prints the part of a split dimension that is on the device, for a kernel of a
- * caller-defined op. */
+/* Prints which part of a split operand or result of a caller-defined op is on
+ * the device. */
 static void put_custom_split(struct text_out *o, const char *name, int i,
                              const struct kernel_custom_split *s)
 {
@@ -140,8 +140,8 @@ static void put_custom(struct text_out *o, const struct insn_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Returns the number of heads in a kernel's map, 0 if it has no map, -1 if it
- * cannot be counted. */
+/* Returns the number of entries in a kernel's map of heads, 0 if it has no map,
+ * -1 if the number is unknown because the argument is absent. */
 static int64_t mapped_heads(const struct program *p,
                             const struct insn_kernel *k)
 {
@@ -177,10 +177,10 @@ static void put_kernel(struct text_out *o, const struct program *p,
         put_custom(o, k);
 }
 
-/* ---- copies -------------------------------------------------------------- */
+/* ---- printing copies ----------------------------------------------------- */
 
-/* Prints an offset, the constant part `at` plus the part `off` that depends on
- * the step: "64", "4*n_tok" or "64+4*n_tok". */
+/* Prints an offset in bytes, the sum of the constant part `at` and of the part
+ * `off` that depends on the step: "64", "4*n_tok" or "64+4*n_tok". */
 static void put_offset(struct text_out *o, pl_dim off, int64_t at)
 {
     if (at != 0 || off.symbol == PL_CONST)
@@ -246,7 +246,7 @@ static void put_pieces(struct text_out *o, int own, bool reduce,
     }
 }
 
-/* ---- merges -------------------------------------------------------------- */
+/* ---- printing merges ----------------------------------------------------- */
 
 static void put_item(struct text_out *o, int own, const struct merge_item *m)
 {
@@ -276,8 +276,8 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* Prints the words of a merge before its items. Returns true if there were
- * any. */
+/* Prints the words of a merge that precede its values, such as "meet" and
+ * "message". Returns true if it printed any. */
 static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
     const pl_dim *b = m->collective_bytes;
@@ -318,7 +318,7 @@ static void put_merge(struct text_out *o, int own, const struct insn_merge *m)
     }
 }
 
-/* ---- instructions -------------------------------------------------------- */
+/* ---- printing any instruction -------------------------------------------- */
 
 static void put_pull(struct text_out *o, int own, const struct insn_pull *x)
 {

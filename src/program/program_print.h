@@ -13,11 +13,11 @@ static inline void put_comma(struct text_out *o, int i)
 }
 
 /* Prints the part of an instruction's line after the colon. `s` is an
- * instruction of device `dev` of all[n_dev]. */
+ * instruction of device `dev`; all[n_dev] are the programs of all devices. */
 void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
                       int dev, const struct insn *s);
-/* Returns why an instruction cannot be printed, as a part of an error message,
- * or NULL if it can be printed. */
+/* Returns the reason why the text form cannot express an instruction, as part
+ * of an error message. Returns NULL if the instruction can be printed. */
 const char *program_insn_oddity(const struct program *p, const struct insn *s);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- printing tensors ---------------------------------------------------- */
 
 static bool whole_row(const struct prog_tensor *t)
 {
@@ -88,7 +88,7 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
     text_put(o, "\n");
 }
 
-/* ---- devices ------------------------------------------------------------- */
+/* ---- printing devices ---------------------------------------------------- */
 
 static void put_max(struct text_out *o, const struct program *p,
                     const struct program *common)
@@ -124,9 +124,9 @@ static void put_device(struct text_out *o, const struct program *p,
         put_tensor(o, p, i);
 }
 
-/* ---- variants ------------------------------------------------------------ */
+/* ---- printing variants --------------------------------------------------- */
 
-struct at { /* the position of printing in a device's variant */
+struct at { /* position in a device's variant up to which it has been printed */
     int insn, death;
 };
 
@@ -156,7 +156,8 @@ static void put_head(struct text_out *o, const struct form_order *order,
     text_put(o, ": ");
 }
 
-/* Prints the ranges that are dead after instruction `at->insn - 1`. */
+/* Prints those ranges of memory that become dead before the instruction that is
+ * printed next, at->insn. */
 static void put_dead_ranges(struct text_out *o, int dev,
                             const struct variant *x, struct at *at)
 {
@@ -175,8 +176,8 @@ static void put_dead_ranges(struct text_out *o, int dev,
         text_put(o, "\n");
 }
 
-/* Returns the device whose next instruction is the first in the total order, or
- * -1 at the end. */
+/* Returns the device whose next instruction to print is the first in the total
+ * order, or -1 if all have been printed. */
 static int first_of(const struct program *p, int n_dev, int variant,
                     const struct at *at)
 {

@@ -70,19 +70,19 @@
 #include "base/arena.h"
 #include "program/program.h"
 
-/* Prints p[n_dev] by calling `write` with `user`. PL_BAD_ARGUMENT if the text
- * form cannot express the programs. Devices must be numbered 0, 1, ... and have
- * the same variants, and arguments must follow kernels.def. A barrier must have
- * 1 to 64 peers, predicates must not be negative, and the number of heads of
- * each map must be known. */
+/* Prints the programs p[n_dev] as text by calling `write` with `user`. Returns
+ * PL_BAD_ARGUMENT if the text form cannot express them. Devices must be
+ * numbered 0, 1, ... and have the same variants, and arguments must follow
+ * kernels.def. A barrier must have 1 to 64 peers, predicates must not be
+ * negative, and the number of heads of each map must be known. */
 pl_status program_print(const struct program *p, int n_dev, pl_write_fn *write,
                         void *user, pl_err *err);
 
-/* Parses text[len], which need not be terminated, into programs. The programs
- * and all that they point to are in the arena. An error names line, column, the
- * text found and what was expected. Kernels of caller-defined ops are printed
- * but cannot be parsed (PL_UNSUPPORTED), because they call a function, which a
- * text cannot contain. */
+/* Parses text[len], which need not be NUL-terminated, into programs, which the
+ * arena owns. An error names line, column, the text found and the text
+ * expected. Kernels of caller-defined ops are printed but cannot be parsed
+ * (PL_UNSUPPORTED), because they call a function, which a text cannot
+ * contain. */
 pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
                         const char *text, size_t len, pl_err *err);
 

@@ -1,5 +1,6 @@
-/* Copy fields between a block and a lane, in either direction (block.h). The
- * functions of block.c and block_grid.c are built from these. */
+/* Copies of bit fields between a block of a GGUF file and a lane, in either
+ * direction (block.h). The functions of block.c and block_grid.c consist of
+ * these. */
 #ifndef QUANT_BLOCK_BITS_H
 #define QUANT_BLOCK_BITS_H
 
@@ -7,10 +8,11 @@
 
 #include <string.h>
 
-/* Copies one bit field of each of n values between block bytes b[n] and codes
- * c[n]. The field begins at bit `shift` of b[i] and at bit `at` of c[i]; `mask`
- * has as many ones as the field has bits. Reading from the block ORs the field
- * into c[i], whose bits there must be zero. */
+/* Copies a bit field of each of n values between bytes b[n] of a block and
+ * codes c[n] of a lane: from b to c, or from c to b if `put`. The field begins
+ * at bit `shift` of b[i] and at bit `at` of c[i]; `mask` has as many ones as
+ * the field has bits. Copying to c[i] is an OR, so the bits there must be zero
+ * before. */
 static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
                         uint8_t *restrict c, int at, bool put)
 {
@@ -24,8 +26,9 @@ static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
             (uint8_t)((b[i] & ~(mask << shift)) | (c[i] >> at & mask) << shift);
 }
 
-/* Copies one bit field of a scale: from bit `shift` of *b and bit `at` of *s,
- * as bits() does. */
+/* Copies a bit field of a scale between byte *b of a block and *s: to *s, or to
+ * *b if `put`. The field begins at bit `shift` of *b and at bit `at` of *s; the
+ * bits of *s must be zero before. */
 static inline void scale(uint8_t *b, int shift, unsigned mask, uint16_t *s,
                          int at, bool put)
 {

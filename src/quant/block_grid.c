@@ -1,18 +1,20 @@
-/* The position of each bit in blocks of IQ1, IQ2 and IQ3, for both directions
- * (block.h). The comment before a function is the layout of its block, as in
+/* Where each bit is in the blocks of IQ1, IQ2 and IQ3, for both directions
+ * (block.h). The comment before a function names the fields of its block, as in
  * block.c.
  *
- * These formats store an index for a *group* of eight codes, or of four in IQ3,
- * which selects an entry of a table (grid.h) with the codes. Each value also
- * has a sign, which is the highest bit of the code in a lane. */
+ * These formats store no codes. For each *group* of eight values, or of four in
+ * IQ3, they store an index of a table entry (grid.h) that has the codes of the
+ * group. Each value also has a sign, which becomes the highest bit of its code
+ * in a lane. */
 #include "quant/block_bits.h"
 #include "quant/grid.h"
 
 struct grid {
-    const uint16_t *entry; /* [n] codes of each index, ascending */
+    const uint16_t *entry; /* [n] the codes of a group for each index,
+                              ascending */
     int n;
-    int width; /* bits per code in an entry */
-    int sign;  /* bit number of the sign in a lane's code */
+    int width; /* bits of each code in an entry */
+    int sign;  /* number of the sign bit in the code of a lane */
 };
 
 static const struct grid iq1 = {quant_grid_iq1, 2048, 2, 2};
@@ -34,8 +36,8 @@ const uint16_t *quant_grid(pl_format f, size_t *bytes)
     return of[f] ? of[f]->entry : NULL;
 }
 
-/* Returns the index of the last table entry that is not greater than `entry`.
- * If `entry` is in the table, that is its index. */
+/* Returns the index of the last table entry that is not greater than `entry`;
+ * if `entry` is in the table, its own index. */
 static unsigned find(const struct grid *g, unsigned entry)
 {
     int lo = 0, hi = g->n - 1;
@@ -51,8 +53,8 @@ static unsigned find(const struct grid *g, unsigned entry)
     return (unsigned)lo;
 }
 
-/* Computes the codes of a group, for a lane, from its index and signs. Bit i of
- * `signs` is the sign of code i. */
+/* Computes the codes of a group for a lane from the index of its table entry
+ * and its signs. Bit i of `signs` is the sign of value i. */
 static inline void group_get(const struct grid *g, unsigned index,
                              unsigned signs, uint8_t *c)
 {
@@ -63,8 +65,8 @@ static inline void group_get(const struct grid *g, unsigned index,
                          (signs >> i & 1) << g->sign);
 }
 
-/* Computes the index and the signs of a group from its codes in a lane. *signs
- * must be 0 before. */
+/* Computes the index of the table entry and the signs of a group from its codes
+ * in a lane: the inverse of group_get. *signs must be 0 before. */
 static inline void group_put(const struct grid *g, unsigned *index,
                              unsigned *signs, const uint8_t *c)
 {
@@ -78,9 +80,10 @@ static inline void group_put(const struct grid *g, unsigned *index,
     *index = find(g, entry);
 }
 
-/* Copies a bit field between a word of `bytes` bytes at b, from bit `shift`,
- * and *v, from bit `at`. `mask` has as many ones as the field has bits. Reading
- * from the block ORs the field into *v, whose bits there must be zero. */
+/* Copies a bit field between a word of a block, `bytes` bytes at b, and *v: to
+ * *v, or to the word if `put`. The field begins at bit `shift` of the word and
+ * at bit `at` of *v; `mask` has as many ones as the field has bits. Copying to
+ * *v is an OR, so the bits there must be zero before. */
 static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
                         unsigned *v, int at, bool put)
 {
@@ -95,8 +98,9 @@ static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
     memcpy(b, &word, bytes);
 }
 
-/* Copies eight signs, of which seven are stored, from bit `shift` of a word.
- * The number of minus signs is always even, which gives the eighth. */
+/* Copies the signs of eight values to or from bit `shift` of a word of a block.
+ * Only seven are stored. The eighth follows from them, because the number of
+ * minus signs in a group is always even. */
 static inline void even_signs(uint8_t *b, size_t bytes, int shift,
                               unsigned *signs, bool put)
 {
@@ -110,11 +114,12 @@ static inline void even_signs(uint8_t *b, size_t bytes, int shift,
         *signs |= (x & 1) << 7;
 }
 
-/* Block of IQ1_S: f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups and one
- * word qh. The index of a group has 8 bits in qs and 3 in qh. The upper 4 bits
- * of qh are 3 bits s, and a bit `down`. value = d (2 s + 1) (code - 1 + 1/8),
- * or - 1/8 if `down` is set. In units of d / 8 that is S = 8 (2 s + 1), and M =
- * 7 (2 s + 1) or, if `down`, 9 (2 s + 1). */
+/* Copies tile t of an IQ1_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[32]; u16 qh[8]. A tile has four groups and one word of qh. The index
+ * of a group has 8 bits in qs and 3 in qh. The upper 4 bits of qh are 3 bits s
+ * and a bit `down`. A value is d (2 s + 1) (code - 1 + 1/8), or with - 1/8
+ * instead if `down` is set. In units of d / 8, S is 8 (2 s + 1), and M is 7 (2
+ * s + 1) or, if `down`, 9 (2 s + 1). */
 void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qh = b + 34 + 2 * t;
@@ -139,10 +144,11 @@ void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Block of IQ1_M: u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3
- * bits of its index, and a bit `down`, as in IQ1_S, which becomes the sign of
- * its codes here. Each word of sc has four scales of 3 bits. The upper 4 bits
- * of the four words form d. */
+/* Copies tile t of an IQ1_M block to lane l, or back if `put`. The block is u8
+ * qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its index,
+ * and a bit `down` as in IQ1_S, which becomes the sign of its codes here. Each
+ * word of sc has four scales of 3 bits. The upper 4 bits of the four words form
+ * the f16 d. */
 void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 48;
@@ -169,8 +175,8 @@ void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Copies a scale of 4 bits, from bit `shift` of a word, that both halves of a
- * tile share. */
+/* Copies one 4-bit scale, which both halves of a tile share, to or from bit
+ * `shift` of a word of a block. */
 static inline void one_scale(uint8_t *b, size_t bytes, int shift,
                              struct quant_lane *l, bool put)
 {
@@ -180,9 +186,10 @@ static inline void one_scale(uint8_t *b, size_t bytes, int shift,
     l->sub[0] = (uint16_t)(s | s << 4);
 }
 
-/* Block of IQ2_XXS: f16 d; 8 times {u8 qs[4]; u32 w}, one per tile. qs has the
- * indices of four groups. A word w has the signs of four groups, 7 bits each,
- * and a scale of 4 bits. */
+/* Copies tile t of an IQ2_XXS block to lane l, or back if `put`. The block is
+ * f16 d; then for each of 8 tiles u8 qs[4] and u32 w. qs has the indices of
+ * four groups. The word w has 7 bits of signs for each of four groups, and a
+ * scale of 4 bits. */
 void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qs = b + 2 + 8 * t;
@@ -201,9 +208,9 @@ void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Block of IQ2_XS: f16 d; u16 qs[32]; u8 sc[8]. A word of qs has an index of 9
- * bits and 7 signs. A byte of sc has a nibble, a scale, for each half of a
- * tile. */
+/* Copies tile t of an IQ2_XS block to lane l, or back if `put`. The block is
+ * f16 d; u16 qs[32]; u8 sc[8]. A word of qs has the 9-bit index and 7 signs of
+ * a group. A byte of sc has a scale of 4 bits for each half of a tile. */
 void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -223,9 +230,9 @@ void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Block of IQ2_S: f16 d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a
- * group has 8 bits in qs and 2 in qh. A byte of sc has a nibble, a scale, for
- * each half of a tile. */
+/* Copies tile t of an IQ2_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a group has 8 bits in qs
+ * and 2 in qh. A byte of sc has a scale of 4 bits for each half of a tile. */
 void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -245,8 +252,9 @@ void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Block of IQ3_XXS: f16 d; u8 qs[64], the indices of groups; u32 w[8]. A word w
- * has four times 7 bits for 8 signs, each for two groups, and a scale of 4
+/* Copies tile t of an IQ3_XXS block to lane l, or back if `put`. The block is
+ * f16 d; u8 qs[64], the indices of groups; u32 w[8]. A word w has four times 7
+ * bits of signs, each for the eight values of two groups, and a scale of 4
  * bits. */
 void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
@@ -273,9 +281,9 @@ void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* Block of IQ3_S: f16 d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a
- * group has 8 bits in qs and one in qh. sc has a nibble, a scale, for each
- * tile. */
+/* Copies tile t of an IQ3_S block to lane l, or back if `put`. The block is f16
+ * d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a group has 8 bits in qs
+ * and one in qh. sc has a scale of 4 bits for each tile. */
 void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

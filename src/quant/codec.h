@@ -1,13 +1,12 @@
-/* The decoders and encoders of the format table; internal to src/quant.
- * Decoders and encoders have the signatures and guarantees of struct
- * format_info. */
+/* Declares the decoders and encoders to which the table of formats (format.c)
+ * refers; internal to src/quant. struct format_info says what they do. */
 #ifndef QUANT_CODEC_H
 #define QUANT_CODEC_H
 
 #include <stdint.h>
 
-/* X(format, name in functions): the formats whose decoders are built on
- * block.h. */
+/* X(format, name): calls X for each format that has a decoder based on block.h;
+ * `name` is the format's name in function names. */
 #define CODEC_BLOCK_MAP(X)                                                     \
     X(Q8_0, q8_0)                                                              \
     X(Q4_0, q4_0)                                                              \
@@ -40,8 +39,8 @@ CODEC_BLOCK_MAP(CODEC_DECODE)
 void quant_decode_f32(float *dst, const void *src, int64_t n);
 void quant_decode_f16(float *dst, const void *src, int64_t n);
 void quant_decode_bf16(float *dst, const void *src, int64_t n);
-void quant_decode_i32(float *dst, const void *src,
-                      int64_t n); /* rounds to float */
+/* Rounds each integer to the nearest float. */
+void quant_decode_i32(float *dst, const void *src, int64_t n);
 
 void quant_encode_f32(void *dst, const float *src, int64_t n);
 void quant_encode_f16(void *dst, const float *src, int64_t n);

@@ -1,6 +1,7 @@
-/* Reference decoders. All block formats share one decoder: it reads the codes
- * and scales of each tile of a block (block.c) and computes the values by the
- * formula of pack.h. Kernels do not use it; they read packed weights. */
+/* Reference decoders: blocks of GGUF files to floats. All quantized formats
+ * share one decoder. It reads the codes and scales of each tile of a block
+ * (block.c) and computes the values by the formula of pack.h. Kernels do not
+ * use it, because they read packed weights. */
 #include "quant/codec.h"
 
 #include <string.h>
@@ -38,7 +39,8 @@ void quant_decode_f32(float *dst, const void *src, int64_t n)
     memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-/* Uses memcpy to read each element, because rows of a file may be unaligned. */
+/* Copies each element with memcpy before it is converted, because rows in a
+ * file may be unaligned. */
 void quant_decode_f16(float *dst, const void *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,8 +1,10 @@
 /* Reference encoders of the formats that plait itself writes, for caches,
- * synthetic models and tests. The scale of a block is rounded to f16 first, and
- * the codes are chosen for the rounded scale. So the error of a value is at
- * most half the distance between codes, unless its code is at the end of the
- * range. A NaN or an infinity makes its whole block invalid. */
+ * models with random weights and tests.
+ *
+ * The scale of a block is rounded to f16 first, and the codes are chosen for
+ * the rounded scale. So the error of a value is at most half the distance
+ * between two codes, unless its code is the least or the greatest one. A NaN or
+ * an infinity makes the whole block invalid. */
 #include "quant/codec.h"
 
 #include <string.h>
@@ -10,8 +12,8 @@
 #include "base/half.h"
 
 /* Rounds x to an integer, ties to even, for |x| < 2^22; for any other x the
- * result is an unspecified int. The sum of x and the constant has no bits for a
- * fraction, so the addition rounds. */
+ * result is unspecified. The addition does the rounding: near the constant, 1.5
+ * * 2^23, a float has no bits for fractions. */
 static inline int32_t round_even(float x)
 {
     return (int32_t)(float_bits(x + 0x1.8p23f) - 0x4b400000u);
@@ -22,8 +24,8 @@ static inline int32_t clamp(int32_t x, int32_t lo, int32_t hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Returns the value of x[32] with the largest magnitude, the first of several
- * equal ones. A NaN counts as larger than all numbers. */
+/* Returns the element of x[32] with the largest magnitude, the first of several
+ * such. A NaN counts as larger than all numbers. */
 static float extreme(const float *x)
 {
     uint32_t best = float_bits(x[0]);
@@ -37,8 +39,8 @@ static float extreme(const float *x)
     return float_from_bits(best);
 }
 
-/* Stores d as f16 at the start of a block. Returns 1 / the stored value, or 0
- * if that is 0. */
+/* Stores the scale d as f16 at the start of a block. Returns 1 / (the rounded
+ * scale), or 0 if that scale is 0. */
 static float put_scale(uint8_t *block, float d)
 {
     uint16_t h = f32_to_f16(d);
@@ -84,8 +86,8 @@ void quant_encode_q8_0(void *dst, const float *src, int64_t n)
     }
 }
 
-/* Codes are -8 .. 7. The scale is chosen so that the value of largest magnitude
- * has the code -8. */
+/* The integers that codes stand for are -8 .. 7. The scale is chosen so that
+ * the value of largest magnitude becomes exactly -8. */
 void quant_encode_q4_0(void *dst, const float *src, int64_t n)
 {
     uint8_t *b = dst;

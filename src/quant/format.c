@@ -12,26 +12,26 @@
 #include "quant/codec.h"
 #include "quant/pack.h"
 
-/* The values L(c), the levels of pack.h, of the sixteen codes c of IQ4_NL and
- * IQ4_XS. */
+/* The levels L(c) (pack.h) of the sixteen codes c of IQ4_NL and IQ4_XS. */
 static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-/* The E2M1 numbers of OCP Microscaling (MX) 1.0, doubled to be integers; -0
- * becomes 0. */
+/* The levels of MXFP4 and NVFP4: the E2M1 numbers of OCP Microscaling (MX) 1.0,
+ * doubled so that they are integers. -0 becomes 0. */
 static const int8_t e2m1_doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                         0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The levels of IQ2 and IQ3: the magnitudes, followed by the negated
- * magnitudes, because the highest bit of a code is the sign. Levels are 8 times
- * those of the definition, and scales are an eighth (PACK_SUP_D_8TH). Codes
- * whose level is 0 do not occur. */
+/* The levels of IQ2 and IQ3: first magnitudes, then the same negated, because
+ * the highest bit of a code is the sign. They are 8 times those of the formats'
+ * definition, and the scales are an eighth (PACK_SUP_D_8TH). Codes with the
+ * level 0 do not occur. */
 static const int8_t grid2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
 static const int8_t grid3_xxs[16] = {8,  24,  40,  56,  72,  88,  104,  124,
                                      -8, -24, -40, -56, -72, -88, -104, -124};
 static const int8_t grid3_s[16] = {8,  24,  40,  56,  72,  88,  104,  120,
                                    -8, -24, -40, -56, -72, -88, -104, -120};
-/* The levels of IQ1_M, in eighths: -1, 0 and 1 plus 1/8, then minus 1/8. */
+/* The levels of IQ1_M times 8. Codes 0 to 2 are -1, 0 and 1 plus 1/8, codes 4
+ * to 6 the same minus 1/8. */
 static const int8_t grid1_m[16] = {-7, 1, 9, 0, -9, -1, 7, 0};
 
 enum {
@@ -51,8 +51,8 @@ enum {
     SUP_BYTES_D_DMIN = 4 * PACK_ROWS,
 };
 
-/* The pack_rule of a quantized format. A plane of w bits per code, for 32
- * values of 16 rows, has 64 w bytes. */
+/* The pack_rule of a quantized format, whose tiles have 32 values of 16 rows. A
+ * plane with w bits of each code has 64 w bytes. */
 #define TILE32(low, high, sub_, sup_, bias_, table_, move_, weave_)            \
     &(const struct pack_rule)                                                  \
     {                                                                          \
@@ -72,9 +72,10 @@ enum {
 
 /* clang-format off */
 static const struct format_info formats[PL_FORMAT_COUNT] = {
-    /* name, block, bytes, grain, decode, encode, pack:
-       bits low, high; sub scales; super scales; bias; table; block to lane;
-       true for those of caches */
+    /* Columns: name; values in a block; bytes of a block; grain; decoder;
+     * encoder; pack_rule: bits in low and high plane, sub scales, super scales,
+     * bias, table of levels, quant_move, quant_weave; true if caches may have
+     * the format */
     [PL_F32] = {"F32", 1, 4, 32, quant_decode_f32, quant_encode_f32,
         TILE1(32), true},
     [PL_F16] = {"F16", 1, 2, 32, quant_decode_f16, quant_encode_f16,

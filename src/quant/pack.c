@@ -1,8 +1,10 @@
-/* Packs rows in their file format to panels of 16 rows, and unpacks them
- * (pack.h). Each 32 codes and their scales pass through struct quant_lane. So
- * this file depends on the planes of a tile but not on file formats, and
- * block.c on file formats but not on planes. Kernels do not call this file;
- * they read panels directly. */
+/* Packs weight rows from their format in files to panels of 16 rows, and
+ * unpacks them (pack.h).
+ *
+ * Every 32 codes and their scales pass through a struct quant_lane. So this
+ * file knows the planes of a tile but no file formats, and block.c knows file
+ * formats but no planes. Kernels do not call this file; they read panels
+ * directly. */
 #include "quant/pack.h"
 
 #include <math.h>
@@ -15,8 +17,8 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns the super-block size, at whose multiples chunks must end, or 0 if
- * chunks have no limit. */
+/* Returns the number of values at whose multiples a chunk must end: the length
+ * of a super-block, or 0 if the format has none. */
 static int64_t chunk_limit(pl_format f)
 {
     const struct format_info *fi = format_info(f);
@@ -96,11 +98,12 @@ int pack_span_at(const struct pack *p, int i, struct pack_span *out)
     return i;
 }
 
-/* ---- one row (lane) of a tile -------------------------------------------- */
+/* ---- one row (a lane) of a tile ------------------------------------------ */
 
-/* Stores bits at .. at + w - 1 of the codes c[32] in lane `lane` of a plane
- * with w bits per code. The lane has w dwords. Byte b of dword q holds, from
- * bit w * i, the bits of value 4 * (w * i + q) + b, for i = 0 .. 8 / w - 1. */
+/* Stores w bits, from bit `at` on, of each of the codes c[32] in lane `lane` of
+ * a plane, which has w bits of each code. The lane has w dwords. Byte b of
+ * dword q has, from bit w * i on, the bits of value 4 * (w * i + q) + b, for i
+ * = 0 .. 8 / w - 1. */
 static inline void plane_put(uint8_t *plane, int lane, int w, int at,
                              const uint8_t *c)
 {
@@ -119,8 +122,8 @@ static inline void plane_put(uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* The inverse of plane_put: ORs a plane's bits into the codes c[32], from bit
- * `at`. */
+/* The inverse of plane_put: ORs the bits of lane `lane` of a plane into the
+ * codes c[32], from bit `at` on. */
 static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
                              uint8_t *c)
 {
@@ -140,8 +143,8 @@ static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* sub_size() returns the size in bytes of one sub scale of one row of a tile,
- * and sub_count() the number of sub scales of a row. */
+/* sub_size() returns the size in bytes of one sub scale; sub_count() returns
+ * how many sub scales a tile has for each row. */
 static inline int sub_size(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_F16_MIN ? 2 : 1;
@@ -211,10 +214,11 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
         plane_put(high, lane, 1, rule->low_bits, c);
 }
 
-/* ---- rows ---------------------------------------------------------------- */
+/* ---- packing and unpacking one row --------------------------------------- */
 
-/* Copies n elements of `size` bytes that are dst_step and src_step bytes apart.
- * In a panel, the elements of a row are PACK_ROWS elements apart. */
+/* Copies n elements of `size` bytes. They are dst_step bytes apart in dst and
+ * src_step bytes apart in src. In a panel, the elements of a row are PACK_ROWS
+ * elements apart. */
 static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
                                 const uint8_t *restrict src, ptrdiff_t src_step,
                                 int64_t n, size_t size)
@@ -269,21 +273,22 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
     }
 }
 
-/* ---- panels -------------------------------------------------------------- */
+/* ---- packing panels of 16 rows ------------------------------------------- */
 
 enum {
-    LINE = 64, /* bytes of a cache line */
-    /* quant_weave_16 and _32 pack n times this number of elements of each
-     * row */
+    LINE = 64, /* size of a cache line in bytes */
+    /* For float formats, quant_weave packs n times this number of elements of
+     * each row. */
     WOVEN_FLOATS = 8,
-    WOVEN_RUN = 4,      /* maximum `n` of a quant_weave call */
-    WOVEN_BYTES = 3584, /* largest packed super-block: Q6_K, 32 + 8 * 416 */
+    WOVEN_RUN = 4, /* greatest n in calls of quant_weave */
+    /* Bytes of the largest packed super-block: Q6_K, 32 + 8 * 416. */
+    WOVEN_BYTES = 3584,
 };
 
-/* Prefetches bytes at .. at + n - 1 of the 16 rows of the next panel, and the
- * n_out bytes of output after the next n_out. Hardware does not prefetch
- * sixteen streams at once. The prefetched bytes stay in the second-level cache
- * until the next panel is packed. */
+/* Prefetches bytes at .. at + n - 1 of the 16 rows `ahead`, the rows of the
+ * next panel, and the n_out bytes of output that follow the next n_out bytes.
+ * Hardware does not prefetch sixteen streams at once. The prefetched bytes stay
+ * in the second-level cache until the next panel is packed. */
 static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
                          const uint8_t *out, size_t n_out)
 {
@@ -294,8 +299,8 @@ static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
             __builtin_prefetch(ahead[i] + at + k);
 }
 
-/* Packs a chunk of a float format: elements in groups of WOVEN_FLOATS, and the
- * rest one by one. */
+/* Packs a chunk of 16 rows in a float format: WOVEN_FLOATS elements of each row
+ * at a time, and the remaining elements one by one. */
 static void float_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -319,7 +324,8 @@ static void float_chunk(const struct pack *p, const struct pack_chunk *c,
             memcpy(out, rows[r] + at, size);
 }
 
-/* Packs a chunk of a format whose blocks have 32 values. */
+/* Packs a chunk of 16 rows in a format without super-blocks, whose blocks have
+ * 32 values. */
 static void block_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -341,9 +347,9 @@ static void block_chunk(const struct pack *p, const struct pack_chunk *c,
     }
 }
 
-/* Packs a chunk of a format with super-blocks. If the chunk is only a part of
- * its super-block, packs the whole super-block to a buffer and copies the
- * part. */
+/* Packs a chunk of 16 rows in a format with super-blocks. If the chunk is only
+ * a part of a super-block, packs the whole super-block to a buffer and copies
+ * the part from there. */
 static void super_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -429,12 +435,12 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row)
     }
 }
 
-/* ---- values -------------------------------------------------------------- */
+/* ---- computing values from codes and scales ------------------------------ */
 
-/* Returns 2^(e - 128), or NaN for e = 255. This is half the scale of the
- * format's definition, because the table of levels is doubled; so the scale
- * does not overflow unless the product does. e < 2 gives the subnormals 2^-128
- * and 2^-127. */
+/* Returns 2^(e - 128), or NaN for e = 255. The scale of MXFP4 is defined as
+ * 2^(e - 127); half of it is used, because the table of levels is doubled. So a
+ * scale overflows only if the value does. e < 2 gives the subnormals 2^-128 and
+ * 2^-127. */
 static float e8m0_half(unsigned e)
 {
     if (e == 255)
@@ -442,9 +448,9 @@ static float e8m0_half(unsigned e)
     return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
-/* Returns half of the unsigned E4M3 number x (OCP FP8 without sign), because
- * the table of levels is doubled. 127 is a NaN in OCP FP8, but 0 in GGUF. The
- * highest bit of x is ignored otherwise. */
+/* Returns half of the unsigned E4M3 number x (OCP FP8 without a sign), a scale
+ * of NVFP4: half, because the table of levels is doubled. 127 is a NaN in OCP
+ * FP8 but 0 in GGUF. The highest bit of x is ignored otherwise. */
 static float ue4m3_half(unsigned x)
 {
     unsigned e = x >> 3 & 15, m = x & 7;
@@ -475,7 +481,8 @@ void pack_lane_scales(const struct pack_rule *rule, const struct quant_lane *l,
     switch (rule->sub) {
     case PACK_SUB_NONE:
         break;
-    /* the format adds m, the formula subtracts dmin * M */
+    /* A value is d * code + m in this format, but d * S * L(c) - dmin * M in
+     * pack.h. So dmin is -m and M is 1. */
     case PACK_SUB_F16_MIN:
         out->dmin = -f16_to_f32(l->sub[1]);
         out->m[0] = out->m[1] = 1;
@@ -533,8 +540,8 @@ void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
         for (int v = 16 * h; v < 16 * h + 16; v++) {
             int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
 
-            /* S L(c) - M is computed as an integer, which gives the same result
-             * unless d is infinite. */
+            /* S L(c) - M is computed in integers here. The result is the same
+             * as with floats unless d is infinite. */
             if (rule->sup == PACK_SUP_D_8TH)
                 dst[v] = s->d[h] * (float)(s->s[h] * level - s->m[h]);
             else
@@ -554,7 +561,7 @@ static void decode_tile(const struct pack_rule *rule, const uint8_t *sup,
     pack_values(rule, &s, c, dst);
 }
 
-/* Returns the chunk that contains value k_loc. */
+/* Returns the chunk of a packed row that contains value k_loc of the row. */
 static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
 {
     int lo = 0, hi = p->n_chunk - 1;
@@ -570,8 +577,8 @@ static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
     return &p->chunk[lo];
 }
 
-/* Decodes n values of a float format, which begin at `first` and are PACK_ROWS
- * elements apart. */
+/* Decodes n values of one row in a float format from a panel. They begin at
+ * `first` and are PACK_ROWS elements apart. */
 static void decode_strided(const struct format_info *fi, const uint8_t *first,
                            int64_t n, float *dst)
 {

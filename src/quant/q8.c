@@ -1,16 +1,16 @@
-/* Quantizes activations to 8 bits in plain C: the specification, to which the
- * vector kernels are bit-equal. Every operation is exact or rounds once to
- * nearest even. The maximum of |x| is computed from the bits as integers, so
- * that it does not depend on the order. */
+/* Quantizes activations to 8 bits, in plain C. This is the specification:
+ * vector kernels give the same bits. Every operation is exact, or rounds once
+ * to nearest even. The maximum of |x| is computed with integer operations on
+ * the bits, so that its result does not depend on the order of comparisons. */
 #include "quant/q8.h"
 
 #include <math.h>
 
 #include "base/half.h"
 
-/* If the maximum of |x| is below this, all values count as zero, because 127 /
- * max would overflow. */
-static const uint32_t tiny = 0x03800000; /* 2^-120 */
+/* If the maximum of |x| is less than this, all values become zero, because 127
+ * / maximum would overflow. */
+static const uint32_t tiny = 0x03800000; /* the bits of the float 2^-120 */
 static const uint32_t infinity = 0x7f800000;
 
 static uint32_t greatest(const float *x, int64_t n)
@@ -39,8 +39,8 @@ static void encode_block(struct q8_block *b, const float *x, uint32_t max)
     b->d = float_from_bits(max) / 127;
     scale = 127 / float_from_bits(max);
     for (int i = 0; i < 32; i++) {
-        /* Adding 1.5 * 2^23 rounds to an integer, which is in the low bits of
-         * the sum. */
+        /* Rounds to an integer by adding 1.5 * 2^23: the low bits of the sum
+         * are the integer. */
         uint32_t r = float_bits(x[i] * scale + 0x1.8p23f) - 0x4b400000u;
 
         b->q[i] = (int8_t)r;

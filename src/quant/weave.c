@@ -1,14 +1,14 @@
-/* Packs blocks of sixteen rows at once into tiles (pack.h). This is faster than
- * packing rows one by one with block.c and pack.c, and is implemented for the
- * formats that most models use. A test checks that both give the same bits.
+/* Packs blocks of sixteen rows at once into tiles (pack.h), for the formats
+ * that most models use. This is faster than packing one row after another with
+ * block.c and pack.c. A test checks that both give the same bits.
  *
- * Four dwords of each of four rows are transposed, so that a vector holds the
- * same dword of each row, as planes do. The rest is masks and shifts, which are
- * the same for all rows. Vectors have 16 bytes, which every machine supports;
- * wider ones would not be faster, because packing is limited by memory
- * bandwidth. Operations on four vectors are written without loops, because
- * compilers would keep vectors that are indexed in a loop in memory instead of
- * registers. */
+ * Four dwords of each of four rows are transposed, so that a vector has the
+ * same dword of each row, as a plane has. The rest is masks and shifts, which
+ * are the same for all rows. Vectors have 16 bytes, which every machine
+ * supports. Wider ones would not be faster, because packing is limited by
+ * memory bandwidth. Operations on four vectors are written out without loops,
+ * because compilers would keep vectors that are indexed in a loop in memory
+ * instead of registers. */
 #include "quant/block.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ typedef uint32_t dwords __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
-/* Four adjacent dwords of four rows. Lane r of each vector is row r. */
+/* Four adjacent dwords of each of four rows. Vector a has the first dword of
+ * each row, d the last; element r of a vector belongs to row r. */
 struct quad {
     dwords a, b, c, d;
 };
@@ -41,7 +42,8 @@ INLINE void store(uint8_t *p, dwords x)
     memcpy(p, &x, 16);
 }
 
-/* Loads and transposes bytes at .. at + 15 of four rows. */
+/* Loads bytes at .. at + 15 of four rows as four dwords each, and transposes
+ * them so that each vector has one dword of each row. */
 INLINE struct quad load4(const uint8_t *const *row, size_t at)
 {
     dwords a = load(row[0] + at), b = load(row[1] + at);
@@ -59,8 +61,8 @@ INLINE struct quad load4(const uint8_t *const *row, size_t at)
     return x;
 }
 
-/* Stores four vectors as consecutive dwords of a plane, for four of its 16
- * rows. */
+/* Stores four vectors, each with one dword of four rows, to four adjacent
+ * dwords of a plane. A plane has 16 rows; the caller stores to the others. */
 INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
 {
     store(plane, a);
@@ -69,8 +71,8 @@ INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
     store(plane + 3 * PLANE, d);
 }
 
-/* Stores the vectors of x at the same offset of four tiles, which are `step`
- * bytes apart. */
+/* Stores the four vectors of x in four tiles, `step` bytes apart, at the same
+ * offset in each. */
 INLINE void store_tiles(uint8_t *p, int step, struct quad x)
 {
     store(p, x.a);
@@ -79,9 +81,9 @@ INLINE void store_tiles(uint8_t *p, int step, struct quad x)
     store(p + 3 * step, x.d);
 }
 
-/* A perfect shuffle of four vectors: interleaves the bytes of the first two
- * vectors with those of the last two. This rotates the bits of an element's
- * index to the left by one. */
+/* A perfect shuffle of four vectors: interleaves the bytes of a and b with
+ * those of c and d. It rotates the bits of the index of each byte, counted over
+ * all four vectors, to the left by one. */
 INLINE void shuffle_bytes(bytes *a, bytes *b, bytes *c, bytes *d)
 {
 #define ZIP(x, y, i)                                                           \
@@ -111,8 +113,8 @@ INLINE void shuffle_halves(halves *a, halves *b, halves *c, halves *d)
 #undef ZIP
 }
 
-/* Splits 16 dwords at x, one of each row, into their bytes: b0[16] to b3[16]
- * receive byte 0 to byte 3 of all rows. */
+/* Splits 16 dwords at x, one for each row, into their bytes: b0[16] receives
+ * byte 0 of each row, b1[16] byte 1, and so on. */
 INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
                         uint8_t *b3)
 {
@@ -129,8 +131,8 @@ INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
     store(b3, (dwords)d);
 }
 
-/* Splits 16 dwords at x, one of each row, into their 16-bit halves: out
- * receives the low halves of all rows, then the high halves. `out` may be x. */
+/* Splits 16 dwords at x, one for each row, into 16-bit halves: `out` receives
+ * the low halves of all rows, then the high halves. `out` may be x. */
 INLINE void split_halves(const uint8_t *x, uint8_t *out)
 {
     halves a = (halves)load(x), b = (halves)load(x + 16);
@@ -146,12 +148,12 @@ INLINE void split_halves(const uint8_t *x, uint8_t *out)
     store(out + 48, (dwords)d);
 }
 
-/* ---- floats -------------------------------------------------------------- */
+/* ---- packing float formats ----------------------------------------------- */
 
-/* Transposes 4 n dwords of each of 16 rows, from byte `at`. Processes four rows
- * at a time to their end. If the length of rows is a power of two, all rows
- * compete for a few sets of a cache, which hold lines of four rows but not of
- * 16. */
+/* Transposes 4 n dwords of each of 16 rows, from byte `at` of each row. Handles
+ * four rows to their end before the next four. If the distance between rows is
+ * a power of two, lines of all rows fall into a few sets of the cache, which
+ * hold lines of four rows but not of 16. */
 INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (int i = 0; i < 4; i++)
@@ -203,7 +205,7 @@ void quant_weave_32(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     transpose(row, at, 2 * n, out);
 }
 
-/* ---- blocks of 32 -------------------------------------------------------- */
+/* ---- packing formats with blocks of 32 values ---------------------------- */
 
 void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
@@ -224,8 +226,8 @@ void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* The nibbles have the same order in a plane as in a block, so dwords are only
- * transposed. */
+/* Within a tile, a plane has the nibbles in the same order as the block, so
+ * dwords are only transposed. */
 void quant_weave_q4_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (; n > 0; n--, at += 18, out += 18 * ROWS) {
@@ -245,9 +247,9 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
     }
 }
 
-/* ---- super-blocks -------------------------------------------------------- */
+/* ---- packing formats with super-blocks ----------------------------------- */
 
-/* Exchanges the bits of *y where `mask` has ones with the bits of *x that are
+/* Exchanges the bits of *y that `mask` selects with the bits of *x that are
  * `shift` positions further left. Source: Knuth, The Art of Computer
  * Programming, 7.1.3, delta swap. */
 INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
@@ -258,11 +260,11 @@ INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
     *y ^= differ;
 }
 
-/* Packs the 4-bit codes of two tiles of four rows. In a block, the tiles share
- * 32 bytes: the low nibbles are codes of the first tile, the high nibbles of
- * the second. In the plane of each tile, low nibbles are values 0..15 and high
- * nibbles values 16..31. The plane of the second tile is `next` bytes after
- * that of the first. */
+/* Packs the 4-bit codes of two tiles of four rows. In a block the two tiles
+ * share 32 bytes: the low nibbles are codes of the first tile, the high nibbles
+ * codes of the second. In the plane of each tile, low nibbles are values 0..15
+ * and high nibbles values 16..31. The plane of the second tile is `next` bytes
+ * after the first's. */
 INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
                          int next)
 {
@@ -276,14 +278,15 @@ INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
     store4(plane + next, y.a, y.b, y.c, y.d);
 }
 
-/* Unpacks d, dmin and the 6-bit S and M of the eight tiles of a Q4_K or Q5_K
- * block, for 16 rows. d and dmin are stored at `sup`, S and M at the start of
- * each tile; tiles are `step` bytes apart. */
+/* Unpacks the scales of a Q4_K or Q5_K block for 16 rows. Stores d and dmin at
+ * `sup`, and the 6-bit S and M of each of eight tiles at the tile's start;
+ * tiles are `step` bytes apart. */
 INLINE void scales_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                      uint8_t *tile, int step)
 {
     const uint32_t low6 = 0x3F3F3F3F, top2 = 0x30303030;
-    uint8_t s[4][PLANE]; /* S of tiles 0..3, S of 4..7, M of 0..3, M of 4..7 */
+    uint8_t s[4][PLANE]; /* scales: S of tiles 0..3, S of 4..7, M of 0..3, M of
+                            4..7 */
 
     for (int i = 0; i < 4; i++) {
         struct quad x = load4(row + 4 * i, at);
@@ -315,8 +318,8 @@ void quant_weave_q4_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Transposes bits in every byte of the eight dwords in x and y: bit t of dword
- * k becomes bit k of dword t. */
+/* Transposes the bits of eight dwords, those of x and then of y, in every byte
+ * and row separately: bit t of dword k becomes bit k of dword t. */
 INLINE void transpose_bits(struct quad *x, struct quad *y)
 {
     exchange(&x->a, &y->a, 4, low4);
@@ -354,8 +357,9 @@ void quant_weave_q5_k(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Unpacks the scales of a Q6_K block of 16 rows: d to `sup`, and S to the start
- * of each tile. Scale bytes 4k .. 4k + 3 belong to tiles 2k and 2k + 1. */
+/* Unpacks the scales of a Q6_K block for 16 rows: stores d at `sup`, and S at
+ * the start of each tile. Scale bytes 4k .. 4k + 3 belong to tiles 2k and 2k +
+ * 1. */
 INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                         uint8_t *tile, int step)
 {
@@ -371,8 +375,9 @@ INLINE void scales_q6_k(const uint8_t *const *row, size_t at, uint8_t *sup,
     }
 }
 
-/* Transposes pairs of bits in every byte of the four dwords in x: bits 2t and
- * 2t + 1 of dword k become bits 2k and 2k + 1 of dword t. */
+/* Transposes pairs of bits of the four dwords of x, in every byte and row
+ * separately: bits 2t and 2t + 1 of dword k become bits 2k and 2k + 1 of dword
+ * t. */
 INLINE void transpose_pairs(struct quad *x)
 {
     exchange(&x->a, &x->c, 4, low4);
@@ -381,9 +386,10 @@ INLINE void transpose_pairs(struct quad *x)
     exchange(&x->c, &x->d, 2, 0x33333333);
 }
 
-/* Packs half a Q6_K block, four tiles, for four rows. The low nibbles of the 64
- * bytes at `low` belong to tiles 0 and 1, the high nibbles to tiles 2 and 3.
- * The 32 bytes at `high` have the upper two bits of all codes. */
+/* Packs the codes of four tiles, half a Q6_K block, for four rows. Low nibbles
+ * of the 64 bytes at offset `low` belong to tiles 0 and 1, high nibbles to
+ * tiles 2 and 3. The 32 bytes at offset `high` have the upper two bits of all
+ * codes. */
 INLINE void half_q6_k(const uint8_t *const *row, size_t low, size_t high,
                       uint8_t *plane, int step)
 {

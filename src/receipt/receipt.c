@@ -1,4 +1,4 @@
-/* Writes receipts. See receipt.h. */
+/* Writes receipts as JSON documents. See receipt.h. */
 #include "receipt/receipt.h"
 
 #include "base/numeral.h"
@@ -12,6 +12,7 @@
 
 #include <endian.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "a receipt");
 }
 
-/* ---- hashes -------------------------------------------------------------- */
+/* ---- hashes of tokens and texts ------------------------------------------ */
 
 static void add_token(struct sha256_ctx *c, int32_t id)
 {
@@ -61,7 +62,7 @@ void receipt_hash_text(char text[SHA256_TEXT], const char *s, size_t len)
     sha256_text(&c, text);
 }
 
-/* ---- the engine ---------------------------------------------------------- */
+/* ---- the engine: model and numerics -------------------------------------- */
 
 bool receipt_can_have(const char *s, size_t len)
 {
@@ -106,7 +107,8 @@ static json_t *strings(const char *const *s, int n)
     return list;
 }
 
-/* Returns the shares as "3,1"; equal shares as "1,1". */
+/* Returns the shares of the n ranks as a JSON string such as "3,1". Equal
+ * shares of two ranks are "1,1". */
 static json_t *shares(const double *share, int n)
 {
     char text[PL_MAX_RANKS * NUMERAL_SHORTEST], one[NUMERAL_SHORTEST];
@@ -157,8 +159,8 @@ pl_status receipt_describe_engine(json_t **model, json_t **numerics,
     return no_memory(err);
 }
 
-/* Fails if bits of the engine depend on something that a receipt cannot
- * name. */
+/* Fails if something that a receipt cannot describe decided bits of this
+ * engine's results, such as weights that the caller has set. */
 static pl_status check_engine(pl_engine *e, pl_err *err)
 {
     const char *why =
@@ -233,7 +235,7 @@ void pl_receipt_free(pl_receipt *r)
     free(r);
 }
 
-/* ---- the sampler --------------------------------------------------------- */
+/* ---- recording a sampler and the end of the output ----------------------- */
 
 pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
 {
@@ -274,6 +276,59 @@ pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
+/* ---- a text that was there before ---------------------------------------- */
+
+double receipt_nll(const float *logits, int64_t n_vocab, int32_t id)
+{
+    double top = logits[0], sum = 0;
+
+    for (int64_t i = 1; i < n_vocab; i++)
+        top = logits[i] > top ? logits[i] : top;
+    for (int64_t i = 0; i < n_vocab; i++)
+        sum += exp(logits[i] - top);
+    return log(sum) + top - logits[id];
+}
+
+pl_status pl_receipt_score(pl_receipt *r, const float *logits, int32_t id,
+                           double *nll, pl_err *err)
+{
+    double one;
+
+    PL_CLEAR(nll);
+    PL_NEED(r, err);
+    PL_NEED(logits, err);
+    if ((r->recorded && !r->scored) || !r->prompt || r->keep)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the receipt has recorded a sampler, or was parsed; "
+                       "begin another with pl_receipt_begin");
+    if (id < 0 || id >= r->n_vocab)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "token %d; the vocabulary has 0 to %" PRId64, id,
+                       r->n_vocab - 1);
+    one = receipt_nll(logits, r->n_vocab, id);
+    if (!isfinite(one))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the logits give token %d no probability: -ln p is %g; "
+                       "the model is damaged",
+                       id, one);
+    if (!r->recorded &&
+        json_object_set_new(r->doc, "sampling", json_null()) != 0)
+        return no_memory(err);
+    r->recorded = r->scored = true;
+    record_row(&r->record, logits, (int32_t)r->n_vocab, id, 0);
+    if (r->record.full)
+        return no_memory(err);
+    r->nll += one;
+    if (nll)
+        *nll = one;
+    return PL_OK;
+}
+
+double pl_receipt_nll(const pl_receipt *r)
+{
+    return r && r->scored ? r->nll : NAN;
+}
+
 static const char *const ends[] = {
 #define END_NAME(name, text) [PL_RECEIPT_##name] = text,
     PL_RECEIPT_END_MAP(END_NAME)
@@ -290,8 +345,8 @@ int receipt_find_end(const char *name)
     return i < N_END ? i : -1;
 }
 
-/* Returns a stop string; "?" for bytes that are not UTF-8, which JSON cannot
- * have. */
+/* Returns a stop string as a JSON string. Strings with bytes that are not
+ * UTF-8, which JSON cannot contain, become "?". */
 static json_t *stop_text(const char *s)
 {
     return json_string(s && receipt_can_have(s, strlen(s)) ? s : "?");
@@ -322,7 +377,7 @@ pl_status pl_receipt_set_end(pl_receipt *r, pl_receipt_end why,
     return PL_OK;
 }
 
-/* ---- the document -------------------------------------------------------- */
+/* ---- writing the document ------------------------------------------------ */
 
 static json_t *tokens(const int32_t *token, int64_t n)
 {
@@ -333,8 +388,8 @@ static json_t *tokens(const int32_t *token, int64_t n)
     return list;
 }
 
-/* Returns the maximal ranges of tokens that have the bit `how`, as
- * [[first, count], ...]. */
+/* Returns the ranges of adjacent tokens that have the bit `how` (RECORD_*), as
+ * [[index of the first, count], ...]. */
 static json_t *ranges(const struct sampling_record *r, unsigned how)
 {
     json_t *list = json_array();
@@ -365,6 +420,7 @@ static json_t *forced_tokens(const struct sampling_record *r)
 static json_t *write_output(const pl_receipt *r, unsigned flags)
 {
     const struct sampling_record *a = &r->record;
+    char nll[NUMERAL_SHORTEST];
     int32_t *id = malloc(((size_t)a->n + 1) * sizeof *id);
     char hash[SHA256_TEXT];
     json_t *j;
@@ -377,8 +433,10 @@ static json_t *write_output(const pl_receipt *r, unsigned flags)
     j = json_pack("{s:I, s:s, s:o, s:o}", "n", (json_int_t)a->n, "sha256", hash,
                   "forced", forced_tokens(a), "no_eog",
                   ranges(a, RECORD_NO_EOG));
-    if (j && !(flags & PL_RECEIPT_NO_TOKENS))
+    if (j && (r->scored || !(flags & PL_RECEIPT_NO_TOKENS)))
         j = receipt_set(j, "tokens", tokens(id, a->n));
+    if (j && r->scored)
+        j = receipt_set(j, "nll", json_string(numeral_shortest(nll, r->nll)));
     free(id);
     return j;
 }
@@ -411,7 +469,8 @@ static json_t *write_prompt(const pl_receipt *r, unsigned flags)
     return j;
 }
 
-/* Returns the object "grammar", or null if none applied to a token. */
+/* Returns the object "grammar" of the document, or null if no grammar applied
+ * to any token. */
 static json_t *write_grammar(const pl_receipt *r, unsigned flags)
 {
     const struct sampling_record *a = &r->record;
@@ -432,7 +491,8 @@ static json_t *write_grammar(const pl_receipt *r, unsigned flags)
     return j;
 }
 
-/* Fails if the receipt cannot tell what happened. */
+/* Fails if the record cannot become a receipt: it is incomplete, no sampler was
+ * recorded, or a grammar was changed or ended before the last token. */
 static pl_status check_record(const pl_receipt *r, pl_err *err)
 {
     const struct sampling_record *a = &r->record;
@@ -454,7 +514,8 @@ static pl_status check_record(const pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the document as text that the caller frees. */
+/* Returns the document as JSON text, which the caller frees; NULL if out of
+ * memory. */
 static char *dump(const json_t *doc)
 {
     locale_t before = numeral_begin();

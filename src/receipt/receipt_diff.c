@@ -1,5 +1,5 @@
-/* Compares two receipts, causes before effects: who knows the first line knows
- * why the rest differs. */
+/* Compares two receipts and reports what differs. Causes are reported before
+ * effects, so the first line explains the others. */
 #include "receipt/receipt.h"
 
 #include "base/numeral.h"
@@ -34,7 +34,8 @@ static void say(struct comparison *c, const char *fmt, ...)
     c->write(c->user, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-/* Reports a field of two objects that differs. NULL: it is missing. */
+/* Reports the field `key` of the object `name` if its values in the two
+ * receipts, a and b, differ. NULL: that receipt lacks the field. */
 static void compare_field(struct comparison *c, const char *name,
                           const char *key, const json_t *a, const json_t *b)
 {
@@ -52,8 +53,8 @@ static void compare_field(struct comparison *c, const char *name,
     free(t);
 }
 
-/* Compares the fields of two objects, in the order of the first. Each may be
- * NULL. */
+/* Compares the fields of the object `name` of both receipts, in the order of
+ * the first receipt. Either receipt may lack the object. */
 static void compare_objects(struct comparison *c, const char *name)
 {
     json_t *a = json_object_get(c->a->doc, name);
@@ -157,6 +158,8 @@ pl_status pl_receipt_diff(const pl_receipt *a, const pl_receipt *b, bool *same,
     compare_grammars(&c);
     compare_outputs(&c);
     compare_objects(&c, "end");
+    if (a->scored && b->scored && a->nll != b->nll)
+        say(&c, "score: the sum of -ln p is %.9g and %.9g\n", a->nll, b->nll);
     if (c.failed)
         return err_no_memory(err, "comparing receipts");
     *same = c.same;

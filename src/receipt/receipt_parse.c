@@ -1,5 +1,5 @@
-/* Reads receipts. They come from others, so every field is checked before it is
- * used. */
+/* Parses receipts. They may come from strangers, so every field is checked
+ * before it is used. */
 #include "receipt/receipt.h"
 
 #include "base/err.h"
@@ -19,8 +19,8 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "a receipt");
 }
 
-/* Copies a string of n hexadecimal digits in lower case to `to`, which has
- * n + 1 bytes. */
+/* If j is a string of n hexadecimal digits in lower case, copies it with its
+ * terminator to `to` and returns true. */
 static bool read_hex(const json_t *j, char *to, size_t n)
 {
     const char *s = json_string_value(j);
@@ -47,7 +47,7 @@ static bool read_id(const json_t *j, int32_t *out)
     return json_is_integer(j) && v >= 0 && v <= INT32_MAX;
 }
 
-/* ---- the parts ----------------------------------------------------------- */
+/* ---- the parts of the document ------------------------------------------- */
 
 static pl_status read_prompt(pl_receipt *r, pl_err *err)
 {
@@ -81,8 +81,9 @@ static pl_status read_prompt(pl_receipt *r, pl_err *err)
                                    "receipt was changed");
 }
 
-/* Marks the tokens of a list of [first, count] with `how`. The ranges ascend
- * and are disjoint, so that the time is bounded by the number of tokens. */
+/* Sets the bit `how` (RECORD_*) of the output's tokens in the ranges [first,
+ * count] of a list. Ranges must be ascending and disjoint, so the time is
+ * bounded by the number of tokens. */
 static pl_status read_ranges(struct sampling_record *a, const json_t *list,
                              unsigned how, const char *name, pl_err *err)
 {
@@ -139,6 +140,31 @@ static pl_status read_forced(struct sampling_record *a, const json_t *list,
                                    "in output it must be a list");
 }
 
+/* Reads the sum of -ln p. A receipt has it in place of a sampler's settings,
+ * if the tokens were given. Then none was forced or excluded. */
+static pl_status read_score(pl_receipt *r, pl_err *err)
+{
+    const json_t *j = json_object_get(r->doc, "output");
+    const json_t *nll = json_object_get(j, "nll");
+    const char *text = json_string_value(nll);
+    char *end;
+
+    r->scored = nll != NULL;
+    if (!nll)
+        return PL_OK;
+    r->nll = text ? numeral_double(text, &end) : NAN;
+    return isfinite(r->nll) && end != text && *end == '\0' && !r->no_tokens &&
+                   json_array_size(json_object_get(j, "forced")) == 0 &&
+                   json_array_size(json_object_get(j, "no_eog")) == 0 &&
+                   json_is_null(json_object_get(r->doc, "grammar")) &&
+                   json_is_null(json_object_get(r->doc, "sampling"))
+               ? PL_OK
+               : receipt_bad_field(err, "nll",
+                                   "in output it must be a number as a text, "
+                                   "of tokens that are there, without "
+                                   "sampling, grammar, forced, no_eog");
+}
+
 static pl_status read_output(pl_receipt *r, pl_err *err)
 {
     const json_t *j = json_object_get(r->doc, "output"), *one;
@@ -146,8 +172,8 @@ static pl_status read_output(pl_receipt *r, pl_err *err)
     const json_t *rows = json_object_get(r->doc, "rows");
     struct sampling_record *a = &r->record;
     char hash[SHA256_TEXT];
-    /* Each token has four digits or an item, so a small file cannot request
-     * much memory. */
+    /* Bounds the memory by the size of the document: each sampled token has
+     * four digits in rows.each, each forced token an item in output.forced. */
     size_t most = json_string_length(json_object_get(rows, "each")) / 4 +
                   json_array_size(json_object_get(j, "forced")),
            i;
@@ -220,8 +246,8 @@ static pl_status read_rows(pl_receipt *r, pl_err *err)
     return PL_OK;
 }
 
-/* Fails if a forced token is called a part of the grammar's text before the
- * grammar applied. */
+/* Fails if a forced token before index `from` is called a part of the grammar's
+ * text, because the grammar applied only from there on. */
 static pl_status check_forced(const pl_receipt *r, int64_t from, pl_err *err)
 {
     for (int64_t i = 0; i < from; i++)
@@ -273,8 +299,8 @@ static pl_status read_grammar(pl_receipt *r, pl_err *err)
                                    "receipt was changed");
 }
 
-/* Sets *out to the strings of a list, which stay owned by it, and *n to their
- * number; -1 if it is not a list of strings. */
+/* Sets *out to an array of the strings in a JSON list, which still owns them,
+ * and *n to their number. Sets *n to -1 if it is not a list of strings. */
 static pl_status read_strings(const json_t *list, const char ***out, int *n,
                               pl_err *err)
 {
@@ -291,7 +317,8 @@ static pl_status read_strings(const json_t *list, const char ***out, int *n,
     return PL_OK;
 }
 
-/* Reads shares like "3,1". */
+/* Reads the shares of ranks, such as "3,1", into r->share. Returns false if s
+ * has another form. */
 static bool read_shares(pl_receipt *r, const char *s)
 {
     char *end;
@@ -372,26 +399,27 @@ static pl_status read_end(const pl_receipt *r, pl_err *err)
                                     "it must have reason, max_tokens and stop");
 }
 
-/* The fields of the receipt, and those of its objects. */
+/* The fields that a receipt and the objects in it may have. */
 static const struct {
-    const char *object; /* NULL for the receipt */
+    const char *object; /* name of an object; NULL for the receipt itself */
     const char *known[13];
 } fields[] = {
     {NULL,
      {"plait_receipt", "plait", "model", "numerics", "sampling", "prompt",
-      "grammar", "output", "rows", "end", "note", "signature"}},
+      "grammar", "output", "rows", "end", "note"}},
     {"model", {"architecture", "name", "hash"}},
     {"numerics",
      {"hash", "order", "ranks", "shares", "precision", "activations", "cache",
       "keep", "layouts", "mtp"}},
     {"prompt", {"n", "sha256", "tokens"}},
     {"grammar", {"form", "sha256", "from", "text"}},
-    {"output", {"n", "sha256", "tokens", "forced", "no_eog"}},
+    {"output", {"n", "sha256", "tokens", "forced", "no_eog", "nll"}},
     {"rows", {"n", "hash", "each"}},
     {"end", {"reason", "max_tokens", "stop"}},
 };
 
-/* Fails if a field is unknown, because it may decide something. */
+/* Fails if the document has an unknown field, because results might depend on
+ * it. */
 static pl_status check_names(json_t *doc, pl_err *err)
 {
     const char *key;
@@ -442,8 +470,11 @@ static pl_status read_all(pl_receipt *r, pl_err *err)
     PL_TRY(read_prompt(r, err));
     PL_TRY(read_output(r, err));
     PL_TRY(read_rows(r, err));
+    PL_TRY(read_score(r, err));
     PL_TRY(read_grammar(r, err));
     PL_TRY(read_end(r, err));
+    if (r->scored)
+        return PL_OK;
     st = receipt_read_sampling(&s, json_object_get(r->doc, "sampling"), NULL,
                                err);
     receipt_free_sampling(&s);
@@ -454,7 +485,8 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
                            pl_err *err)
 {
     char shown[ERR_SHOWN];
-    json_error_t why = {.line = -1}; /* not set by each failure */
+    /* Initialized, because jansson does not set it in every failure. */
+    json_error_t why = {.line = -1};
     locale_t before;
     pl_receipt *r;
     pl_status s;
@@ -485,7 +517,7 @@ pl_status pl_receipt_parse(pl_receipt **out, const char *json, size_t len,
     return s;
 }
 
-/* ---- what a check needs -------------------------------------------------- */
+/* ---- functions for callers that check a receipt -------------------------- */
 
 int64_t pl_receipt_n_prompt(const pl_receipt *r)
 {
@@ -509,7 +541,8 @@ static bool find_format(const json_t *j, pl_format *out)
     return false;
 }
 
-/* Puts the overrides of layouts before those of the caller. */
+/* Sets opt->overrides to the receipt's layouts followed by the overrides of the
+ * caller. */
 static bool add_layouts(pl_receipt *r, pl_options *opt)
 {
     size_t n = (size_t)r->n_layout + (size_t)opt->n_overrides + 1;

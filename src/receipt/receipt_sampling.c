@@ -1,5 +1,6 @@
-/* Converts the settings of a sampler to JSON and back. Every setting is written
- * with its value, also if it is the default, since defaults may change. */
+/* Converts the settings of a sampler to JSON and back. Every setting is
+ * written, even if its value is the default, because a later version may have
+ * other defaults. */
 #include "receipt/receipt.h"
 
 #include "base/err.h"
@@ -62,10 +63,10 @@ const char *receipt_form_name(pl_grammar_form form)
     return forms[form];
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- writing settings to JSON -------------------------------------------- */
 
-/* Returns a float as the JSON number with the fewest digits that parse to it;
- * infinities, which JSON lacks, as strings. */
+/* Returns v as the JSON number with the fewest digits that is read as the same
+ * float. Infinities, which JSON lacks, become strings. */
 static json_t *number(float v)
 {
     char text[32];
@@ -113,7 +114,8 @@ static json_t *write_breakers(const pl_sampling *s)
     return list;
 }
 
-/* Returns true if JSON can have the texts. */
+/* Returns true if all breakers of DRY are UTF-8, so that JSON can contain
+ * them. */
 static bool are_utf8(const pl_sampling *s)
 {
     for (int i = 0; s->dry_breaker && i < s->n_dry_breaker; i++)
@@ -148,7 +150,8 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
                                        ? number(f)
                                        : json_integer(n)) == 0;
     }
-    /* JSON's numbers are not exact above 2^53. */
+    /* The seed is a string, because many readers of JSON round integers above
+     * 2^53. */
     snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
     done = done && json_object_set_new(j, "seed", json_string(seed)) == 0 &&
            json_object_set_new(j, "bias", write_biases(s)) == 0 &&
@@ -162,7 +165,7 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
     return done ? PL_OK : err_no_memory(err, "a receipt");
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- reading settings from JSON ------------------------------------------ */
 
 static bool read_number(const json_t *j, float *out)
 {
@@ -291,8 +294,8 @@ static pl_status read_breakers(pl_sampling *s, const json_t *from, pl_err *err)
                                    "in sampling it must be a list");
 }
 
-/* Fails if an object has a field of which this version does not know what it
- * decides. */
+/* Fails if the object "sampling" has a setting that this version does not know,
+ * because results may depend on it. */
 static pl_status check_names(const json_t *from, pl_err *err)
 {
     static const char *const others[] = {"seed", "bias", "samplers",

@@ -1,9 +1,11 @@
-/* Checks receipts: computes prompt and output as a prompt is computed, samples
- * every token again, and compares tokens and the hashes of their logits.
+/* Checks receipts: computes the recorded prompt and output again in large
+ * steps, samples every token again, and compares the tokens and the hashes of
+ * their logits.
  *
  * The sampler that samples again is recorded like the one that wrote the
- * receipt, so both records are compared token by token. After the first
- * difference nothing more can be said, because what follows depends on it. */
+ * receipt, so the two records are compared token by token. After the first
+ * difference nothing more can be said, because everything that follows depends
+ * on it. */
 #include "receipt/receipt.h"
 
 #include "base/exact.h"
@@ -13,6 +15,7 @@
 #include "engine/sampler.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,18 +27,19 @@ struct check {
     pl_receipt_given given;
     pl_receipt_result *out;
     pl_err *err;
-    const int32_t *prompt; /* [r->n_prompt], borrowed */
+    const int32_t *prompt; /* tokens of the prompt, [r->n_prompt]; borrowed */
     int64_t n_vocab;
     pl_sampling settings;
     pl_sampler *sampler;
     pl_grammar *grammar;
     bool is_constrained;          /* the sampler has the grammar */
     struct sampling_record again; /* what is sampled now */
-    uint8_t *wanted;              /* [r->record.n] tokens to sample again */
-    int64_t at;                   /* index of the next token to compare */
+    double nll;      /* sum of -ln p of the tokens, if they were given */
+    uint8_t *wanted; /* [r->record.n] tokens to sample again */
+    int64_t at;      /* index of the next token to compare */
 };
 
-/* Sets the verdict. The text is built as by printf. */
+/* Ends the check with the verdict v and a text, formatted as by printf. */
 static void decide(struct check *c, pl_receipt_verdict v, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 static void decide(struct check *c, pl_receipt_verdict v, const char *fmt, ...)
@@ -53,7 +57,7 @@ static bool is_decided(const struct check *c)
     return c->out->text[0] != '\0';
 }
 
-/* ---- can it be compared? ------------------------------------------------- */
+/* ---- can this engine check the receipt? ---------------------------------- */
 
 static const char *text_of(const json_t *j, const char *key)
 {
@@ -62,7 +66,8 @@ static const char *text_of(const json_t *j, const char *key)
     return s ? s : "?";
 }
 
-/* Compares model and numerics of the receipt with those of the engine. */
+/* Compares the model and the numerics in the receipt with those of the engine,
+ * and ends the check if they differ. */
 static pl_status check_engine(struct check *c)
 {
     static const char *const parts[] = {"ranks",       "shares", "precision",
@@ -127,7 +132,9 @@ static pl_status check_engine(struct check *c)
     return PL_OK;
 }
 
-/* Finds the prompt's tokens and compares them with the receipt. */
+/* Sets c->prompt to the prompt's tokens, given by the caller or from the
+ * receipt. Ends the check if neither has them, or if those given differ from
+ * the receipt's. */
 static void check_prompt(struct check *c)
 {
     const pl_receipt *r = c->r;
@@ -163,8 +170,9 @@ static void check_prompt(struct check *c)
                n, hash, r->n_prompt, r->prompt_hash);
 }
 
-/* Ends the check if a part of the receipt was rejected: no engine can have used
- * it. Only lack of memory is an error of the call. */
+/* Ends the check if creating the sampler or the grammar from the receipt failed
+ * with status s: then no engine can have used this part of the receipt. Lack of
+ * memory says nothing about the receipt, so it is returned as an error. */
 static pl_status usable(struct check *c, const char *part, pl_status s,
                         const pl_err *why)
 {
@@ -179,7 +187,9 @@ static pl_status usable(struct check *c, const char *part, pl_status s,
     return PL_OK;
 }
 
-/* Creates the grammar from the receipt's text or the given one. */
+/* Creates the grammar from the text that the caller gave, else from the
+ * receipt's. Ends the check if neither has it, or if its hash is not the
+ * receipt's. */
 static pl_status check_grammar(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
@@ -212,7 +222,7 @@ static pl_status check_grammar(struct check *c)
                   &why);
 }
 
-/* Checks all that needs no step of the engine. */
+/* Checks everything that can be checked before the engine computes. */
 static pl_status check_before(struct check *c)
 {
     const pl_receipt *r = c->r;
@@ -225,7 +235,8 @@ static pl_status check_before(struct check *c)
         PL_TRY(check_grammar(c));
     if (!is_decided(c) && r->n_prompt < 1)
         decide(c, PL_RECEIPT_CANNOT, "the receipt has no prompt");
-    /* The last token of the output is not computed. */
+    /* The last token of the output needs no position in the context, because it
+     * is not computed. */
     if (!is_decided(c) && need - 1 > n_ctx)
         decide(c, PL_RECEIPT_CANNOT,
                "prompt and output have %" PRId64 " tokens, the context %" PRId64
@@ -245,7 +256,7 @@ static pl_status check_before(struct check *c)
     return PL_OK;
 }
 
-/* ---- sampling again ------------------------------------------------------ */
+/* ---- sampling tokens again and comparing them ---------------------------- */
 
 static pl_status make_sampler(struct check *c)
 {
@@ -265,7 +276,8 @@ static pl_status make_sampler(struct check *c)
     return PL_OK;
 }
 
-/* Describes a token: "123 (" word")". */
+/* Writes a token to `buf` for messages: its id and its text, as in 123 ("
+ * word"). */
 static const char *name_token(const struct check *c, int32_t id, char buf[96])
 {
     const pl_tokenizer *words = c->e->plan->model->tokenizer;
@@ -278,7 +290,8 @@ static const char *name_token(const struct check *c, int32_t id, char buf[96])
     return buf;
 }
 
-/* Reports that token `at` differs. `row` are the logits computed now. */
+/* Ends the check because token c->at of the output differs. `now` is the token
+ * sampled now, from the logits `row`. */
 static void differ(struct check *c, int32_t now, const float *row)
 {
     int32_t then = c->r->record.token[c->at].id;
@@ -289,7 +302,11 @@ static void differ(struct check *c, int32_t now, const float *row)
     c->out->sampled = now;
     c->out->written_logit = then >= 0 ? row[then] : 0;
     c->out->sampled_logit = row[now];
-    if (then == now)
+    if (c->r->scored)
+        decide(c, PL_RECEIPT_DIFFERS,
+               "the logits of token %" PRId64 ", %s, differ", c->at,
+               name_token(c, now, a));
+    else if (then == now)
         decide(c, PL_RECEIPT_DIFFERS,
                "the logits of token %" PRId64 " differ, though %s is sampled "
                "from both",
@@ -307,8 +324,8 @@ static void differ(struct check *c, int32_t now, const float *row)
                name_token(c, now, b), (double)row[now]);
 }
 
-/* Reports that the next token of the receipt is impossible: the grammar does
- * not allow it, or nothing can be sampled. */
+/* Ends the check because the receipt's token c->at is impossible, for the
+ * reason `why`: the grammar does not allow it, or no token can be sampled. */
 static pl_status forbid(struct check *c, const pl_err *why)
 {
     if (why->status == PL_NO_MEMORY) {
@@ -323,6 +340,29 @@ static pl_status forbid(struct check *c, const pl_err *why)
     return PL_OK;
 }
 
+/* Compares the logits of a token that was given. `row` is NULL if it is not to
+ * be checked. */
+static pl_status compare_given(struct check *c, const float *row)
+{
+    const struct record_token *then = &c->r->record.token[c->at];
+    const struct record_token *now;
+
+    if (row) {
+        record_row(&c->again, row, (int32_t)c->n_vocab, then->id, 0);
+        if (c->again.full)
+            return err_no_memory(c->err, "the check of a receipt");
+        now = &c->again.token[c->again.n - 1];
+        if (c->given.n_sample == 0 && now->row != then->row) {
+            differ(c, then->id, row);
+            return PL_OK;
+        }
+        c->nll += receipt_nll(row, c->n_vocab, then->id);
+        c->out->n_checked++;
+    }
+    c->at++;
+    return PL_OK;
+}
+
 /* Advances the sampler by the next token. `row` are its logits; NULL if it was
  * forced or is not to be sampled again. */
 static pl_status compare_next(struct check *c, const float *row)
@@ -332,6 +372,8 @@ static pl_status compare_next(struct check *c, const float *row)
     const struct record_token *now;
     pl_err why;
 
+    if (c->r->scored)
+        return compare_given(c, row);
     if (c->grammar && !c->is_constrained && c->at >= c->r->grammar_from) {
         PL_TRY(pl_sampler_set_grammar(c->sampler, c->grammar, c->err));
         c->is_constrained = true;
@@ -369,12 +411,14 @@ static pl_status compare_next(struct check *c, const float *row)
     return PL_OK;
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- computing the tokens in steps of the engine ------------------------- */
 
-enum { ROW_BYTES = 64 << 20 }; /* most memory for logits */
+/* Greatest size in bytes of the buffer for logits. */
+enum { ROW_BYTES = 64 << 20 };
 
-/* Computes the next tokens up to the rows that fit, and compares these.
- * `seq` is prompt and output, of which *done are computed. */
+/* Computes the next tokens of `seq`, as many as have at most `most` rows of
+ * logits to compare, and compares them. `seq` has the tokens of prompt and
+ * output, of which *done are computed already. */
 static pl_status check_piece(struct check *c, const int32_t *seq, int64_t *done,
                              uint8_t *wanted, float *rows, int64_t most)
 {
@@ -405,7 +449,8 @@ static pl_status check_piece(struct check *c, const int32_t *seq, int64_t *done,
     return PL_OK;
 }
 
-/* Computes prompt and output in large steps. */
+/* Computes prompt and output, whose tokens are known, in steps of many tokens,
+ * and compares each sampled token. */
 static pl_status check_tokens(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
@@ -432,7 +477,8 @@ static pl_status check_tokens(struct check *c)
     return s;
 }
 
-/* Generates the output again, because the receipt has only its hash. */
+/* Checks a receipt that has only a hash of its output's tokens, by generating
+ * the output again token by token. */
 static pl_status check_by_generating(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
@@ -469,9 +515,10 @@ static pl_status check_by_generating(struct check *c)
     return s;
 }
 
-/* ---- the verdict --------------------------------------------------------- */
+/* ---- the verdict: hashes and the end of the output ----------------------- */
 
-/* Returns true if the output's text contains one of the stop strings. */
+/* Returns true if the text of the output contains one of the stop strings in
+ * the list `stop`. */
 static bool has_stop(const struct check *c, const json_t *stop)
 {
     const struct sampling_record *a = &c->again;
@@ -498,7 +545,8 @@ static bool has_stop(const struct check *c, const json_t *stop)
     return found;
 }
 
-/* Checks that the reason of the end agrees with the tokens. */
+/* Checks that the receipt's reason for the end of the output agrees with the
+ * output's tokens: end-of-text token, length, or stop string. */
 static void check_end(struct check *c)
 {
     const json_t *end = json_object_get(c->r->doc, "end");
@@ -534,6 +582,23 @@ static void check_end(struct check *c)
                "contains none");
 }
 
+/* Compares the sum of -ln p. The logits are the same bits, but exp and log of
+ * another C library may differ in the last ones. */
+static void conclude_score(struct check *c)
+{
+    double was = c->r->nll, n = (double)c->r->record.n;
+
+    if (fabs(c->nll - was) > 1e-9 * (1 + fabs(was)))
+        decide(c, PL_RECEIPT_DIFFERS,
+               "the sum of -ln p is %.9g, the receipt says %.9g", c->nll, was);
+    else
+        decide(c, PL_RECEIPT_HOLDS,
+               "holds: %" PRId64
+               " tokens have the same logits, bit by bit; their perplexity is "
+               "%.4f",
+               c->out->n_checked, exp(n > 0 ? c->nll / n : 0));
+}
+
 static void conclude(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
@@ -556,6 +621,8 @@ static void conclude(struct check *c)
     else if (strcmp(hash, c->r->output_hash) != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the hash of the output's tokens differs");
+    else if (c->r->scored)
+        conclude_score(c);
     else
         check_end(c);
     if (!is_decided(c))
@@ -565,14 +632,19 @@ static void conclude(struct check *c)
                c->out->n_checked);
 }
 
-/* Marks the tokens to sample again: all that were sampled, or n_sample of them
- * at random. */
+/* Chooses the tokens to sample again, in c->wanted: all that were sampled, or
+ * n_sample of them, drawn at random, if the caller asked for some only. */
 static pl_status choose_tokens(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
     int64_t left = a->n_row, need = c->given.n_sample;
     uint64_t state = c->given.seed;
 
+    if (c->r->scored && need > 0) {
+        decide(c, PL_RECEIPT_CANNOT,
+               "a perplexity depends on all tokens; check all");
+        return PL_OK;
+    }
     if (need > 0 && (c->r->no_tokens || c->settings.mirostat > 0)) {
         decide(
             c, PL_RECEIPT_CANNOT,
@@ -599,7 +671,7 @@ static pl_status run(struct check *c)
 {
     pl_status s = check_before(c);
 
-    if (s == PL_OK && !is_decided(c))
+    if (s == PL_OK && !is_decided(c) && !c->r->scored)
         s = make_sampler(c);
     if (s == PL_OK && !is_decided(c))
         s = choose_tokens(c);

@@ -1,5 +1,6 @@
-/* Lists the GPUs of all drivers: names, properties, and the reason if a GPU
- * cannot be used. For a driver that does not work, prints the reason. */
+/* Lists the GPUs that the drivers of this machine report: their names and
+ * properties, and for a GPU that cannot be used the reason. For a driver that
+ * does not work, prints the reason instead. */
 #include "report/devices_gpus.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ struct gpus {
     int n_driver;
     struct driver {
         const char *name;
-        char lacks[512]; /* the reason why the driver does not work, "" if it
+        char lacks[512]; /* the reason why the driver does not work; "" if it
                             works */
         int n;
         struct gpu_info gpu[GPU_LIST_MAX];
@@ -55,8 +56,9 @@ void gpus_free(struct gpus *g)
     free(g);
 }
 
-/* Writes the device name that an earlier driver gives to GPU x, such as
- * "cuda:0", to `buf`. Returns false if no earlier driver lists it. */
+/* Writes the device name, such as "cuda:0", under which an earlier driver of
+ * the list has the same GPU as x to `buf`. Returns false if no earlier driver
+ * has it. */
 static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 {
     for (int i = 0; i < g->n_driver; i++)
@@ -73,10 +75,10 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
     return false;
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- printing GPUs as text ----------------------------------------------- */
 
-/* Prints the memory of a GPU. Some drivers report the available memory, others
- * only the total. */
+/* Prints the total memory of a GPU, and the available memory if its driver
+ * reports that. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
     char size[16];
@@ -92,8 +94,9 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
                       sink_size(size, x->largest_bytes));
 }
 
-/* Prints the GPUs whose memory GPU x can access, according to the driver. When
- * a model is loaded, each pair is tested. */
+/* Prints the GPUs whose memory GPU x can access directly, as the driver
+ * reports. When a model is loaded, each such pair is tested before the device
+ * uses it. */
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {
@@ -158,7 +161,7 @@ void gpus_say(const struct gpus *g, const struct sink *to)
     }
 }
 
-/* ---- JSON ---------------------------------------------------------------- */
+/* ---- printing GPUs as JSON ----------------------------------------------- */
 
 /* Returns `s` as a JSON string, or JSON null if it is empty. Invalid UTF-8,
  * which strings from drivers may contain, is replaced by U+FFFD. */

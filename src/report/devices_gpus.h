@@ -4,11 +4,13 @@
 
 #include "report/writer.h"
 
-struct gpus; /* the results of all drivers */
+struct gpus; /* opaque: the GPUs that all drivers report */
 
-/* Queries all drivers. Returns their results, or NULL if out of memory. */
+/* Asks all drivers for their GPUs. Returns the answers, or NULL if out of
+ * memory. */
 struct gpus *gpus_find(void);
-void gpus_free(struct gpus *g); /* g may be NULL */
+void gpus_free(struct gpus *g); /* Frees the result of gpus_find, which may be
+                                   NULL. */
 void gpus_say(const struct gpus *g, const struct sink *to);
 /* gpus_json returns an array of all GPUs. gpus_json_drivers returns an object
  * with a member per driver: the reason why the driver does not work, or null if

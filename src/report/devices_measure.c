@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* Prints the rates of one thread, and those of all threads. A rate that adds up
- * over threads is that of all threads together. */
+/* Prints the rates of one thread alone and, beside them, those of all threads.
+ * A rate per second that adds up over threads is that of all threads
+ * together. */
 static void say_rates(const struct sink *to, const struct calibration *c)
 {
     struct cost_rates one = c->one, all = calibration_times(c->all, c->n_core);
@@ -43,8 +44,8 @@ static void say_device(const struct sink *to, const struct calibrated_device *d)
     }
 }
 
-/* Sets *l to the requested GPUs, or to all GPUs if none are requested. The list
- * may be empty. */
+/* Sets *l to the GPUs that the options name, or to all GPUs of the machine if
+ * they name none. The list may be empty. */
 static pl_status find_devices(struct device_list *l, const pl_options *opt,
                               pl_err *err)
 {
@@ -53,8 +54,8 @@ static pl_status find_devices(struct device_list *l, const pl_options *opt,
     return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
 }
 
-/* Measures the cores and the GPUs of list l. Sets *c to the results, and adds
- * the earlier results of other GPUs. */
+/* Measures the machine's cores and the GPUs of list l. Sets *c to the results,
+ * and keeps the earlier results of GPUs that are not in the list. */
 static pl_status measure(struct calibration *c, const pl_options *opt,
                          enum kernel_set set, const struct topology *t,
                          const struct device_list *l, pl_err *err)

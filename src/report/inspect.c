@@ -20,11 +20,15 @@
 #include <string.h>
 
 enum {
-    TEXT_STRING = 64, /* maximum number of bytes shown of a string */
-    TEXT_ARRAY = 6,   /* maximum number of elements shown of an array */
+    TEXT_STRING = 64, /* maximum number of bytes of a string that the text form
+                         shows */
+    TEXT_ARRAY = 6,   /* maximum number of elements of an array that the text
+                         form shows */
     JSON_ARRAY_LEN = 32,
-    MAX_COLUMN = 48, /* columns are aligned for names up to this length */
-    MAX_ID = 64,     /* greater than any type id that the reader accepts */
+    MAX_COLUMN = 48, /* maximum width of the column with names; longer names
+                        shift their line */
+    MAX_ID = 64,     /* greater than the number of every tensor format that the
+                        GGUF reader accepts */
 };
 
 struct total {
@@ -48,8 +52,9 @@ static void add_tensor(struct total *total, const struct gguf_tensor *t)
     total->bytes += t->bytes;
 }
 
-/* Returns the total over all tensors. Adds the tensors of each type to
- * by_id[type], [MAX_ID]. */
+/* Returns the sums over all tensors. Adds the tensors of each format to
+ * by_id[], which has MAX_ID elements and is indexed by the format's number in
+ * GGUF files. */
 static struct total add_up(const struct gguf *g, struct total *by_id)
 {
     struct total all = {0};
@@ -64,8 +69,8 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* Writes the shortest decimal number that parses to the same double, or to the
- * same float if is_f32. */
+/* Writes the shortest decimal number from which the same double is parsed or,
+ * if is_f32, the same float. */
 static void shortest(char buf[40], double v, bool is_f32)
 {
     for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
@@ -76,8 +81,8 @@ static void shortest(char buf[40], double v, bool is_f32)
     }
 }
 
-/* Writes element i of a numeric value. All numbers except NaN and infinities
- * parse to the same value. */
+/* Writes element i of a numeric metadata value as text. Every number, except
+ * NaN and infinities, is parsed to the same value again. */
 static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = 0;
@@ -97,16 +102,16 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
     }
 }
 
-/* ---- text --------------------------------------------------------------- */
+/* ---- printing a file as text -------------------------------------------- */
 
 static void say_pad(const struct sink *to, size_t from, size_t column)
 {
     writer_printf(to, "%*s", from < column ? (int)(column - from) : 0, "");
 }
 
-/* Prints at most `room` bytes of a string, with control characters and invalid
- * bytes escaped, and "..." if the string is longer. Returns the number of bytes
- * printed. */
+/* Prints a string of the file. Escapes control characters and invalid UTF-8.
+ * Prints at most `room` bytes, with "..." at the end if the string is longer.
+ * Returns the number of bytes printed. */
 static size_t say_escaped(const struct sink *to, const char *s, size_t len,
                           size_t room)
 {
@@ -253,10 +258,10 @@ static void print_text(const struct gguf *g, const struct sink *to)
     say_total(to, "all", &all);
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+/* ---- printing a file as JSON -------------------------------------------- */
 
-/* Returns element i of a value as JSON. Numbers that JSON cannot represent,
- * such as NaN, become strings. */
+/* Returns element i of a metadata value as JSON. Numbers that JSON cannot
+ * represent, such as NaN, become strings. */
 static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
 {
     struct gguf_str s;

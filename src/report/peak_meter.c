@@ -28,11 +28,11 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- multiplication rates ------------------------------------------------ */
+/* ---- loops of multiply instructions -------------------------------------- */
 
-/* An instruction that multiplies. `there` returns true if the processor has it.
- * `run` executes it 12 * n times. `ops` is the number of operations per
- * instruction. */
+/* A multiply instruction whose rate is measured. `there` returns true if the
+ * processor has it. `run` executes it 12 * n times. `ops` is the number of
+ * multiplications and additions of one execution. */
 struct unit {
     const char *name;
     bool (*there)(void);
@@ -167,9 +167,9 @@ static bool always(void)
     return true;
 }
 
-/* Instructions by preference; the first that the processor has is measured.
- * `ops` counts the operations of one of the twelve steps of a loop, which may
- * be several instructions. */
+/* Instructions that multiply bytes, the best first. The first that the
+ * processor has is measured. `ops` counts the operations of one of the twelve
+ * steps of a loop; a step may be several instructions. */
 static const struct unit int8_units[] = {
     {"vpdpbusd zmm", has_vnni, dot_zmm, 128},
     {"vpdpbusd ymm", has_avx_vnni, dot_ymm, 64},
@@ -191,7 +191,7 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
                      : "+r"(n)::"v0", "v1", "v2", "v3", "v4", "v5", "v6",      \
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "cc")
 /* The instruction sdot v<i>.4s,v12.16b,v13.16b as a number, because an
- * assembler that targets an older CPU rejects its name. */
+ * assembler for an older processor rejects its name. */
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
@@ -257,7 +257,7 @@ static const struct unit bf16_unit = {"none", never, plain, 2};
 
 #endif
 
-/* ---- measurements on all cores ------------------------------------------- */
+/* ---- measuring on all cores ---------------------------------------------- */
 
 enum { ROUNDS = 100, LOOPS = 8000 };
 
@@ -265,23 +265,25 @@ static const size_t part_bytes = (size_t)64 << 20,
                     least_bytes = (size_t)1 << 30;
 
 struct part {
-    _Alignas(64) char *p; /* owned, [bytes] memory that the thread reads */
-    /* multiplication rate of the thread in this round, in operations per
-     * second */
+    _Alignas(64) char *p; /* owned, [bytes] memory that this thread reads */
+    /* operations per second of this thread in the present round */
     double rate;
-    uint64_t sum; /* keeps reads from being optimized away */
+    uint64_t sum; /* sum of the words read, so that the compiler keeps the
+                     reads */
 };
 
 struct pl_meter {
-    pid_t owner;             /* the process that owns the threads */
-    atomic_bool busy;        /* true during pl_meter_measure */
-    int n;                   /* number of cores */
-    struct part *part;       /* owned, [n] */
-    size_t bytes;            /* size of the memory of each thread */
-    struct team *team;       /* owned; one thread per core */
-    const struct unit *unit; /* instruction being measured */
-    int streams;             /* number of streams being measured */
-    pl_limits best;          /* best results so far, 0 if not measured */
+    pid_t owner;       /* process that created the threads; a forked child
+                          does not have them */
+    atomic_bool busy;  /* true while pl_meter_measure runs */
+    int n;             /* number of cores, and of threads */
+    struct part *part; /* owned, [n] memory and results of each thread */
+    size_t bytes;      /* size in bytes of the memory that each thread reads */
+    struct team *team; /* owned: the threads, one per core */
+    const struct unit *unit; /* the multiply instruction that is being
+                                measured */
+    int streams;    /* number of sequential streams in which a thread reads */
+    pl_limits best; /* best results so far; 0 for what was not measured */
 };
 
 static void multiply(void *user, int member)
@@ -293,8 +295,8 @@ static void multiply(void *user, int member)
     m->part[member].rate = 12. * LOOPS * m->unit->ops / (seconds() - start);
 }
 
-/* Measures the operations per second of all threads together, which run at the
- * same time. Raises *best if the result is higher. */
+/* Measures the operations per second of all threads together, which execute
+ * instruction u at the same time. Sets *best to the result if it is higher. */
 static void measure_unit(pl_meter *m, const struct unit *u, double *best)
 {
     m->unit = u;
@@ -308,8 +310,8 @@ static void measure_unit(pl_meter *m, const struct unit *u, double *best)
     }
 }
 
-/* Reads `bytes` bytes at p in n sequential streams. Reads only one word per
- * cache line, because that fetches the whole line. */
+/* Reads `bytes` bytes at p in n sequential streams. Reads only one word of each
+ * cache line, because the processor then fetches the whole line. */
 static inline __attribute__((always_inline)) uint64_t
 read_streams(const char *p, size_t bytes, const int n)
 {
@@ -388,9 +390,9 @@ static void keep_best(double *best, double now)
     *best = now > *best ? now : *best;
 }
 
-/* Allocates the memory of each thread on the NUMA node of the thread's core.
- * All threads together get at most an eighth of the available memory. Sets
- * core[i] to the core of thread i. */
+/* Allocates the memory that each thread reads, on the NUMA node of the thread's
+ * core. All threads together get at most an eighth of the available memory.
+ * Sets core[i] to the core of thread i. */
 static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
                             pl_err *err)
 {

@@ -9,9 +9,10 @@
 #include <string.h>
 
 enum {
-    N_PROMPT = 512, /* number of prompt tokens for which prefill is estimated */
-    N_PAST = 256,   /* number of cached tokens for which decoding is
+    N_PROMPT = 512, /* number of tokens of the prompt for which the speed is
                        estimated */
+    N_PAST = 256,   /* number of tokens in the cache when the speed of decoding
+                       is estimated */
 };
 
 int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
@@ -45,8 +46,8 @@ static uint64_t stored(const struct program *p, int tensor)
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;
 }
 
-/* Adds the version of tensor t that is node i of the numeric plan: its layout
- * and its bytes on each device. */
+/* Adds to the facts of tensor t one of the layouts in which it is stored, that
+ * of node i of the numeric plan, and its bytes on each device. */
 static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
                              const struct lowered *low, int i, pl_err *err)
 {
@@ -125,8 +126,8 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
-/* Estimates a step with all micro-batches of the pipeline, and the same
- * micro-batches one after another. */
+/* Estimates the duration of a step with all micro-batches of the pipelined
+ * variant, and the duration of the same micro-batches one after another. */
 static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
                                    const struct cost_machine *m, pl_err *err)
 {
@@ -169,7 +170,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                              .prog = q->low->prog,
                              .rates = r,
                              .thread0 = thread};
-    int64_t step = 0; /* maximum number of tokens of a step */
+    int64_t step = 0; /* greatest number of tokens that a step can have */
 
     if (!r || !use || !thread)
         return err_no_memory(err, "an estimate");

@@ -1,20 +1,21 @@
-/* Facts about a plan, which plan_print.c, plan_json.c and plan_svg.c present as
- * text, JSON and SVG. */
+/* Facts about a plan, which plan_print.c shows as text, plan_json.c as JSON and
+ * plan_svg.c as a picture. */
 #ifndef REPORT_PLAN_FACTS_H
 #define REPORT_PLAN_FACTS_H
 
 #include "cost/cost.h"
 #include "engine/engine.h"
 
-/* A weight or cache of the graph. A weight that is read under several layouts
- * is stored in several versions. */
+/* A weight or cache of the graph. A weight that ops read in several layouts is
+ * stored once in each. */
 struct plan_tensor {
     const struct graph_node *node;
-    const char *layout;     /* text of layout_print; the versions' texts are
-                               joined by " and " */
-    const pl_layout *first; /* layout of the first version */
-    int group;              /* home group */
-    /* [n_dev] bytes allocated on each device, for all versions */
+    const char *layout;     /* the layout as layout_print writes it; several
+                               layouts are joined by " and " */
+    const pl_layout *first; /* the tensor's layout, the first one if it is
+                               stored in several */
+    int group; /* index of the group that holds the weight or cache */
+    /* [n_dev] bytes that it takes on each device, in all of its layouts */
     uint64_t *bytes;
 };
 
@@ -23,55 +24,62 @@ struct plan_device {
 };
 
 enum plan_basis {
-    PLAN_CALIBRATED, /* rates from this machine's calibration
-                        (cost/calibration.h) */
-    PLAN_ASSUMED,    /* default rates, because this machine is not calibrated */
-    PLAN_DESCRIBED,  /* rates from a description */
+    PLAN_CALIBRATED, /* rates measured on this machine (cost/calibration.h) */
+    PLAN_ASSUMED,    /* default rates, because this machine was not measured */
+    PLAN_DESCRIBED,  /* rates from a description of the devices
+                        (--device-spec) */
 };
 
 struct plan_estimate {
     enum plan_basis basis;
-    /* COST_GUESSED_ bits of the figures that a description lacks */
+    /* COST_GUESSED_ bits: figures that were guessed because a description lacks
+     * them */
     unsigned guessed;
-    int64_t n_prompt; /* number of prompt tokens for prefill_tps */
-    int64_t n_past;   /* number of tokens in the cache for decode_tps */
+    int64_t n_prompt; /* number of prompt tokens for which prefill_tps, in
+                         tokens per second, is estimated */
+    int64_t n_past;   /* number of tokens in the cache for which decode_tps, in
+                         tokens per second, is estimated */
     double prefill_tps, decode_tps;
 };
 
-/* The predicted duration of a computation, and how each device spends it. */
+/* The predicted duration of a step, and the seconds that each device spends on
+ * each activity in it. */
 struct plan_time {
     double seconds;
-    struct cost_use *use; /* [n_dev] */
+    struct cost_use *use; /* [n_dev] for each device, the seconds of each
+                             activity */
 };
 
-/* The predicted duration of a step of n pipelined micro-batches. n is 0 if
- * there is no pipeline. */
+/* The predicted duration of a step with n micro-batches in a pipeline. n is 0
+ * if the plan has no pipeline. */
 struct plan_pipeline {
     int n;
-    int64_t n_tok; /* tokens per micro-batch */
+    int64_t n_tok; /* number of tokens of each micro-batch */
     double seconds;
-    /* duration of the same micro-batches without overlap */
+    /* seconds that the same micro-batches take one after another, without a
+     * pipeline */
     double one_by_one_s;
 };
 
 struct plan_facts {
     struct arena arena;
     int n_dev, n_tensor;
-    struct plan_tensor *tensor;     /* weights and caches, in graph order */
-    struct plan_device *dev;        /* [n_dev] */
-    uint64_t io_buffers;            /* bytes of inputs and results, in host
-                                       memory */
-    int64_t token_bytes;            /* size in bytes of the values exchanged in
-                                       collectives for one token, each counted
-                                       once */
+    struct plan_tensor *tensor; /* [n_tensor] weights and caches, in the
+                                   order of the graph */
+    struct plan_device *dev;    /* [n_dev] bytes that each device needs */
+    uint64_t io_buffers;        /* bytes of host memory for the inputs and
+                                   results of a step */
+    /* Bytes of the values that collectives exchange for one token, each value
+     * counted once. */
+    int64_t token_bytes;
     int64_t copy_bytes;             /* bytes copied between groups for one
                                        token, without streamed weights and cache
                                        pages */
-    const struct cost_rates *rates; /* [n_dev + 1] rates of the devices, then of
-                                       io */
+    const struct cost_rates *rates; /* [n_dev + 1] rates of the devices; the
+                                       last is that of the io device */
     struct plan_estimate estimate;
-    /* predictions for n_prompt tokens, and for one token after n_past tokens
-     * (see `estimate`) */
+    /* predicted times of a prompt of n_prompt tokens, and of one token after
+     * n_past tokens; both numbers are in `estimate` */
     struct plan_time prefill, decode;
     struct plan_pipeline pipeline;
 };
@@ -81,13 +89,13 @@ struct plan_facts {
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
-/* Returns the value of a size that is the sum of two dimensions, such as the
- * bytes of a collective or a copy, for sizes z. */
+/* Returns the sum of two symbolic sizes, such as the bytes of a collective or a
+ * copy, at the sizes z of a step. */
 int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z);
 
-/* Returns the copies between groups of a variant, VARIANT_RESIDENT or
- * VARIANT_STREAMED. Sets *n to their number. Returns NULL if the plan lacks the
- * variant. */
+/* Returns the array of copies between groups that a variant makes,
+ * VARIANT_RESIDENT or VARIANT_STREAMED, and sets *n to their number. Returns
+ * NULL if the plan lacks the variant. */
 const struct lowered_copy *plan_copies(const struct compiled *q,
                                        enum compiled_variant variant, int *n);
 /* Returns the name of the number to which the bytes of a collective or copy are
@@ -95,9 +103,9 @@ const struct lowered_copy *plan_copies(const struct compiled *q,
  * are constant per step. */
 const char *plan_bytes_symbol(const pl_dim bytes[2]);
 
-/* Print parts of a plan: the groups with their members and contents; the copies
- * between groups; the predicted times of the devices. Defined in
- * plan_groups.c. */
+/* Print parts of a plan: plan_print_groups the groups with their devices and
+ * tensors, plan_print_copies the copies between groups, plan_print_times the
+ * predicted times of the devices. Defined in plan_groups.c. */
 struct sink;
 void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to);
@@ -105,9 +113,9 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to);
 void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                       const struct sink *to);
-/* Writes to `buf`, and returns, a tensor's name without the layer and the
- * suffix: "attn_q" for "blk.7.attn_q.weight", "cache_k" for "cache_k.7",
- * "l_out" for "l_out-7". It is unique within a layer. */
+/* Writes a short name of a tensor to `buf`, without layer and suffix: "attn_q"
+ * for "blk.7.attn_q.weight", "cache_k" for "cache_k.7", "l_out" for "l_out-7".
+ * Short names are unique within a layer. Returns `buf`. */
 enum { PLAN_NAME = 32 };
 const char *plan_short_name(const char *name, char buf[PLAN_NAME]);
 

@@ -1,6 +1,6 @@
-/* Prints the groups of a plan with their members and contents, the copies
+/* Prints the groups of a plan with their devices and tensors, the copies
  * between groups, and the predicted times of the devices. If there are many,
- * similar entries are printed once. */
+ * similar ones are printed once. */
 #include "base/numeral.h"
 #include "graph/shape.h"
 #include "report/plan_facts.h"
@@ -12,8 +12,9 @@
 #include <string.h>
 
 enum {
-    MANY_GROUPS = 8, /* if there are more groups, devices or intervals of layers
-                        than this, similar ones are printed once */
+    /* Number of groups (and, below, of devices and of intervals of layers)
+     * above which similar ones are printed once. */
+    MANY_GROUPS = 8,
     MANY_DEVICES = 4,
     MANY_RUNS = 8,
 };
@@ -37,7 +38,8 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
 }
 
 /* Prints the layers for which `in` returns true, such as "0-4, 7". If there are
- * more than MANY_RUNS intervals, prints the first two and the last. */
+ * more than MANY_RUNS intervals of layers, prints the first two and the
+ * last. */
 static void say_layers(const struct sink *to, const struct placement *y,
                        bool (*in)(const void *what, int layer),
                        const void *what)
@@ -65,10 +67,10 @@ static void say_layers(const struct sink *to, const struct placement *y,
     }
 }
 
-/* ---- groups ------------------------------------------------------------- */
+/* ---- printing groups ---------------------------------------------------- */
 
-/* Types of tensors that are in another group than the one that computes their
- * layer. */
+/* Weights and caches that are not in the group that computes their layer:
+ * experts, caches and others. */
 enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
 
 static enum guest foreign_part_of(const struct graph_node *n)
@@ -183,9 +185,10 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
 
-/* Returns true if group b can be folded into the line of group a. Both must
- * have the same number of devices, and numbers of layers that differ by at most
- * one. Group b must not be the host or have the embedding or the output. */
+/* Returns true if group b need not be printed, because group a above it is
+ * similar: the numbers of devices are equal, and the numbers of layers differ
+ * by at most one. Group b must not be the host or have the embedding or the
+ * output. */
 static bool group_alike(const struct compiled *q, const struct plan_facts *f,
                         int a, int b)
 {
@@ -220,20 +223,21 @@ void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-/* ---- copies ------------------------------------------------------------- */
+/* ---- printing copies between groups ------------------------------------- */
 
-/* One kind of copies: those similar to copy[first]. They differ from it only in
- * the layer and the groups. */
+/* Copies between groups that are printed together, because they differ from
+ * copy[first] only in their layer and their groups. */
 struct kind_of_copy {
     const struct compiled *q;
     const struct lowered_copy *copy;
-    const int *kind; /* [n] index of the first copy of the same kind */
+    const int *kind; /* [n] for each copy, the index of the first copy that is
+                        printed with it */
     int n, first;
 };
 
-/* Returns the name of the value that is copied. If the value has only a
- * generated name, returns its op and the weight or cache that it was computed
- * with. */
+/* Returns the name of the value that a copy transfers. If the value has only a
+ * generated name such as "t12", returns its op and the weight or cache that it
+ * was computed with. */
 static const char *copy_name(const struct compiled *q,
                              const struct lowered_copy *c,
                              char buf[2 * PLAN_NAME])
@@ -244,7 +248,8 @@ static const char *copy_name(const struct compiled *q,
     if (n->name[0] != 't' ||
         strspn(n->name + 1, "0123456789") + 1 != strlen(n->name))
         return plan_short_name(n->name, buf);
-    /* goes back to a node that reads a weight or cache */
+    /* Goes back through first operands to a node that reads a weight or
+     * cache. */
     for (const struct graph_node *x = n;;) {
         for (int k = 0; k < x->n_in; k++)
             if (x->in[k] >= 0 && (q->g->node[x->in[k]].op == OP_weight ||
@@ -369,7 +374,7 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-/* ---- times -------------------------------------------------------------- */
+/* ---- printing predicted times ------------------------------------------- */
 
 static const char *seconds_text(double s, char buf[16])
 {

@@ -106,8 +106,9 @@ static json_t *json_groups(const struct compiled *q)
     return if_ok(all, ok);
 }
 
-/* Appends the copies of a variant. "bytes" is the size for one token. If "per"
- * is "past", "bytes" is the size for one cached token instead. */
+/* Appends the copies between groups that a variant makes to a JSON array. The
+ * member "bytes" of a copy is its size for one token; if "per" is "past", it is
+ * the size for one token in the cache. */
 static bool json_copies(json_t *all, const struct compiled *q,
                         enum compiled_variant variant, const char *name)
 {
@@ -146,14 +147,15 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
                                  y->seconds, "one_by_one_s", y->one_by_one_s);
 }
 
-/* Returns a JSON array of the layers that read a cache or state, without
- * duplicates. */
+/* Returns a JSON array of the layers that read a cache or state, each layer
+ * once. */
 static json_t *json_readers(const struct compiled *q,
                             const struct graph_node *memory)
 {
     const pl_graph *g = q->g;
     json_t *all = json_array();
-    int last = -2; /* the last layer added; nodes are in the order of layers */
+    int last = -2; /* the layer added last; nodes are in the order of layers, so
+                      comparing with it avoids duplicates */
     bool ok = true;
 
     for (int i = 0; i < g->n_node; i++) {
@@ -257,7 +259,8 @@ static json_t *json_estimate(const struct plan_estimate *e)
                      if_ok(guessed, ok));
 }
 
-/* Returns the overrides of the model's keys as texts KEY=TYPE:VALUE. */
+/* Returns a JSON array of the keys that the caller has overridden, as texts
+ * KEY=TYPE:VALUE. */
 static json_t *json_overrides(const struct gguf *g)
 {
     json_t *all = json_array();

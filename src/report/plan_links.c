@@ -9,8 +9,8 @@ static bool is_linked(const pl_plan *p, const struct plan_facts *f, int d)
     return d < f->n_dev && p->compiled->list.dev[d].accelerator;
 }
 
-/* Returns the link from device d to host memory, whose rates are those of the
- * io device. */
+/* Returns latency and bandwidth of the link from device d to host memory, whose
+ * rates are those of the io device. */
 static struct cost_link to_host(const struct plan_facts *f, int d)
 {
     return cost_link_of(&f->rates[d], &f->rates[f->n_dev]);
@@ -33,13 +33,14 @@ static void say_link(const struct sink *to, const char *whose,
                   x.latency_s * 1e6);
 }
 
-/* Prints the line for accelerators d .. end - 1, which have equal links. */
+/* Prints one line for accelerators d to end - 1, whose links have equal
+ * rates. */
 static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
                     int end, const struct sink *to)
 {
     const struct device_desc *dev = p->compiled->list.dev;
     const struct cost_rates *r = &f->rates[d];
-    /* rates of a device like d in another link domain */
+    /* rates of another device like d, but outside of d's link domain */
     struct cost_rates other = *r;
 
     other.link_domain = 0;

@@ -9,12 +9,12 @@
 #include "report/plan_facts.h"
 #include "report/writer.h"
 
-/* Prints a line for each range of neighbouring accelerators with equal links.
- * Prints nothing if the plan has no accelerators. */
+/* Prints one line for each range of neighbouring accelerators whose links have
+ * equal rates. Prints nothing if the plan has no accelerators. */
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
                     const struct sink *to);
-/* Returns a JSON array of links. It has one object for each accelerator and the
- * host, and one for each pair of accelerators, with the members "from", "to",
+/* Returns a JSON array of links: one object for each accelerator and the host,
+ * and one for each pair of accelerators, with the members "from", "to",
  * "bytes_per_s" and "latency_s". Returns NULL if out of memory. */
 json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f);
 

@@ -1,7 +1,8 @@
 /* Prints the plan as text: devices, tensors of each kind of layer, collectives,
- * copies and predicted speeds. Layers with the same tensors are of one kind,
- * and only the first of them is printed, even if the others are split slightly
- * differently. For up to four devices, lines have at most 100 columns. */
+ * copies and predicted speeds. Layers whose tensors have the same roles,
+ * formats and sizes are of one kind. Only the first layer of a kind is printed,
+ * even if others are split slightly differently. For up to four devices, lines
+ * have at most 100 columns. */
 #include "base/err.h"
 #include "cost/cost.h"
 #include "graph/shape.h"
@@ -15,33 +16,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of devices that get columns of their own. */
+/* Maximum number of devices for which each device gets a column. */
 enum { MAX_COLUMN = 4 };
 
-/* The tensors and collectives of one layer. `layer` is -1 for those outside
- * layers. */
+/* The tensors and collectives of one layer. The field `layer` is the layer's
+ * number, -1 for tensors outside of layers. */
 struct layer {
     int layer;
-    int first_tensor, n_tensor; /* range in page.tensor */
+    int first_tensor, n_tensor; /* index in page.tensor of the first tensor of
+                                   the layer, and number of its tensors */
     int first_collective, n_collective;
-    int kind;     /* index of the first layer with the same tensors */
-    int sends;    /* index of the first of these layers that also has the same
-                     collectives */
-    bool differs; /* a layer of this kind is split differently */
-    bool moves;   /* a layer of this kind is in another group */
+    int kind; /* index in page.layer of the first layer with the same tensors */
+    int sends;    /* index in page.layer of the first layer with the same
+                     tensors and the same collectives */
+    bool differs; /* some layer with the same tensors is split differently */
+    bool moves;   /* some layer with the same tensors is in another group */
 };
 
 struct page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_layer; /* number of layers + 1; layer[0] is for tensors outside
-                    layers */
+    int n_layer; /* number of elements of `layer`: one more than the model has
+                    layers, because layer[0] is for tensors outside of layers */
     struct layer *layer;
-    int *tensor, *collective; /* indices sorted by layer */
+    int *tensor, *collective; /* indices of all tensors, and of all collectives,
+                                 sorted by layer */
 };
 
-/* Layers and kinds ------------------------------------------------------- */
+/* Finding layers of the same kind ---------------------------------------- */
 
 static int by_layer_t(const struct page *g, int i)
 {
@@ -53,8 +56,9 @@ static int by_layer_m(const struct page *g, int i)
     return g->p->compiled->low->variant->collective[i].layer + 1;
 }
 
-/* Sets order[n] to the indices of tensors, or of collectives if `message`,
- * sorted by layer. Sets each layer's range in order[]. */
+/* Sets order[n] to the indices of the tensors, or of the collectives if
+ * `message`, sorted by layer. Sets the fields of each layer that give its range
+ * in order[]. */
 static void sort(const struct page *g, int n, int *order, bool message)
 {
     int (*layer_of)(const struct page *, int) =
@@ -83,8 +87,8 @@ static void sort(const struct page *g, int n, int *order, bool message)
     }
 }
 
-/* Returns the group of a tensor if it is not the group of the tensor's layer,
- * else -1. */
+/* Returns the group that holds a tensor if another group computes the tensor's
+ * layer, else -1. */
 static int foreign_group(const struct page *g, const struct plan_tensor *t)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -196,11 +200,11 @@ static pl_status page_init(struct page *g, pl_err *err)
     return PL_OK;
 }
 
-/* Text ------------------------------------------------------------------- */
+/* Printing the parts of a plan ------------------------------------------- */
 
-/* Writes a tensor's layout to `buf`, with the number of indices of each rank:
- * "split 0: 96+96+64". For many ranks writes their number and the range: "split
- * 0: 64 x 32-40". */
+/* Writes a tensor's layout to `buf` with the number of indices of each rank,
+ * such as "split 0: 96+96+64". If there are many ranks, writes how many and the
+ * least and greatest number, such as "split 0: 64 x 32-40". */
 static const char *short_layout(const struct plan_tensor *t, int n_rank,
                                 char buf[64])
 {
@@ -308,8 +312,8 @@ static void print_collective(const struct page *g,
                   sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
 }
 
-/* Prints the layers of the same kind as layer `first`, or, if `sends`, those
- * that also have the same collectives, such as "layers 0-4, 7". */
+/* Prints the layers of the same kind as `first`, such as "layers 0-4, 7". If
+ * `sends`, prints only those that have the same collectives, too. */
 static void say_layers(const struct page *g, int first, bool sends)
 {
     const char *before = "";
@@ -344,8 +348,8 @@ static const char *group_name(const struct page *g, int group)
     return g->p->compiled->place.group[group].name;
 }
 
-/* Prints the tensors of a layer. If they are in several groups, prints them by
- * group. */
+/* Prints the tensors of a layer. If several groups hold them, prints them group
+ * by group. */
 static void say_tensors(const struct page *g, const struct layer *y)
 {
     const int *at = &g->tensor[y->first_tensor];
@@ -411,8 +415,9 @@ static uint64_t bytes_of(const struct page *g, int d)
     return v->weights + v->cache + v->buffers;
 }
 
-/* Prints the memory of device d and whether its data fit. For devices that
- * share memory, the first prints both, and the others name the first. */
+/* Prints the available and the total memory of device d, and a note if its data
+ * does not fit. If several devices share memory, only the first has these
+ * numbers; the others have the name of the first. */
 static void say_memory(const struct page *g, int d)
 {
     const struct device_list *l = &g->p->compiled->list;
@@ -548,7 +553,8 @@ static void say_estimate(const struct page *g)
     }
 }
 
-/* Returns the number of characters before the next unquoted blank. */
+/* Returns the number of characters of `s` before the next blank that is outside
+ * of single quotes. */
 static size_t word_length(const char *s)
 {
     size_t n = 0;
@@ -561,8 +567,8 @@ static size_t word_length(const char *s)
     return n;
 }
 
-/* Prints the options of the plan on lines of limited length. A line is never
- * broken between an option and its value. */
+/* Prints the options that reproduce the plan, on lines of limited length. A
+ * line never ends between an option and its value. */
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);
@@ -573,7 +579,8 @@ static void say_options(const struct page *g)
         size_t n = word_length(s), all = n;
 
         if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
-            all += 1 + word_length(s + n + 1); /* the option and its value */
+            /* Number of characters of the option and of its value. */
+            all += 1 + word_length(s + n + 1);
         if (all + 1 > room)
             writer_printf(g->to, first ? "options  " : "\n         ");
         first = false;

@@ -1,11 +1,11 @@
 /* Draws a plan as an SVG picture. Rows are devices, columns are layers, and
  * boxes are tensors. The area of a box is proportional to the bytes of the
- * tensor on the device. Collectives and copies are vertical lines in the gap
- * after their layer.
+ * tensor on the device. Collectives and copies are vertical lines in the gap to
+ * the right of their layer.
  *
- * plan_svg_page.c computes the positions; this file only draws. A cell consists
- * of horizontal bands, one per kind of tensors. In a band the boxes of the
- * tensors are side by side. */
+ * plan_svg_page.c computes the positions; this file only draws. A cell, which
+ * is one device and one layer, consists of horizontal bands, one per kind of
+ * tensors. In a band the boxes of the tensors are side by side. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -74,16 +74,17 @@ static void say_rect(const struct sink *to, double x, double y, double w,
                   y, w, h, attributes);
 }
 
-/* ---- boxes -------------------------------------------------------------- */
+/* ---- drawing boxes ------------------------------------------------------ */
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* estimated width in px in a font of 9
-                                       px */
+    return 5.3 * (double)strlen(s); /* estimated width of a text in px, in a
+                                       font of 9 px */
 }
 
-/* Writes a short name of a tensor for the tensor's box, such as "gate" for
- * "ffn_gate_exps". The color of the box shows the kind. */
+/* Writes a short name of a tensor, which labels the tensor's box, such as
+ * "gate" for "ffn_gate_exps". The kind of the tensor need not be named, because
+ * the color of the box shows it. */
 static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
 {
     char all[PLAN_NAME];
@@ -140,8 +141,9 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         if (kind[k] == 0)
             continue;
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
-        if (k == SVG_OTHER || h < 10) { /* the bands are too thin to draw single
-                                           tensors */
+        /* The band of this kind is too thin for boxes of single tensors, so one
+         * box stands for all of them. */
+        if (k == SVG_OTHER || h < 10) {
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
@@ -167,7 +169,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
     say_text(g->to, x + w / 2, y + 11, " class='s m'", sink_size(size, all));
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- drawing lines ------------------------------------------------------ */
 
 static double middle(const struct svg_row *v)
 {
@@ -187,12 +189,14 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
         }
     if (y0 > y1)
         return;
-    /* finds a place for the label without an arrow or circle */
+    /* Finds a height for the label of the line at which no row has an arrow or
+     * circle. */
     for (int i = 0; i < g->n_row; i++)
         if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
             at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
-    if (y1 - y0 < 1) { /* the line is between devices of the same row */
+    if (y1 - y0 < 1) { /* Both ends are in the same row, so the line gets a
+                          length of its own. */
         y0 -= 26;
         y1 += 26;
     }
@@ -227,7 +231,7 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
     writer_printf(g->to, "</text>\n");
 }
 
-/* ---- the page ----------------------------------------------------------- */
+/* ---- drawing the whole picture ------------------------------------------ */
 
 static void draw_row(const struct svg_page *g, const struct svg_row *v)
 {

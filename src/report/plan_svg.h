@@ -17,40 +17,44 @@ enum svg_kind {
 };
 
 enum {
-    SVG_TOP = 96, /* y coordinate of the first row, in px */
+    SVG_TOP = 96, /* y coordinate of the picture's first row, in px */
     SVG_PAD = 14, /* space above the boxes of a row, in px */
 };
 
-/* A row: devices first .. first + n - 1. */
+/* A row of the picture: devices first .. first + n - 1, which are drawn as
+ * one. */
 struct svg_row {
     int first, n;
-    bool more;       /* the row represents devices that are not drawn because
-                        there are too many; only their number is shown */
-    char groups[64]; /* names of the groups of these devices */
+    bool more;       /* there are too many devices: those of this row are not
+                        drawn, only their number is shown */
+    char groups[64]; /* names of the groups to which the row's devices belong */
     double y, h;
 };
 
-/* A column: layers first .. last, where -1 is the embedding and n_layer the
- * output. */
+/* A column of the picture: layers first .. last, which are drawn as one. Layer
+ * -1 is the embedding, n_layer the output. */
 struct svg_column {
     int first, last;
-    bool more;   /* the column represents layers that are not drawn because
-                    there are too many; only their numbers are shown */
-    bool differ; /* the layers of the column are split differently */
+    bool more;   /* there are too many layers: those of this column are not
+                    drawn, only their numbers are shown */
+    bool differ; /* the column's layers are split differently among the ranks */
     double x, w;
 };
 
 enum svg_line_kind { SVG_COLLECTIVE, SVG_COPY, SVG_STREAM, SVG_LINES };
 
-/* A line of the picture: the collectives of a group in a column, or the copies
- * between two groups. */
+/* A vertical line of the picture. It stands for collectives of one group or for
+ * copies from one group to another. */
 struct svg_line {
     enum svg_line_kind kind;
-    int column, a, b; /* a and b are groups; equal for a collective */
+    /* Index of the column after which the line is drawn; group that sends and
+     * group that receives, equal for a collective. */
+    int column, a, b;
     int n;
     uint64_t bytes;
     const char *name;
-    bool *from, *to; /* [n_row] rows with devices of group a, of group b */
+    bool *from, *to; /* [n_row] true for rows with devices of group a, and of
+                        group b */
     double x;
 };
 
@@ -62,36 +66,38 @@ struct svg_page {
     struct svg_row *row;
     struct svg_column *column;
     struct svg_line *line;
-    /* [n_tensor][n_row] for the tensors of the first layer of a column: bytes
-     * on a device of the row, averaged over the layers of the column */
+    /* [n_tensor][n_row] for each tensor of the first layer of a column: bytes
+     * that a device of the row stores of it, averaged over the layers of the
+     * column */
     uint64_t *mean;
-    int *row_of;    /* [n_dev] row of each device */
-    int *column_of; /* [n_layer + 2] column of each layer, indexed by layer +
-                       1 */
-    bool tied;      /* the output has no weight of its own but uses that of the
-                       embedding */
+    int *row_of;    /* [n_dev] index of the row in which each device is drawn */
+    int *column_of; /* [n_layer + 2] index of the column in which each layer is
+                       drawn; element 0 is for the embedding */
+    bool tied;      /* the token embedding is also the output matrix, so the
+                       output has no box of its own */
     bool has_kind[SVG_KINDS], has_line[SVG_LINES];
-    double scale; /* area of a box in px^2 per byte */
+    double scale; /* area in px^2 of a box that stands for one byte */
     double width, height;
 };
 
-/* Computes rows, columns, lines and their positions from g->p and g->f. All
- * memory is allocated from `a`. */
+/* Computes the rows, columns and lines of the picture and their positions from
+ * g->p and g->f. All memory is allocated from `a`. */
 pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err);
 
 enum svg_kind svg_kind(const struct graph_node *n);
-/* Returns the column in which tensor t is drawn, or NULL if it is not drawn. */
+/* Returns the column in which tensor t is drawn. Returns NULL if it is not
+ * drawn, because an earlier layer stands for its layer. */
 const struct svg_column *svg_column_of(const struct svg_page *g,
                                        const struct plan_tensor *t);
-/* Returns the bytes that a device of the row stores of a layer of column c, on
- * average. Sets kind[k] to the part of each kind. */
+/* Returns the bytes that a device of row `row` stores of one layer of column c,
+ * on average. Sets kind[k] to the bytes of the tensors of kind k. */
 uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
                    int row, uint64_t kind[SVG_KINDS]);
-/* Returns true if device `dev` is in the group that computes the layers of
+/* Returns true if device `dev` belongs to the group that computes the layers of
  * column c. */
 bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev);
-/* Returns the side in px of the square in the legend, which stands for a power
- * of two of bytes. */
+/* Returns the side in px of the square in the legend, whose area stands for a
+ * power of two of bytes. */
 double svg_side(const struct svg_page *g);
 
 #endif

@@ -1,8 +1,8 @@
 /* Computes the rows, columns and lines of the picture of a plan, and their
- * positions. If there are more than FEW, neighbouring similar layers share a
- * column, and neighbouring similar devices share a row. If there are still too
- * many columns or rows, the middle ones are left out. The scale is chosen so
- * that the fullest cell is CELL px high. */
+ * positions. If a plan has more than FEW layers, neighbouring similar layers
+ * share a column; if it has more than FEW devices, neighbouring similar devices
+ * share a row. If there are still too many columns or rows, the middle ones are
+ * left out. The scale is chosen so that the fullest cell is CELL px high. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -15,15 +15,17 @@ enum {
     FEW = 8,
     MOST_ROWS = 12,
     MOST_COLUMNS = 20,
-    LEFT = 178, /* width in px for the names of the rows */
+    LEFT = 178, /* width in px of the space for the names of the rows */
     WIDTH = 150,
     NARROW = 84,
-    BROAD = 330, /* widths of columns in px */
+    BROAD = 330, /* width in px of the columns of the embedding and the
+                    output */
     CELL = 118,
-    LINE = 24, /* width in px of the gap for a line */
+    LINE = 24, /* width in px that each vertical line takes in the gap between
+                  columns */
 };
 
-/* ---- tensors ------------------------------------------------------------ */
+/* ---- kinds and places of tensors ---------------------------------------- */
 
 enum svg_kind svg_kind(const struct graph_node *n)
 {
@@ -56,8 +58,8 @@ enum svg_kind svg_kind(const struct graph_node *n)
     }
 }
 
-/* Returns the layer at which a tensor is drawn: -1 for the embedding, n_layer
- * for the output. */
+/* Returns the number of the layer in whose column a tensor is drawn: -1 for the
+ * embedding, n_layer for the output. */
 static int place_of(const struct svg_page *g, const struct graph_node *n)
 {
     if (n->layer >= 0)
@@ -124,7 +126,7 @@ double svg_side(const struct svg_page *g)
     return sqrt(bytes * g->scale);
 }
 
-/* ---- rows -------------------------------------------------------------- */
+/* ---- choosing the rows of the picture ---------------------------------- */
 
 static bool near(uint64_t a, uint64_t b)
 {
@@ -170,7 +172,8 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
         }
         g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
     }
-    if (g->n_row > MOST_ROWS) { /* keeps the first and the last rows */
+    if (g->n_row > MOST_ROWS) { /* Leaves out rows in the middle, so that the
+                                   first and the last rows stay. */
         struct svg_row *m = &g->row[MOST_ROWS / 2];
 
         cut = g->n_row - MOST_ROWS;
@@ -189,10 +192,11 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- columns ------------------------------------------------------------ */
+/* ---- choosing the columns of the picture -------------------------------- */
 
-/* Returns true if copy c passes values from its layer to the group of the next
- * layer. Such copies are ignored when layers are compared. */
+/* Returns true if copy c passes the result of a layer to the group that
+ * computes the next layer. Such copies do not count when layers are
+ * compared. */
 static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -201,8 +205,8 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
            y->layer_group[c->layer + 1] == c->to;
 }
 
-/* Returns a number that encodes how many copies of a layer there are for each
- * pair of groups, to compare layers. */
+/* Returns a number that two layers have in common if they have the same number
+ * of copies from each group to each other group. */
 static int64_t copies_of(const struct svg_page *g,
                          enum compiled_variant variant, int layer)
 {
@@ -226,8 +230,8 @@ static int collectives_of(const struct svg_page *g, int layer)
     return n;
 }
 
-/* Returns true if neighbouring layers a and b have the same group, the same
- * tensors, and as many collectives and copies. */
+/* Returns true if neighbouring layers a and b can share a column: they have the
+ * same group, the same tensors, and equal numbers of collectives and copies. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
     int i = 0, k = 0;
@@ -257,7 +261,7 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
 }
 
 /* Returns true if the devices that compute a layer are not drawn, because their
- * row shows only a number of devices. */
+ * row shows only how many devices it stands for. */
 static bool unseen(const struct svg_page *g, int layer)
 {
     int group = group_of_layer(g, layer);
@@ -303,11 +307,11 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- boxes -------------------------------------------------------------- */
+/* ---- computing the sizes of boxes --------------------------------------- */
 
-/* Returns the tensor that corresponds to tensor i in the first layer of the
- * same column. Layers that share a column have their tensors in the same
- * order. */
+/* Returns the index of the tensor that corresponds to tensor i in the first
+ * layer of its column. Layers that share a column have their tensors in the
+ * same order. */
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
@@ -355,7 +359,7 @@ static pl_status mean_tensor_bytes(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* ---- lines -------------------------------------------------------------- */
+/* ---- computing the lines of the picture --------------------------------- */
 
 static void mark(const struct svg_page *g, bool *row, int group)
 {
@@ -388,9 +392,10 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* Returns the column in which a line of a layer is drawn, or -1 if it is not
- * drawn. Lines are drawn for the first layer of a column, or for the last layer
- * if `last`, as for copies to the next layer. */
+/* Returns the index of the column at which a layer's line is drawn, or -1 if it
+ * is not drawn. If several layers share a column, only the lines of the first
+ * are drawn, or only those of the last if `last`, as for copies to the next
+ * layer. */
 static int shown_in(const struct svg_page *g, int layer, bool last)
 {
     int i = g->column_of[layer + 1];
@@ -399,9 +404,9 @@ static int shown_in(const struct svg_page *g, int layer, bool last)
     return !c->more && layer == (last ? c->last : c->first) ? i : -1;
 }
 
-/* Returns the layer of a copy, -1 for the embedding or n_layer for the output.
- * A node outside layers belongs to the embedding if it precedes all nodes of
- * layers, else to the output. */
+/* Returns the layer to which a copy belongs: -1 for the embedding, n_layer for
+ * the output. A node outside of layers belongs to the embedding if it comes
+ * before all nodes of layers in the graph, else to the output. */
 static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 {
     const pl_graph *graph = g->p->graph;
@@ -419,7 +424,8 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    bool inside = false; /* true after the first collective of a layer */
+    bool inside = false; /* true after the first collective that belongs to a
+                            layer */
 
     for (int i = 0; i < w->n_collective; i++) {
         const struct lowered_collective *m = &w->collective[i];
@@ -491,7 +497,7 @@ static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
     return PL_OK;
 }
 
-/* ---- sizes -------------------------------------------------------------- */
+/* ---- computing widths, heights and scale -------------------------------- */
 
 static bool is_edge(const struct svg_page *g, const struct svg_column *c)
 {

@@ -24,7 +24,8 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    /* a pipe is not opened, because that could wait and would consume data */
+    /* A pipe is not opened, because opening it could wait, and reading it would
+     * consume its data. */
     struct stat st;
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "rb") : NULL;
@@ -35,7 +36,8 @@ bool state_is(const char *path)
     return is;
 }
 
-/* Reads all data after the head, and verifies the checksums. */
+/* Reads all data of a saved state after its head, so that the checksums are
+ * verified. */
 static pl_status read_data(struct state_reader *r, const struct state_head *h,
                            pl_err *err)
 {

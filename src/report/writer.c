@@ -24,8 +24,8 @@ void writer_printf(const struct sink *to, const char *fmt, ...)
                   (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
 }
 
-/* Argument of write_json. Jansson runs in the C locale; the caller's function
- * is called in the caller's locale, `before`. */
+/* Argument of write_json. Jansson runs in the C locale. The caller's write
+ * function is called in the locale `before`, which was the caller's. */
 struct json_way {
     const struct sink *to;
     locale_t before;
@@ -41,7 +41,7 @@ static int write_json(const char *text, size_t len, void *user)
     return 0;
 }
 
-/* Accepts UTF-8 as RFC 3629 defines it. */
+/* Accepts only UTF-8 as RFC 3629 defines it. */
 size_t sink_utf8_len(const char *s, size_t left)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -54,7 +54,8 @@ size_t sink_utf8_len(const char *s, size_t left)
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80)
             return 0;
-    /* rejects overlong forms, surrogates, and characters above U+10FFFF */
+    /* Rejects characters in more bytes than needed, surrogates, and characters
+     * above U+10FFFF. */
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
         return 0;

@@ -11,13 +11,14 @@ struct sink {
     void *user;
 };
 
-/* Writes a formatted text. Text beyond 511 bytes per call is dropped. */
+/* Writes a formatted text to the caller's function. Drops the end of a text of
+ * more than 511 bytes. */
 void writer_printf(const struct sink *to, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes the JSON value `all`, indented, and a newline. Releases the reference
- * to `all`. Returns NO_MEMORY if `all` is NULL or if out of memory; the message
- * names `what`. */
+/* Writes the JSON value `all` to the caller's function, indented and followed
+ * by a newline. Releases the reference to `all`. Returns NO_MEMORY if `all` is
+ * NULL or memory is short; `what` names the JSON in the message. */
 pl_status sink_json(const struct sink *to, json_t *all, const char *what,
                     pl_err *err);
 

@@ -1,16 +1,17 @@
-/* Filters candidates. Sources: top-k arXiv:1805.04833, top-p arXiv:1904.09751,
- * typical arXiv:2202.00666, min-p arXiv:2407.01082, top-n-sigma
- * arXiv:2411.07641, dynamic temperature arXiv:2309.02772; XTC is that of
- * llama.cpp. */
+/* The filters of candidates for the next token (candidates.h). Sources: top-k
+ * arXiv:1805.04833, top-p arXiv:1904.09751, typical arXiv:2202.00666, min-p
+ * arXiv:2407.01082, top-n-sigma arXiv:2411.07641, dynamic temperature
+ * arXiv:2309.02772; XTC is llama.cpp's. */
 #include "sampling/candidates.h"
 
 #include "base/exact.h"
 
 #include <string.h>
 
-/* ---- the heap ---------------------------------------------------------- */
+/* ---- the heap of candidates ---------------------------------------------- */
 
-/* Returns true if `a` must be nearer to the root of the heap than `b`. */
+/* Returns true if candidate `a` comes before `b` in the order of a heap, whose
+ * first candidate is at the root. */
 typedef bool order_fn(const struct candidate *a, const struct candidate *b);
 
 static bool best_first(const struct candidate *a, const struct candidate *b)
@@ -49,8 +50,8 @@ static inline void heapify(struct candidate *c, int32_t n, order_fn *before)
         sift_down(c, n, i, before);
 }
 
-/* Moves the best candidate of the heap c[0 .. *n) to the position after the
- * heap, which becomes one shorter, and returns that position. */
+/* Removes the best candidate from the heap c[0 .. *n) and stores it in c[*n -
+ * 1], the place that becomes free. Decrements *n and returns that place. */
 static struct candidate *take_best(struct candidate *c, int32_t *n)
 {
     struct candidate best = c[0];
@@ -62,13 +63,13 @@ static struct candidate *take_best(struct candidate *c, int32_t *n)
     return &c[*n];
 }
 
-/* Ends a sequence of take_best calls: drops the heap of n_heap candidates, and
- * makes the taken ones c[0 .. a->n), best first. */
+/* Ends a sequence of take_best calls: drops the n_heap candidates that are
+ * still in the heap, and moves the removed ones to c[0 .. a->n), best first. */
 static void keep_taken(struct candidates *a, int32_t n_heap)
 {
     int32_t n = a->n - n_heap;
 
-    /* taken candidates are at the end, worst first */
+    /* take_best stored the candidates at the end of the array, worst first */
     memmove(a->c, a->c + n_heap, (size_t)n * sizeof *a->c);
     for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
         struct candidate x = a->c[i];
@@ -112,7 +113,7 @@ void candidates_sort(struct candidates *a)
     a->sorted = true;
 }
 
-/* ---- functions that filters share -------------------------------------- */
+/* ---- functions that filters share ---------------------------------------- */
 
 static const struct candidate *greatest(const struct candidates *a)
 {
@@ -143,9 +144,9 @@ double candidates_weigh(struct candidates *a)
     return sum;
 }
 
-/* Returns the entropy of the candidates, whose probabilities must be set
- * (candidates_weigh). log_sum is ln(sum). -ln of a probability is log_sum -
- * (logit - top) / heat. */
+/* Returns the entropy of the candidates in nats. Their p must have been set by
+ * candidates_weigh, which returned `sum`; log_sum is ln(sum). The surprise
+ * -ln(p / sum) of a candidate is log_sum - (logit - top) / heat. */
 static double entropy(const struct candidates *a, double sum, double log_sum)
 {
     double top = greatest(a)->logit, all = 0;
@@ -162,7 +163,7 @@ static void keep_one(struct candidates *a, const struct candidate *c)
     a->sorted = true;
 }
 
-/* ---- the filters ------------------------------------------------------- */
+/* ---- the filters --------------------------------------------------------- */
 
 void candidates_top_k(struct candidates *a, int32_t k)
 {
@@ -229,7 +230,8 @@ void candidates_min_p(struct candidates *a, double share)
 {
     int32_t n = 0;
 
-    candidates_weigh(a); /* sets p, which is 1 for the best */
+    /* Sets p of each candidate relative to the best one, whose p is 1. */
+    candidates_weigh(a);
     for (int32_t i = 0; i < a->n; i++)
         if (a->c[i].p >= share)
             a->c[n++] = a->c[i];
@@ -258,7 +260,7 @@ void candidates_top_n_sigma(struct candidates *a, double n)
 void candidates_xtc(struct candidates *a, double threshold)
 {
     double sum = candidates_weigh(a);
-    /* the least likely candidate above the threshold */
+    /* the least likely of the candidates that reach the threshold */
     const struct candidate *last = NULL;
     int32_t n = 0, id;
 
@@ -309,7 +311,8 @@ int32_t candidates_draw(struct candidates *a, double u, double *p)
     for (int32_t i = 0; i < a->n; i++) {
         if (a->c[i].p == 0)
             continue;
-        /* also the result if rounding errors end the loop without a break */
+        /* Remembers the last candidate with p > 0. It is also drawn if rounding
+         * errors leave `at` above the last p. */
         c = &a->c[i];
         if (at < c->p)
             break;

@@ -1,5 +1,5 @@
-/* Keeps the last tokens in a ring buffer and finds breakers as tokens are
- * added. */
+/* Implements the DRY penalty (dry.h). Keeps the last tokens in a ring buffer,
+ * and searches each new token's text for breakers. */
 #include "sampling/dry.h"
 
 #include "base/err.h"
@@ -11,8 +11,9 @@
 enum {
     MOST_BREAKER = 256,
     MOST_BREAKER_BYTES = 64,
-    MOST_PIECE = 1024, /* maximum number of bytes of a token's text that are
-                          searched for breakers */
+    /* Maximum number of bytes of a token's text that are searched for breakers;
+     * the rest of a longer text is ignored. */
+    MOST_PIECE = 1024,
 };
 
 struct breaker {
@@ -25,27 +26,33 @@ struct dry {
     int32_t n_vocab, allowed;
     sampling_spell_fn *spell;
     const void *spell_user;
-    /* owned, [n_breaker] the strings across which no match extends */
+    /* owned, [n_breaker]: strings across which no match of tokens extends */
     struct breaker *breaker;
     int32_t n_breaker;
 
-    /* The last tokens, in a ring buffer: token i is at i % cap. */
-    int32_t *seen;  /* owned, [cap] */
-    bool *breaks;   /* owned, [cap]: a breaker ends in this token */
-    int32_t cap;    /* number of tokens that are kept and scanned */
-    int64_t n_seen; /* number of tokens accepted so far */
-    /* The last bytes of the text so far, in which a breaker may begin. */
+    /* The last `cap` tokens, in two ring buffers: token i of the sequence has
+     * index i % cap. */
+    int32_t *seen; /* owned, [cap]: ids of the tokens */
+    bool *breaks; /* owned, [cap]: true if a breaker ends in the token's text */
+    int32_t cap;  /* option dry_last_n: number of tokens kept */
+    int64_t n_seen; /* number of tokens since dry_reset */
+    /* The last bytes of the text, because a breaker may begin in one token and
+     * end in a later one. */
     char text[MOST_BREAKER_BYTES + MOST_PIECE];
-    /* number of bytes in `text`; less than MOST_BREAKER_BYTES between two
-     * tokens */
+    /* Number of bytes in `text`. Less than MOST_BREAKER_BYTES, except while
+     * dry_accept adds a token's text. */
     size_t n_text;
 
-    int32_t *back;  /* owned, [cap]: the ring's tokens, newest first */
-    int32_t *match; /* owned, [cap]: length of the match of back[i ..] with
-                       back[0 ..] */
-    int32_t *hit;   /* owned, [n_hit]: tokens with a penalty */
+    /* Owned, [cap]: the tokens of the ring buffer in reverse order, the newest
+     * first. */
+    int32_t *back;
+    /* Owned, [cap]: number of tokens from back[i] on that equal those from
+     * back[0] on, so the length of the match that ended i tokens ago. */
+    int32_t *match;
+    int32_t *hit; /* owned, [cap], n_hit of them used: tokens that have a
+                     penalty */
     int32_t n_hit;
-    float *penalty; /* owned, [n_vocab]: 0 except for hit[] */
+    float *penalty; /* owned, [n_vocab]: 0 except for the tokens in hit[] */
 };
 
 static pl_status copy_breakers(struct dry *d, const struct sampling_options *o,
@@ -136,7 +143,7 @@ void dry_reset(struct dry *d)
     d->n_text = 0;
 }
 
-/* Returns true if a breaker ends within the last `n_new` bytes of the text. */
+/* Returns true if a breaker ends within the last `n_new` bytes of d->text. */
 static bool has_breaker(const struct dry *d, size_t n_new)
 {
     for (int32_t i = 0; i < d->n_breaker; i++) {
@@ -166,11 +173,13 @@ void dry_accept(struct dry *d, int32_t id)
     d->n_text = rest;
 }
 
-/* Sets match[i], 1 <= i < n, to the number of tokens for which back[i ..] and
- * back[0 ..] are equal. */
+/* Sets match[i], 1 <= i < n, to the number of tokens from back[i] on that equal
+ * those from back[0] on: the Z function of back[0 .. n). */
 static void compare(struct dry *d, int32_t n)
 {
-    int32_t left = 0, right = 0; /* range of the match that extends furthest */
+    /* Indices [left .. right) of the match found so far that has the greatest
+     * end. */
+    int32_t left = 0, right = 0;
 
     for (int32_t i = 1; i < n; i++) {
         int32_t same = 0;
@@ -192,14 +201,17 @@ static float penalty_of(const struct dry *d, int32_t length)
 {
     double power = d->log_base * (length - d->allowed);
 
-    /* e^80 exceeds every logit of a model */
+    /* The exponent is limited, because a penalty of e^80 exceeds any logit and
+     * a greater one could overflow. */
     return (float)(d->multiplier / exact_exp(-(power < 80 ? power : 80)));
 }
 
 const float *dry_penalties(struct dry *d)
 {
     int32_t n = d->n_seen < d->cap ? (int32_t)d->n_seen : d->cap;
-    int32_t most = n; /* number of tokens after the last breaker */
+    /* Number of tokens after the last one in which a breaker ends. No match is
+     * longer. */
+    int32_t most = n;
 
     for (int32_t i = 0; i < d->n_hit; i++)
         d->penalty[d->hit[i]] = 0;

@@ -1,22 +1,24 @@
-/* The two versions of Mirostat. mu is the greatest allowed surprise in bits. */
+/* The two versions of Mirostat (mirostat.h). Both limit the surprise -log2 p of
+ * the drawn token to mu bits. */
 #include "sampling/mirostat.h"
 
 #include "base/exact.h"
 
 static const double ln2 = 0x1.62e42fefa39efp-1;
 
-enum {
-    N_SLOPE = 100
-}; /* number of likeliest tokens from which Zipf's exponent is estimated */
+/* Zipf's exponent is estimated from this number of likeliest tokens. */
+enum { N_SLOPE = 100 };
 
-/* Returns e^x for any x, limited to e^700. */
+/* Returns e^x for any x; for x > 700, where it would overflow, e^700. */
 static double power(double x)
 {
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(x < 700 ? -x : -700);
 }
 
-/* Version 1: returns the k for which the k-th likeliest token of a vocabulary
- * by Zipf's law has surprise mu. Candidates must be sorted and weighed. */
+/* Mirostat version 1: returns the number k of candidates to keep, such that the
+ * k-th likeliest token of a vocabulary that obeys Zipf's law has a surprise of
+ * mu bits. The candidates must be sorted, and their p set by
+ * candidates_weigh. */
 static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
 {
     double above = 0, below = 0, slope, rest, k;
@@ -33,7 +35,9 @@ static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
     if (slope < 1e-6)
         return a->n;
     rest = slope - 1;
-    /* k = (rest 2^mu / (1 - n^-rest)) ^ (1 / slope) */
+    /* The paper's formula, in logarithms below: k = (rest 2^mu / (1 - n^-rest))
+     * ^ (1 / slope), where n is n_vocab. `rest` becomes rest / (1 - n^-rest)
+     * here. */
     rest = rest > -1e-9 && rest < 1e-9
                ? 1 / exact_log(n_vocab > 1 ? n_vocab : 2)
                : rest / (1 - power(-rest * exact_log(n_vocab)));

@@ -6,9 +6,10 @@
 #include "sampling/candidates.h"
 #include "sampling/sampling.h"
 
-/* Draws a token as o->mirostat, _tau and _eta demand and returns its id. u is a
- * random number in [0, 1). *mu is the greatest allowed surprise in bits; it is
- * 2 tau at first, and updated after the draw. */
+/* Draws a token by Mirostat, version o->mirostat (1 or 2), with the options
+ * mirostat_tau and mirostat_eta, and returns its id. u is a random number in
+ * [0, 1). *mu is the greatest surprise in bits that the token may have. It must
+ * be 2 tau before the first token; each call updates it. */
 int32_t mirostat_draw(struct candidates *a, const struct sampling_options *o,
                       int32_t n_vocab, double u, double *mu);
 

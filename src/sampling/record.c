@@ -1,4 +1,4 @@
-/* See record.h. */
+/* Stores the decisions of a sampler, for receipts. See record.h. */
 #include "sampling/record.h"
 
 #include "base/hash64.h"

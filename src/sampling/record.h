@@ -1,50 +1,57 @@
-/* Records the decisions of a sampler: each token, and a hash of the rows of
- * logits from which tokens were sampled. Receipts are made from records.
+/* Records what a sampler did: the id of each token, and a hash of the logits
+ * from which it was sampled. Receipts are made from records.
  *
- * The hash of row i is hash64 of the row's bytes, seeded with the hash of row
- * i - 1. So a difference in one row shows in the hash of every later row. The
- * last 16 bits of each are kept, which locates the first row that differs:
- * with probability 2^-16 a later one is reported. The hash is not secure
- * against an adversary and need not be, because a check computes all rows
- * itself. */
+ * A row is the logits of one token. The hash of a row is hash64 of its bytes,
+ * seeded with the hash of the row before. So a difference in one row changes
+ * the hashes of all later rows. The last 16 bits of each hash are recorded,
+ * which locates the first row that differs; with probability 2^-16 it is missed
+ * and a later row is reported. The hash is not secure against an adversary. It
+ * need not be, because a check of a receipt computes all rows itself. */
 #ifndef SAMPLING_RECORD_H
 #define SAMPLING_RECORD_H
 
 #include "pl.h"
 
 enum {
-    RECORD_FORCED = 1,  /* not sampled: the caller chose the token */
-    RECORD_NO_EOG = 2,  /* end-of-text tokens were excluded */
-    RECORD_GRAMMAR = 4, /* the grammar applied; a forced token is a part of its
-                           text */
+    /* The token was not sampled: the caller chose it. */
+    RECORD_FORCED = 1,
+    /* Tokens that end the generation were excluded. */
+    RECORD_NO_EOG = 2,
+    /* A grammar limited the choice. If the token was forced, it is a part of a
+     * text that the grammar has to match. */
+    RECORD_GRAMMAR = 4,
 };
 
 struct record_token {
     int32_t id;
-    uint16_t row; /* last bits of the row's hash; 0 if forced */
-    uint16_t how; /* RECORD_* */
+    /* Last 16 bits of the hash of the logits; 0 if the token was forced. */
+    uint16_t row;
+    /* Bits RECORD_FORCED, RECORD_NO_EOG and RECORD_GRAMMAR. */
+    uint16_t how;
 };
 
 struct sampling_record {
-    struct record_token *token; /* owned, [n] of `cap` */
+    struct record_token *token; /* owned, [n], capacity `cap`: a record for each
+                                   token */
     int64_t n, cap;
     int64_t n_row;      /* number of tokens that were sampled */
-    uint64_t hash;      /* of the last row */
-    char *grammar;      /* owned text of the grammar that applied last */
-    size_t grammar_len; /* of that text in bytes */
+    uint64_t hash;      /* hash of the last row of logits */
+    char *grammar;      /* owned: text of the last grammar */
+    size_t grammar_len; /* length of `grammar` in bytes */
     pl_grammar_form form;
-    int n_grammar; /* number of grammars that applied */
-    bool full;     /* out of memory: something is missing */
+    int n_grammar; /* number of calls of record_grammar */
+    bool full;     /* out of memory, so the record is incomplete */
 };
 
-/* Adds a token that was sampled from logits [n_vocab]. `how` is RECORD_NO_EOG
- * and RECORD_GRAMMAR, as they apply. */
+/* Records the token `id` that was sampled from the row logits[0 .. n_vocab).
+ * `how` has the bits RECORD_NO_EOG and RECORD_GRAMMAR that apply to it. */
 void record_row(struct sampling_record *r, const float *logits, int32_t n_vocab,
                 int32_t id, unsigned how);
-/* Adds a token that the caller has chosen. `how` is RECORD_GRAMMAR if it is a
- * part of the grammar's text. */
+/* Records the token `id` that the caller chose instead of the sampler. `how` is
+ * RECORD_GRAMMAR if the token is a part of the text that a grammar has to
+ * match, else 0. */
 void record_forced(struct sampling_record *r, int32_t id, unsigned how);
-/* Notes that a grammar applies from the next token on. Copies its text. */
+/* Records that a grammar applies from the next token on. Copies its text. */
 void record_grammar(struct sampling_record *r, pl_grammar_form form,
                     const char *text, size_t len);
 void record_fini(struct sampling_record *r);

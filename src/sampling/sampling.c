@@ -1,6 +1,8 @@
-/* Chooses a token: collects the candidates, applies the samplers, draws. If the
- * order begins with penalties, DRY or top-k, these are applied while the logits
- * are read, so that most tokens never become candidates. Source of the
+/* Chooses the next token: collects the candidates from the logits, applies the
+ * samplers (filters, temperature, penalties) in order, and draws.
+ *
+ * If the first samplers are penalties, DRY or top-k, they are applied while the
+ * logits are read, so that most tokens never become candidates. Source of the
  * repetition penalty: arXiv:1909.05858. */
 #include "sampling/sampling.h"
 
@@ -16,38 +18,44 @@
 #include <string.h>
 
 struct sampler {
-    struct sampling_options o; /* copy of the options, in which bias and
-                                  dry_breaker are NULL */
+    /* Copy of the caller's options. `bias` and `dry_breaker` in it are NULL,
+     * because they are borrowed only during create. */
+    struct sampling_options o;
     int32_t n_vocab;
-    uint64_t state; /* state of the random generator */
+    uint64_t state; /* state of the random number generator */
     double mu;      /* greatest allowed surprise in bits, for Mirostat */
 
-    uint8_t
-        step[PL_N_STEP]; /* enum pl_sampling_step, only those with an effect */
+    /* The samplers that have an effect (enum pl_sampling_step), in order. */
+    uint8_t step[PL_N_STEP];
     int32_t n_step;
-    /* number of leading samplers that are applied while logits are read */
+    /* number of samplers, from step[0] on, that are applied while logits are
+     * read */
     int32_t n_lead;
     bool leads[PL_N_STEP];
 
-    struct candidates left; /* left.c: owned, [cap] */
-    /* capacity of `left`: top_k if top-k is one of the leading samplers, else
-     * n_vocab */
+    struct candidates left; /* Candidates that no filter has dropped yet. left.c
+                               is owned, [cap]. */
+    /* Capacity of `left`: top_k if top-k is applied while logits are read, else
+     * n_vocab. */
     int32_t cap;
 
-    /* owned, [n_vocab] added to logits; NULL if there are no biases */
+    /* owned, [n_vocab]: number added to each logit; NULL if no token has a
+     * bias */
     float *bias;
     /* Owned, [n_vocab]: number of occurrences of each token among the last
      * penalty_last_n tokens; NULL if penalties are off. */
     int32_t *count;
-    int32_t *ring;  /* owned, [penalty_last_n]: the last tokens, or NULL */
-    int64_t n_seen; /* number of tokens accepted */
+    int32_t *ring;  /* owned, [penalty_last_n]: the last tokens; NULL if none or
+                       all count */
+    int64_t n_seen; /* number of tokens accepted since the last reset */
 
-    struct dry *dry; /* owned, or NULL */
-    /* penalties of DRY, valid during a pick; NULL if DRY is off */
+    struct dry *dry; /* owned: state of the DRY penalty; NULL if off */
+    /* [n_vocab] penalties of DRY for the token that is chosen now; NULL if DRY
+     * is off */
     const float *minus;
 
-    /* Borrowed during a pick: one bit per token, set if the token is allowed.
-     * NULL if all tokens are allowed. */
+    /* Borrowed while a token is chosen: bit i is set if token i is allowed.
+     * NULL if all tokens are. */
     const uint32_t *allowed;
 };
 
@@ -69,7 +77,7 @@ struct sampling_options sampling_defaults(void)
                                      .mirostat_eta = 0.1f};
 }
 
-/* The options of type float and their ranges. */
+/* The options of type float, with the range of values that each may have. */
 static const struct range {
     const char *name;
     size_t at;
@@ -186,7 +194,8 @@ static bool has_penalties(const struct sampling_options *o)
             o->penalty_presence != 0);
 }
 
-/* Returns true if the sampler `step` has an effect with these options. */
+/* Returns true if the sampler `step`, an enum pl_sampling_step, changes
+ * anything with these options. */
 static bool is_on(const struct sampling_options *o, int step)
 {
     switch ((enum pl_sampling_step)step) {
@@ -214,9 +223,10 @@ static bool is_on(const struct sampling_options *o, int step)
     return false;
 }
 
-/* Sets s->step to the samplers that have an effect. Those that are applied
- * while logits are read are penalties, DRY and top-k, if the order begins with
- * some of them, in this sequence. */
+/* Sets s->step to the samplers that have an effect, in order; with Mirostat
+ * only the temperature has one. Sets s->leads for the first n_lead of them,
+ * which are applied while logits are read. These are penalties, DRY and top-k,
+ * as far as the order begins with some of them in this sequence. */
 static void set_steps(struct sampler *s, const struct sampling_options *o)
 {
     static const uint8_t lead[] = {PL_STEP_PENALTIES, PL_STEP_DRY,
@@ -341,7 +351,7 @@ void sampling_accept(struct sampler *s, int32_t id)
         s->count[id]++;
 }
 
-/* ---- reading logits ---------------------------------------------------- */
+/* ---- reading logits and collecting candidates ---------------------------- */
 
 static float penalized(const struct sampler *s, int32_t id, float logit)
 {
@@ -366,11 +376,11 @@ static float adjusted(const struct sampler *s, int32_t id, float logit)
     return logit;
 }
 
-/* The number of logits that are read together. The loops have a fixed count, so
- * that compilers vectorize them. */
+/* Number of logits whose maximum is computed together, and number of partial
+ * maxima. Loops of constant length are vectorized by compilers. */
 enum { BLOCK = 64, LANES = 16 };
 
-/* Returns true if no logit is NaN or +infinity. */
+/* Returns true if none of the n_vocab logits is NaN or +infinity. */
 static bool usable(const struct sampler *s, const float *logits)
 {
     int32_t i = 0;
@@ -384,8 +394,8 @@ static bool usable(const struct sampler *s, const float *logits)
     return !bad;
 }
 
-/* Returns x, or +infinity if x is NaN or +infinity, so that a search for the
- * maximum finds it. */
+/* Returns x, but +infinity if x is NaN, so that a search for the maximum finds
+ * invalid logits. */
 static float checked(float x)
 {
     return x <= FLT_MAX ? x : INFINITY;
@@ -409,17 +419,17 @@ static float greatest_of_block(const float *x)
     return most;
 }
 
-/* Returns true if candidates have their logits unchanged. A block of logits
- * below a candidate then has no better one, whether all tokens are allowed or
- * not. */
+/* Returns true if no bias or penalty changes logits while they are read. A
+ * block of logits whose maximum is below a candidate then cannot contain a
+ * better one. */
 static bool is_unchanged(const struct sampler *s)
 {
     return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY];
 }
 
-/* Sets *c to the candidate of token `id`. Returns false if it cannot be drawn:
- * because it is not allowed, or its logit is -infinity, or NaN, which -infinity
- * and a bias can yield. */
+/* Sets *c to the candidate for token `id`, after bias and penalties. Returns
+ * false if the token cannot be drawn: it is not allowed, or its logit is
+ * -infinity or NaN. The sum of a logit and a bias may be NaN. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
                       struct candidate *c)
 {
@@ -435,9 +445,10 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
-/* Returns the index of the greatest logit, the first of equal ones. Returns -1
- * if all logits are -infinity or one is NaN or +infinity. Reads each logit
- * once, because the logits of many sequences are megabytes. */
+/* Returns the index of the greatest of n logits, the first of several equal
+ * ones. Returns -1 if all logits are -infinity, or one is NaN or +infinity.
+ * Reads each logit only once, because logits of many sequences do not fit in
+ * caches. */
 static int32_t first_greatest(const float *logits, int32_t n)
 {
     float most = -INFINITY;
@@ -483,8 +494,8 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
     return best.id;
 }
 
-/* Collects all candidates; if top-k is applied while logits are read, only the
- * k best, in order. */
+/* Collects the candidates from the logits of all tokens. If top-k is applied
+ * while logits are read, keeps only the k best and sorts them. */
 static void collect(struct sampler *s, const float *logits)
 {
     bool top_k = s->cap < s->n_vocab, unchanged = is_unchanged(s);
@@ -493,8 +504,9 @@ static void collect(struct sampler *s, const float *logits)
 
     *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        /* Among equal logits the first ones are kept, so no logit of this block
-         * would be kept. */
+        /* All k candidates kept so far are at least as good as the maximum of
+         * this block. If logits are equal the first ones are kept, so the whole
+         * block is skipped. */
         if (unchanged && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
@@ -511,10 +523,10 @@ static void collect(struct sampler *s, const float *logits)
         candidates_sort(a);
 }
 
-/* ---- the samplers ------------------------------------------------------ */
+/* ---- the samplers: filters, temperature, penalties ----------------------- */
 
-/* Applies penalties or DRY to the remaining candidates, if other samplers were
- * applied before. First divides the logits by the temperature applied so far
+/* Applies penalties or DRY after other samplers, to the logits of the remaining
+ * candidates. First divides these by the temperature applied so far
  * (candidates_settle). */
 static void change_logits(struct sampler *s, int step)
 {
@@ -532,7 +544,8 @@ static void change_logits(struct sampler *s, int step)
     a->sorted = false;
 }
 
-/* Applies a sampler. `u` is a random number in [0, 1), for XTC. */
+/* Applies the sampler `step` to the candidates. `u` is a random number in [0,
+ * 1) that decides whether XTC is applied to this token. */
 static void apply(struct sampler *s, int step, double u)
 {
     const struct sampling_options *o = &s->o;
@@ -574,8 +587,8 @@ static void apply(struct sampler *s, int step, double u)
     }
 }
 
-/* Returns true if the likeliest token is chosen whatever the other samplers
- * do. */
+/* Returns true if the token with the greatest logit is always chosen: the
+ * temperature is 0, and no sampler can remove that token. */
 static bool is_greedy(const struct sampler *s)
 {
     if (s->o.temperature != 0 || s->o.dynatemp_range > 0 ||
@@ -587,7 +600,8 @@ static bool is_greedy(const struct sampler *s)
     return true;
 }
 
-/* Draws the random numbers for a token: *u for the draw, *xtc for XTC. */
+/* Draws the random numbers for choosing a token: *u decides between the
+ * candidates, *xtc whether XTC is applied. */
 static void draw_numbers(struct sampler *s, double *u, double *xtc)
 {
     *u = exact_uniform(&s->state);

@@ -1,12 +1,14 @@
-/* Chooses the next token from a row of logits.
+/* Chooses the next token of a sequence from its logits.
  *
- * A mask of tokens and the logit bias are applied first, then the samplers, in
- * the order of enum pl_sampling_step or in a requested one. Then one token is
- * drawn. Exponentials and random numbers are computed by base/exact.h in IEEE
- * double precision, so equal logits and an equal seed give equal tokens on
- * every machine.
+ * First the mask of allowed tokens and the bias are applied, then the samplers
+ * (filters, temperature, penalties), in the order of enum pl_sampling_step or
+ * in one that the options give. Then one of the remaining tokens is drawn.
+ * Exponentials and random numbers are computed by base/exact.h in IEEE double
+ * precision. So equal logits and an equal seed give equal tokens on every
+ * machine.
  *
- * A sampler belongs to one sequence and to one thread at a time. */
+ * A sampler belongs to one sequence, and only one thread may use it at a
+ * time. */
 #ifndef SAMPLING_SAMPLING_H
 #define SAMPLING_SAMPLING_H
 
@@ -14,11 +16,12 @@
 
 struct sampling_bias {
     int32_t id;
-    float bias; /* added to the logit; -INFINITY forbids the token */
+    /* Added to the logit of token `id`; -INFINITY forbids the token. */
+    float bias;
 };
 
-/* Writes the text of token `id` to to[0 .. cap), as far as it fits. Returns the
- * number of bytes written. `user` is sampling_options.spell_user. */
+/* Writes the text of token `id` to to[0 .. cap), as much as fits, and returns
+ * the number of bytes written. `user` is sampling_options.spell_user. */
 typedef size_t sampling_spell_fn(const void *user, int32_t id, char *to,
                                  size_t cap);
 
@@ -35,29 +38,37 @@ struct sampling_options {
     float xtc_probability, xtc_threshold;
     float dynatemp_range, dynatemp_exponent;
 
-    int32_t penalty_last_n; /* number of last tokens that count; 0 for none, -1
-                               for all */
+    /* Number of last tokens for which penalties apply; 0 for none, -1 for
+     * all. */
+    int32_t penalty_last_n;
     float penalty_repeat;
     float penalty_frequency;
     float penalty_presence;
 
     float dry_multiplier, dry_base;
     int32_t dry_allowed_length, dry_last_n;
-    /* [n_dry_breaker], borrowed during create */
+    /* [n_dry_breaker] strings, borrowed until sampling_create returns */
     const char *const *dry_breaker;
     int32_t n_dry_breaker;
-    /* spells tokens to find breakers; NULL if there are no breakers */
+    /* Writes the text of a token, so that DRY finds breakers in it. NULL if DRY
+     * has no breakers. */
     sampling_spell_fn *spell;
-    const void *spell_user; /* borrowed until the sampler is freed */
+    const void *spell_user; /* first argument of `spell`, borrowed until the
+                               sampler is freed */
 
     int32_t mirostat;
     float mirostat_tau, mirostat_eta;
 
-    uint8_t step[PL_N_STEP]; /* the samplers in order (enum pl_sampling_step) */
-    int32_t n_step;          /* length of step[]; 0 for all, in the order of the
-                                enum */
+    /* The samplers in the order of their application (enum
+     * pl_sampling_step). */
+    uint8_t step[PL_N_STEP];
+    /* Length of step[]. 0: all samplers are applied, in the order of the
+     * enum. */
+    int32_t n_step;
 
-    const struct sampling_bias *bias; /* [n_bias], borrowed during create */
+    /* [n_bias]: biases of single tokens, borrowed until sampling_create
+     * returns. */
+    const struct sampling_bias *bias;
     int64_t n_bias;
 };
 
@@ -77,21 +88,22 @@ void sampling_free(struct sampler *s);
  * restarts the random generator from the seed. */
 void sampling_reset(struct sampler *s);
 
-/* Adds a token of the sequence to the history that penalties and DRY use.
- * Called for each generated token, and for each prompt token that should count.
- * Ids out of range are ignored. */
+/* Adds a token of the sequence to the history that penalties and DRY use. The
+ * caller calls it for each generated token, and for each prompt token that
+ * penalties should consider. Ids out of range are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
-/* Returns the next token, chosen by logits[0 .. n_vocab). Token i is left out
- * before any sampler unless bit i % 32 of allowed[i / 32] is set; if `allowed`
- * is NULL, all tokens are allowed. Returns -1 if a logit is NaN or +infinity,
- * which means a broken model, or if no token is left because all logits are
- * -infinity, perhaps due to a bias. Does not accept the token. Uses one random
- * number, even if it is greedy or returns -1, and another one for XTC. */
+/* Chooses the next token from logits[0 .. n_vocab) and returns its id. Token i
+ * is excluded before all samplers unless bit i % 32 of allowed[i / 32] is set;
+ * `allowed` is NULL if all tokens are allowed. Returns -1 if a logit is NaN or
+ * +infinity, which means a broken model. Also returns -1 if no token is left,
+ * because all logits are -infinity, perhaps due to a bias. Does not call
+ * sampling_accept. Each call uses one random number, even if it returns -1 or
+ * no choice is left, and another one if XTC is on. */
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);
-/* Uses the random numbers of a call of sampling_pick without choosing a token.
- * Not for Mirostat, whose state depends on the logits. */
+/* Advances the random number generator like a call of sampling_pick, without
+ * choosing a token. Not for Mirostat, whose state depends on the logits. */
 void sampling_skip(struct sampler *s);
 
 #endif

@@ -1,8 +1,9 @@
 /* The names of the samplers, which are llama.cpp's. */
 #include "pl.h"
 
-/* The first PL_N_STEP names are in the order of enum pl_sampling_step; others
- * are alternatives that files and clients use. */
+/* The first PL_N_STEP names are in the order of enum pl_sampling_step, so they
+ * are found by index. The others are alternatives that files and clients
+ * use. */
 static const struct {
     const char *name;
     pl_sampling_step step;

@@ -1,5 +1,5 @@
-/* Reads and writes the head and the checksums of saved states; state.h
- * describes the format. state_io.c reads and writes the cache data. */
+/* Writes and reads saved states except for the rows of caches: the head and the
+ * checksums. state.h describes the format; state_io.c copies the rows. */
 #include "state/state.h"
 
 #include "base/err.h"
@@ -20,8 +20,8 @@ enum {
     SUM_BYTES = 8,
     MAX_HEADS = 1 << 16,
     MAX_WIDTH = 1 << 16,
-    MAX_ROW = 1 << 20,   /* maximum number of elements of one position of a
-                            cache */
+    MAX_ROW = 1 << 20,   /* maximum number of elements of a cache at one
+                            position */
     MAX_STATE = 1 << 26, /* maximum number of elements of a recurrent state */
     FLAG_WHOLE = 1,
     FLAG_ASIDE = 2,
@@ -38,7 +38,7 @@ bool state_begins(const char b[8])
     return memcmp(b, magic, sizeof magic) == 0;
 }
 
-/* Sizes ------------------------------------------------------------------ */
+/* Sizes of heads, rows and chunks ------------------------------------------ */
 
 size_t state_head_bytes(const struct state_head *h)
 {
@@ -58,8 +58,8 @@ int64_t state_chunk(const struct state_seq *s, int64_t pos)
     return (end < s->first + s->n ? end : s->first + s->n) - pos;
 }
 
-/* Returns the first position of sequence s whose row of cache c is saved. A
- * cache with a window lacks those that no later token attends to. */
+/* Returns the first position whose row of cache c is saved for sequence s. A
+ * cache with a window lacks the rows to which no later token attends. */
 static int64_t first_there(const struct state_cache *c,
                            const struct state_seq *s)
 {
@@ -99,7 +99,7 @@ uint64_t state_bytes(const struct state_head *h)
     return all;
 }
 
-/* Numbers ---------------------------------------------------------------- */
+/* Integers as little-endian bytes ------------------------------------------ */
 
 static unsigned char *put4(unsigned char *p, uint64_t v)
 {
@@ -134,7 +134,7 @@ static uint64_t get8(const unsigned char **p)
     return le64toh(v);
 }
 
-/* Writing ---------------------------------------------------------------- */
+/* Writing heads and checksums ---------------------------------------------- */
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
                        void *user)
@@ -220,7 +220,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
     return s == PL_OK ? state_put_sum(w, err) : s;
 }
 
-/* Reading ---------------------------------------------------------------- */
+/* Reading heads and checksums ---------------------------------------------- */
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user)
@@ -359,7 +359,8 @@ static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
     return PL_OK;
 }
 
-/* Reads the first FIXED_BYTES of the head. */
+/* Reads and checks the first FIXED_BYTES of the head, which have the same
+ * layout in every state. */
 static pl_status get_fixed(struct state_reader *r, struct state_head *h,
                            pl_err *err)
 {
@@ -368,7 +369,8 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     uint32_t version, bytes, n_rank, flags, n_cache, n_seq;
     uint64_t note_bytes;
 
-    /* first check that the file is a saved state */
+    /* Reads the first 8 bytes alone, to reject data that is not a saved
+     * state. */
     PL_TRY(state_get(r, b, sizeof magic, err));
     if (!state_begins((const char *)b))
         return err_set(err, PL_BAD_FILE,
@@ -416,7 +418,8 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     memcpy(h->name, p, STATE_NAME);
     h->name[STATE_NAME - 1] = 0;
     for (char *c = h->name; *c; c++)
-        /* the name may be printed to a terminal */
+        /* Replaces characters that are not printable, because messages with the
+         * name are printed to terminals. */
         *c = *c < ' ' || *c > '~' ? '?' : *c;
     return PL_OK;
 }
@@ -441,7 +444,8 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
             : err_no_memory(err, "the header of a state");
     if (s == PL_OK)
         s = state_get(r, b, rest, err);
-    if (s == PL_OK) /* verify the head before it is used */
+    /* Verifies the checksum of the head before anything in it is used. */
+    if (s == PL_OK)
         s = state_get_sum(r, err);
     for (int i = 0; i < h->n_cache && s == PL_OK; i++)
         s = get_cache(&p, &h->cache[i], err);

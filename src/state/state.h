@@ -66,16 +66,18 @@
 
 enum {
     STATE_VERSION = 4,
-    STATE_CHUNK = 64, /* positions per chunk */
+    STATE_CHUNK = 64, /* positions in a chunk, the unit that has a checksum */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
     STATE_MAX_SEQ = 1 << 16,
-    STATE_MAX_NOTE = 1 << 26, /* maximum size of a note in bytes */
+    STATE_MAX_NOTE = 1 << 26, /* maximum size of a note, the caller's data, in
+                                 bytes */
 };
 
 struct state_cache {
     int layer;
-    /* the cache holds values, or a recurrent state; keys if neither is set */
+    /* contents of the cache: values, or a recurrent state; if neither is set,
+     * keys */
     bool values, state;
     pl_format format;
     int64_t n_head, d_head, window;
@@ -90,46 +92,48 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    /* the flags of the head; if `aside`, `model` is the id of one engine
-     * (engine.mark) */
+    /* The two flags of the head. whole: a state of the whole cache. aside: for
+     * one engine only, whose id (engine.mark) is in `model`. */
     bool whole, aside;
-    char name[STATE_NAME]; /* NUL-terminated */
+    char name[STATE_NAME]; /* name of the model, NUL-terminated */
     int n_cache, n_seq;
     struct state_cache *cache;
     struct state_seq *seq;
-    const void *note; /* borrowed; NULL if note_bytes is 0 */
+    /* Data of the caller, borrowed; NULL if note_bytes is 0. */
+    const void *note;
     size_t note_bytes;
 };
 
-/* Returns true if `b`, the first 8 bytes of a file, are those of a saved
+/* Returns true if the 8 bytes at `b`, the first of a file, are those of a saved
  * state. */
 bool state_begins(const char b[8]);
 
-/* Return the size of the head and the size of the whole stream, in bytes. */
+/* Return the size in bytes of the head, and of the whole saved state. */
 size_t state_head_bytes(const struct state_head *h);
 uint64_t state_bytes(const struct state_head *h);
 
-/* Returns the size of a row in bytes. A row is one position of a cache, or a
+/* Returns the size in bytes of a row of cache c: the data of one position, or a
  * whole recurrent state. */
 size_t state_row_bytes(const struct state_cache *c);
 
 /* Returns the number of positions in the chunk that begins at position `pos` of
- * a sequence, or 0 at the end of the sequence. */
+ * sequence s, or 0 if s ends there. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
 
 /* Returns the number of rows of cache c in the chunk that begins at position
- * `pos` of a sequence: one per position, or 0 if the cache lacks these
- * positions. A recurrent state has one row, in the last chunk. */
+ * `pos` of sequence s. It has a row for each position, or none if the cache
+ * lacks these positions. A recurrent state has one row, in the last chunk of
+ * the sequence. */
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
                    int64_t pos);
 
-/* Writing ---------------------------------------------------------------- */
+/* Writing a state to a stream ---------------------------------------------- */
 
 struct state_writer {
     pl_state_write_fn *write;
     void *user;
-    struct hash64 sum; /* hash of the bytes since the last checksum */
-    uint64_t at;       /* bytes written so far */
+    struct hash64 sum; /* hash of the bytes written since the last checksum */
+    uint64_t at;       /* number of bytes written to the stream so far */
 };
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
@@ -138,10 +142,10 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
                          pl_err *err);
 pl_status state_put(struct state_writer *w, const void *data, size_t n,
                     pl_err *err);
-/* Writes the checksum that ends the head or a chunk. */
+/* Writes the checksum with which the head, or a chunk, ends. */
 pl_status state_put_sum(struct state_writer *w, pl_err *err);
 
-/* Reading ---------------------------------------------------------------- */
+/* Reading a state from a stream -------------------------------------------- */
 
 struct state_reader {
     pl_state_read_fn *read;
@@ -152,15 +156,17 @@ struct state_reader {
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user);
-/* Reads and checks the head. Its arrays and its note are allocated from `a`.
- * Returns BAD_FILE if the data is not a valid head, or UNSUPPORTED if it has
- * another version. */
+/* Reads and checks the head of a state. The arrays and the note of *h are
+ * allocated from `a`. Returns PL_BAD_FILE if the head is invalid,
+ * PL_UNSUPPORTED if the state has another version. */
 pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err);
 pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);
-/* Reads and verifies the checksum that ends the head or a chunk. */
+/* Reads the checksum with which the head, or a chunk, ends and compares it with
+ * the bytes read. */
 pl_status state_get_sum(struct state_reader *r, pl_err *err);
-/* Checks that the stream ends here. Returns BAD_FILE if more bytes follow. */
+/* Checks that nothing follows the state in the stream. Returns PL_BAD_FILE if
+ * something does. */
 pl_status state_get_end(struct state_reader *r, pl_err *err);
 
 #endif

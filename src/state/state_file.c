@@ -1,8 +1,8 @@
-/* Implements the pl_state_* functions: they save states to callbacks, memory or
- * files, and restore them.
+/* The public functions pl_state_*, which save states to callbacks, to memory or
+ * to files, and restore them.
  *
  * Files are written with pl_file_open, so that an incomplete file never
- * replaces a complete one. A file of the engine's model is never
+ * replaces a complete one. A file of the engine's own model is never
  * overwritten. */
 #include "state/state_io.h"
 
@@ -18,7 +18,7 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-/* Callbacks -------------------------------------------------------------- */
+/* Saving to callbacks and restoring from them ------------------------------ */
 
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
@@ -51,7 +51,7 @@ pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
     return state_restore(e, seq, &from, flags, err);
 }
 
-/* Memory ----------------------------------------------------------------- */
+/* Saving to memory and restoring from it ----------------------------------- */
 
 struct memory {
     unsigned char *out;
@@ -151,14 +151,14 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
     return state_restore(e, seq, &from, flags, err);
 }
 
-/* Files ------------------------------------------------------------------ */
+/* Saving to files and restoring from them ---------------------------------- */
 
 /* A file that a state is read from, with a read buffer. */
 struct file {
     int fd;
-    int error; /* errno of the first failure, 0 if none */
+    int error; /* errno of the first read that failed, else 0 */
     unsigned char *buffer;
-    size_t at, end; /* unread bytes of the buffer */
+    size_t at, end; /* buffer[at .. end) was read but not used yet */
 };
 
 static int64_t file_read(void *user, void *data, size_t n)
@@ -232,14 +232,15 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     return s;
 }
 
-/* Opens a file for reading. Does not wait if the file is a pipe that no process
- * writes to; that pipe reads as empty. */
+/* Opens a file for reading. If it is a named pipe to which no process writes,
+ * does not wait for one; reading then finds no data. */
 static int open_to_read(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0); /* wait for data from here on */
+        /* Clears O_NONBLOCK, so that reads wait for data. */
+        (void)fcntl(fd, F_SETFL, 0);
     return fd;
 }
 
@@ -262,7 +263,8 @@ pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);
-    if (lseek(f.fd, 0, SEEK_SET) == 0) /* can be read twice, unlike a pipe */
+    /* Unlike a pipe, a file can be read twice. */
+    if (lseek(f.fd, 0, SEEK_SET) == 0)
         from.rewind = file_rewind;
     s = f.buffer ? state_restore(e, seq, &from, flags, &why)
                  : err_no_memory(&why, "reading a file");

@@ -1,11 +1,12 @@
-/* Implements pl_state_save and pl_state_restore.
+/* Saves sequences to streams and restores them (state_io.h): copies rows
+ * between caches and streams.
  *
  * Rows are copied through one buffer, one page of one cache at a time. A
- * restore changes no sequence before the last checksum has been verified. A
- * state that begins at position 0 is read into the sequence's shadow
- * (kv/pages.h), which then replaces the sequence. A state that begins later is
- * read into pages reserved after the sequence's end. state_file.c writes files
- * atomically. */
+ * restore changes no sequence before the last checksum was verified. A saved
+ * sequence that begins at position 0 is read into the target's shadow
+ * (kv/pages.h), which is swapped with the target at the end. One that begins
+ * later is read into pages that are reserved after the target's end.
+ * state_file.c writes files atomically. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -19,18 +20,21 @@
 static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS,
               "a chunk must be in one page");
 
-/* The resources of one save or restore. */
+/* The data and buffers of one save or restore. */
 struct trip {
     pl_engine *e;
     struct arena arena;
     struct exec_caches io;
-    struct state_head ours, theirs; /* head of this engine; head of the state
-                                       that is restored */
+    /* Head that describes this engine and, when saving, the state that is
+     * written; head of the state that is restored. */
+    struct state_head ours, theirs;
     bool convert;
-    unsigned char *rows; /* owned: a chunk of one cache, in the format of the
-                            state */
-    unsigned char *own;  /* owned: the chunk converted to the engine's format */
-    float *wide;         /* owned: the chunk converted to floats */
+    /* Owned: the rows of a chunk of one cache, in the format of the state. */
+    unsigned char *rows;
+    /* Owned: the rows of a chunk converted to the engine's cache format. */
+    unsigned char *own;
+    /* Owned: the rows of a chunk as floats, while formats are converted. */
+    float *wide;
 };
 
 static void trip_close(struct trip *t)
@@ -51,8 +55,8 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
     return exec_caches_open(&t->io, e->exec, -1, err);
 }
 
-/* Allocates buffers for the largest chunk of a state with head h. t->own and
- * t->wide are needed only if formats are converted. */
+/* Allocates the buffers of a save or restore, for the largest chunk of a state
+ * with head h. t->own and t->wide are needed only if cache formats differ. */
 static pl_status trip_buffers(struct trip *t, const struct state_head *h,
                               pl_err *err)
 {
@@ -79,8 +83,8 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
     return PL_OK;
 }
 
-/* Location of the rows of a chunk in a cache: a page, and the first cache slot
- * in that page. */
+/* The place of a chunk's rows in a cache: a page, and the first position in
+ * that page. */
 struct state_place {
     int32_t page;
     int slot;
@@ -94,7 +98,7 @@ static struct state_place place_of(const struct trip *t, int c, int row,
         (int)(pos % PAGE_TOKENS)};
 }
 
-/* Saving ----------------------------------------------------------------- */
+/* Saving sequences --------------------------------------------------------- */
 
 static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                          pl_err *err)
@@ -124,8 +128,9 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
     return PL_OK;
 }
 
-/* Fills the head with all sequences that are not empty. Positions whose pages
- * an earlier sequence shares are saved with that sequence only. */
+/* Lists all sequences that are not empty in t->ours. Positions whose pages are
+ * shared with a sequence that is listed earlier are saved with that one
+ * only. */
 static void all_seqs(struct trip *t)
 {
     struct state_head *h = &t->ours;
@@ -140,7 +145,8 @@ static void all_seqs(struct trip *t)
         for (int i = 0; i < h->n_seq; i++) {
             int64_t n = kv_shared_length(&t->e->kv, s, h->seq[i].id);
 
-            /* save at least the last chunk, which has the recurrent state */
+            /* Saves at least the last chunk of each sequence, because the
+             * recurrent state is in it. */
             if (n == q->n && t->e->kv.states >= 0)
                 n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
             if (n > q->n_like) {
@@ -251,17 +257,18 @@ pl_status state_save(pl_engine *e, const struct state_range *what,
     return s;
 }
 
-/* Restoring -------------------------------------------------------------- */
+/* Restoring sequences ------------------------------------------------------ */
 
-/* Returns the sequence to which the i-th saved sequence is restored: `seq`, or
- * the one with the saved id if `seq` is -1. */
+/* Returns the sequence of the engine to which saved sequence i is restored:
+ * `seq`, or the one with the saved id if `seq` is -1. */
 static int target(const struct trip *t, int seq, int i)
 {
     return seq >= 0 ? seq : t->theirs.seq[i].id;
 }
 
-/* Returns the sequence into which the i-th saved sequence is read: the shadow
- * of the target if it begins at 0, else the target. */
+/* Returns the sequence into which saved sequence i is read. If it begins at
+ * position 0, it is the shadow of the target, so that the target stays
+ * unchanged until the state is verified; else the target itself. */
 static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
@@ -308,8 +315,8 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
 }
 
 /* Returns the number of pages of a pool that the restored sequences need. Sets
- * *freed to the number of pages that become free if the sequences to be
- * replaced are emptied first. */
+ * *freed to the number of pages that become free if the sequences that the
+ * state replaces are emptied first. */
 static int64_t count_pages(const struct trip *t, int seq, int pool,
                            int64_t *freed)
 {
@@ -336,10 +343,11 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
 }
 
 /* Checks that a pool has enough pages for the state. If the free pages suffice,
- * old and new contents can coexist until the state is verified. Otherwise sets
- * *in_place: the sequences to be replaced must be emptied first. That requires
- * that the state can be read twice (`twice`), so that it is verified before.
- * Returns FULL if there are too few pages. */
+ * old and new contents are held together until the state is verified. If not,
+ * sets *in_place: the sequences that the state replaces must be emptied before
+ * it is read. That is allowed only if the state can be read twice (`twice`),
+ * because the first reading verifies it. Returns PL_FULL if there are too few
+ * pages. */
 static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
                             bool *in_place, pl_err *err)
 {
@@ -371,16 +379,17 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    /* state slots are left out, because each sequence has slots of its own */
+    /* The pool of states is not checked: a slot for each sequence is
+     * planned. */
     for (int k = 0; k < t->e->kv.n_pool; k++)
         if (k != t->e->kv.states)
             PL_TRY(check_pool(t, seq, twice, k, in_place, err));
     return PL_OK;
 }
 
-/* Writes n rows of cache c from t->rows to position `pos` of sequence `row`, or
- * to the state slot that the sequence writes. Converts them if formats
- * differ. */
+/* Writes n rows of cache c from t->rows into the pages of sequence `row` at
+ * position `pos`, or, if they are a recurrent state, into the state slot that
+ * is reserved for the sequence. Converts them if formats differ. */
 static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
                           int64_t n, pl_err *err)
 {
@@ -399,8 +408,8 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
     return exec_cache_write(&t->io, c, at.page, at.slot, (int)n, rows, err);
 }
 
-/* Reads the data of a saved sequence into sequence `row`. If `row` is -1, only
- * verifies the checksums. */
+/* Reads the rows of saved sequence q into the pages of sequence `row`. If `row`
+ * is -1, only verifies the checksums. */
 static pl_status read_seq(struct trip *t, struct state_reader *r,
                           const struct state_seq *q, int row, pl_err *err)
 {
@@ -424,9 +433,9 @@ static pl_status read_seq(struct trip *t, struct state_reader *r,
     return PL_OK;
 }
 
-/* Reads all sequences of the state into shadows and reserved pages. On success
- * they become the contents of the target sequences. On failure no sequence is
- * changed. */
+/* Reads all saved sequences, into shadows or into pages reserved after the end
+ * of their targets. If all succeed, makes them the contents of the targets. If
+ * one fails, no sequence is changed. */
 static pl_status build(struct trip *t, int seq, struct state_reader *r,
                        const struct state_source *from, pl_err *err)
 {
@@ -471,9 +480,9 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
     return s;
 }
 
-/* If `replaced`, empties the sequences that the state replaces. If the state is
- * one of the whole cache, also empties the sequences that it does not
- * contain. */
+/* Empties sequences before or after a restore: if `replaced`, those that the
+ * state replaces, and if the state is one of the whole cache, also those that
+ * it does not contain. */
 static void empty(const struct trip *t, int seq, bool replaced)
 {
     const struct state_head *h = &t->theirs;
@@ -490,12 +499,13 @@ static void empty(const struct trip *t, int seq, bool replaced)
     }
 }
 
-/* Verifies the whole state, reads it again up to the end of the head, and
- * empties the sequences that it replaces. */
+/* Verifies a state before the sequences that it replaces are emptied. Reads it
+ * to its end, reads its head a second time, and then empties the sequences. */
 static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
                             const struct state_source *from, pl_err *err)
 {
-    /* state of the hash after the head, to compare both readings */
+    /* hash after the first reading of the head, to detect a change in
+     * between */
     const struct hash64 sum = r->sum;
     struct state_head again;
 

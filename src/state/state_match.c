@@ -1,13 +1,13 @@
-/* Describes an engine in the head of a state, and decides whether an engine can
- * restore a state with a given head.
+/* Describes an engine in the head of a saved state, and decides if an engine
+ * can restore a state with a given head.
  *
  * A model is identified by a hash of its hyper-parameters and of the name,
  * shape, format and bytes of each tensor (engine/model_sum.h). So a model that
- * was quantized to another format, fine-tuned or patched in place is a
- * different model. The name of the file, its division into several files, and
- * the texts of the vocabulary are ignored. A state that only its own engine
- * restores has the random id of that engine instead (engine.mark), so that the
- * weights need not be read. */
+ * was quantized to another format, fine-tuned or changed in place is another
+ * model. The name of the file, its division into several files, and the texts
+ * of the vocabulary do not matter. A state that only its own engine restores
+ * has the random id of that engine instead (engine.mark), so that the weights
+ * need not be read. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -24,8 +24,9 @@ static bool of_the_graph(const pl_model *m, const char *key)
     return strncmp(key, m->model->family->arch, n) == 0 && key[n] == '.';
 }
 
-/* Returns a hash of the hyper-parameters. It is the sum of one hash per key, so
- * that the order in the file does not matter. */
+/* Returns a hash of the model's hyper-parameters: the keys of the file that
+ * begin with the architecture's name. It is a sum of one hash per key, so that
+ * the order of keys in the file does not matter. */
 static uint64_t hash_keys(const pl_model *m)
 {
     uint64_t sum = 0;

@@ -1,13 +1,13 @@
-/* Exports single pages of the prefix tree as streams, and imports them at the
- * end of a sequence.
+/* Exports single pages of the prefix tree as streams of bytes for the tiers,
+ * and imports such a page at the end of a sequence.
  *
- * A page is stored as a saved state (state.h) with one sequence that has only
- * the page's positions. If the engine knows the hash of its weights
- * (engine_sum), other engines with the same weights can import the page;
- * otherwise only the engine that exported the page can import it. If the model
- * has recurrent states but the tree has none for the end of the page, the head
- * lists only the other caches. A sequence can be assembled from several pages.
- * It can be continued after a page that includes the recurrent states. */
+ * A page is stored as a saved state (state.h) of one sequence that has only the
+ * page's positions. If the engine has computed the hash of its weights
+ * (engine_sum), the head has it, so that other engines with the same weights
+ * can import the page; otherwise only the same engine can. If the model has
+ * recurrent layers, but the tree has no state for the end of the page, the head
+ * lists only the other caches. A sequence may be assembled from several pages.
+ * It can be continued only after a page with the recurrent states. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -25,7 +25,8 @@ struct carrier {
     struct exec_caches io;
     struct state_head ours;
     struct state_seq seq;
-    unsigned char *rows; /* owned: rows of a page of one cache */
+    /* Owned: buffer for the rows that one cache has in the page. */
+    unsigned char *rows;
 };
 
 static void carrier_close(struct carrier *c)
@@ -58,8 +59,8 @@ static int pool_of(const struct carrier *c, int cache)
     return dim_pool(c->io.cache[cache].g->dim[0]);
 }
 
-/* Returns the number of rows of a cache in the page c->seq. Recurrent states
- * count only if `states`. */
+/* Returns the number of rows that a cache has in the page c->seq. It is 0 for a
+ * recurrent state unless `states`. */
 static int64_t rows_of(const struct carrier *c, int cache, bool states)
 {
     if (c->ours.cache[cache].state && !states)
@@ -67,10 +68,10 @@ static int64_t rows_of(const struct carrier *c, int cache, bool states)
     return state_rows(&c->ours.cache[cache], &c->seq, c->seq.first);
 }
 
-/* ---- export -------------------------------------------------------------- */
+/* ---- export: from the prefix tree to a tier ------------------------------ */
 
-/* Returns true if the node has the page of every pool that a continuation
- * needs. Sets *states to true if it also has the recurrent states. */
+/* Returns true if the node has a page in each pool whose caches have rows to
+ * export. Sets *states if it also has the recurrent states at its end. */
 static bool is_whole(const struct carrier *c, const struct prefix_node *v,
                      bool *states)
 {
@@ -83,8 +84,8 @@ static bool is_whole(const struct carrier *c, const struct prefix_node *v,
     return true;
 }
 
-/* Sets *out to the head of a page. Includes the recurrent states only if
- * `states`. */
+/* Sets *out to the head of the exported page c->seq. It lists the recurrent
+ * states only if `states`. */
 static pl_status own_head(struct carrier *c, bool states,
                           struct state_head *out, pl_err *err)
 {
@@ -103,7 +104,7 @@ static pl_status own_head(struct carrier *c, bool states,
 }
 
 struct grown {
-    unsigned char *data; /* owned */
+    unsigned char *data; /* owned: the exported bytes */
     size_t n, size;
 };
 
@@ -156,7 +157,9 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     for (; (node = prefix_next_dirty(kv)) >= 0; *n = 0) {
         const struct prefix_node *v = &kv->prefix->node[node];
 
-        prefix_mark_clean(kv, node); /* marked even if the export fails */
+        /* The node becomes clean even if the export fails; otherwise every
+         * later call would try it again. */
+        prefix_mark_clean(kv, node);
         *n = prefix_path(kv, node, token);
         c->seq = (struct state_seq){0, 0, *n - v->n_tok, v->n_tok, 0};
         *goes_on = is_whole(c, v, &states) && (states || kv->states < 0);
@@ -191,7 +194,7 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
                        " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
-    /* asynchronous transfers may be in progress */
+    /* Waits for asynchronous transfers, which may still write to the caches. */
     s = exec_wait_async(e->exec, err);
     if (s == PL_OK)
         engine_trust_prefixes(e);
@@ -213,7 +216,7 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
     return PL_OK;
 }
 
-/* ---- import -------------------------------------------------------------- */
+/* ---- import: from a tier to a sequence ----------------------------------- */
 
 struct given {
     const unsigned char *data;
@@ -239,8 +242,8 @@ static bool same_cache(const struct state_cache *a, const struct state_cache *b)
            a->window == b->window;
 }
 
-/* Returns true if head h lists the same caches as this engine, with or without
- * the recurrent states. Sets *states to true if with them. */
+/* Returns true if head h lists the caches of this engine: all of them, or all
+ * without recurrent states. Sets *states to true if all are listed. */
 static bool same_caches(const struct carrier *c, const struct state_head *h,
                         bool *states)
 {
@@ -278,8 +281,8 @@ static pl_status check_page(struct carrier *c, const struct state_head *h,
     return PL_OK;
 }
 
-/* Reads the page's rows into the pages and the state slot reserved for the
- * sequence, which are not part of the sequence yet. */
+/* Reads the rows of the imported page into the pages and the state slot that
+ * are reserved for `seq`. They become a part of the sequence later. */
 static pl_status read_page(struct carrier *c, int seq, struct state_reader *r,
                            bool states, pl_err *err)
 {
@@ -327,8 +330,8 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     kv_trim_windows(kv, seq);
     if (states)
         prefix_insert_state(kv, seq);
-    /* the node is clean, because the tier that the page was read from has a
-     * copy */
+    /* Marks the node clean: the tier from which the page came has a copy of
+     * it. */
     prefix_mark_clean(kv, prefix_node_of(kv, seq));
     return PL_OK;
 }

@@ -1,4 +1,5 @@
-/* Tables of shapes and types, and the writing of synthetic files. */
+/* The tables of synthetic models' shapes and types, and the writing of their
+ * files. */
 #include "synth/synth.h"
 
 #include "base/ascii.h"
@@ -11,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Name, architecture; layers, width, heads, KV heads, head width; feed-forward
- * width, experts, experts used; vocabulary, tied; key heads, value heads and
- * head width of delta nets; width of the shared expert. 8b, 30b, 0.8b and 35b
- * are as published in the models' config.json; "tiny" is for tests. */
+/* Columns: name, architecture; layers, width, heads, KV heads, head width;
+ * feed-forward width, experts, experts used; vocabulary, tied; key heads, value
+ * heads and head width of delta nets; width of the shared expert. The shapes
+ * 8b, 30b, 0.8b and 35b are those in the models' published config.json; "tiny"
+ * is for tests. */
 static const struct synth_shape shapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true, 0,
      0, 0, 0},
@@ -34,14 +36,15 @@ static const struct synth_shape shapes[] = {
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
 
-/* Types that have several formats. */
+/* Types in which not all matrices have the same format. */
 static const struct synth_type mixed[] = {
     {"q4_k_m", PL_Q4_K, PL_Q6_K, PL_Q6_K},
     {"q5_k_m", PL_Q5_K, PL_Q6_K, PL_Q6_K},
 };
 enum { N_MIXED = sizeof mixed / sizeof mixed[0] };
 
-/* Appends `name` to the list in buf, after a comma. */
+/* Appends `name` to the comma-separated list in `buf`, whose size is `size`
+ * bytes. */
 static void list(char *buf, size_t size, const char *name)
 {
     size_t n = strlen(buf);
@@ -99,16 +102,18 @@ pl_status synth_type(struct synth_type *t, const char *name, pl_err *err)
                    err_shown(given, name, strlen(name)), all);
 }
 
-/* ---- tensors ------------------------------------------------------------- */
+/* ---- adding the tensors of a model --------------------------------------- */
 
 struct writer {
     const struct synth_shape *shape;
-    struct gguf_writer *w; /* NULL to compute only `total` */
+    struct gguf_writer *w; /* receives the tensors; NULL if only their total
+                              size is computed */
     bool hole;
-    struct filled *filled; /* [n], one per tensor, needed until saved */
+    struct filled *filled; /* [n] one generator of random values per tensor,
+                              needed until the file is saved */
     int n;
     const struct synth_watch *watch;
-    uint64_t done, total; /* bytes */
+    uint64_t done, total; /* bytes of weights written so far, and in all */
 };
 
 struct filled {
@@ -131,8 +136,8 @@ static bool fill(void *user, int64_t row, void *dst, size_t bytes)
     return !(w->watch && w->watch->cancel && *w->watch->cancel);
 }
 
-/* Adds a tensor with random values. Its format is f, or Q8_0 if rows are not
- * whole blocks of f. */
+/* Adds a tensor with random values. Its format is f, or Q8_0 if a row of the
+ * tensor is not whole blocks of f. */
 static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
                    const int64_t *dim)
 {
@@ -156,14 +161,15 @@ static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
         synth_fill_decay(&x->fill, (uint64_t)w->n);
     else if (n_dim == 1)
         synth_fill_norm(&x->fill, (uint64_t)w->n);
-    else /* this size makes the results of a product as large as its inputs */
+    else /* With this root mean square, a product's results are about as large
+            as its inputs. */
         synth_fill_init(&x->fill, f, 1 / sqrt((double)width), (uint64_t)w->n);
     gguf_put_tensor_fill(w->w, name, f, n_dim, dim, fill, x);
 }
 
-/* Returns true if layer i of n gets the format with more bits. As in llama.cpp,
- * these are the first and the last eighth of the layers, and every third layer
- * between them. */
+/* Returns true if some matrices of layer i, of n layers, get the format with
+ * more bits. As in llama.cpp, these are the first and the last eighth of the
+ * layers, and every third layer between them. */
 static bool more_bits(int64_t i, int64_t n)
 {
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
@@ -243,7 +249,7 @@ static void tensors(struct writer *w, const struct synth_type *t)
         tensor(w, "output.weight", t->output, 2, table);
 }
 
-/* ---- files --------------------------------------------------------------- */
+/* ---- writing the file ---------------------------------------------------- */
 
 static void keys(struct gguf_writer *w, const struct synth_shape *s)
 {
@@ -321,7 +327,7 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
     return status;
 }
 
-/* ---- public functions ---------------------------------------------------- */
+/* ---- public functions, declared in pl.h ---------------------------------- */
 
 pl_status pl_synth_size(const char *shape, const char *type, uint64_t *bytes,
                         pl_err *err)

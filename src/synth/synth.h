@@ -6,26 +6,31 @@
 
 #include "gguf/gguf_write.h"
 
-/* A model shape of the families llama, qwen3, qwen3moe, qwen35 or qwen35moe. */
+/* The shape of a synthetic model, of the families llama, qwen3, qwen3moe,
+ * qwen35 or qwen35moe. */
 struct synth_shape {
-    const char *name; /* "qwen3-8b" */
+    const char *name; /* name of the shape, such as "qwen3-8b" */
     const char *arch; /* value of the key general.architecture */
     int64_t n_layer, d_model, n_head, n_head_kv, d_head;
-    int64_t d_ff; /* width of the feed-forward part, or of an expert */
-    int64_t n_expert, n_used; /* 0 for shapes without experts */
+    int64_t d_ff; /* width of the feed-forward part, or of an expert if there
+                     are experts */
+    int64_t n_expert, n_used; /* number of experts, and of those used per token;
+                                 0 for shapes without experts */
     int64_t n_vocab;
-    bool tied; /* the embedding is also the output matrix */
-    /* qwen35 only, else 0: the key heads and value heads of the delta nets,
-     * which three of four layers contain; the width of these heads; and the
-     * width of the shared expert, 0 if none. */
+    bool tied; /* the token embedding is also the output matrix */
+    /* For qwen35 and qwen35moe, else 0: number of key heads and of value heads
+     * of the delta nets, which three of four layers contain; width of these
+     * heads; width of the shared expert, 0 if there is none. */
     int64_t n_key, n_value, d_delta, d_shared;
 };
 
-/* The format of each matrix. Vectors and routers are F32. */
+/* The formats of a synthetic model's matrices. Vectors and routers are F32. */
 struct synth_type {
-    const char *name; /* "q4_k_m" */
-    pl_format most;   /* format of most matrices */
-    pl_format some;   /* format of attn_v and ffn_down in half of the layers */
+    const char *name; /* name of the type, such as "q4_k_m" */
+    pl_format most;   /* format of all matrices that have no format of their own
+                         below */
+    pl_format some;   /* format of attn_v and ffn_down in about half of the
+                         layers */
     pl_format output; /* format of the output matrix */
 };
 
@@ -37,56 +42,66 @@ const struct synth_shape *synth_shape(const char *name, pl_err *err);
  * the output matrix is Q6_K where llama.cpp gives it more bits. */
 pl_status synth_type(struct synth_type *t, const char *name, pl_err *err);
 
-/* Progress and cancellation while a file is written. */
+/* The caller's progress function and cancellation flag, used while a file is
+ * written. */
 struct synth_watch {
-    pl_progress_fn *progress; /* may be NULL */
+    pl_progress_fn *progress; /* called with the bytes written so far; may be
+                                 NULL */
     void *user;
-    const volatile int *cancel; /* nonzero stops writing; may be NULL */
+    const volatile int *cancel; /* another thread may set it to nonzero to stop
+                                   the writing; may be NULL */
 };
 
-/* Writes the file. The same arguments always produce the same bytes. With
- * `hole`, weights and vocabulary are not written and the file takes no disk
- * space, which suffices for plans. */
+/* Writes a synthetic model to a GGUF file. The same arguments always produce
+ * the same bytes. With `hole`, weights and vocabulary are left as holes, so
+ * that the file takes no disk space; that suffices for plans. */
 pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
                      const char *path, bool hole,
                      const struct synth_watch *watch, pl_err *err);
 /* Returns the size of all weights in bytes. */
 uint64_t synth_bytes(const struct synth_shape *s, const struct synth_type *t);
 
-/* ---- synth_words.c ------------------------------------------------------- */
+/* ---- vocabulary: synth_words.c ------------------------------------------- */
 
 /* Adds a byte-pair (BPE) vocabulary of n_vocab tokens to the file. n_vocab must
  * be at least 257. */
 pl_status synth_words(struct gguf_writer *out, int64_t n_vocab, pl_err *err);
 
-/* ---- synth_fill.c -------------------------------------------------------- */
+/* ---- random values: synth_fill.c ----------------------------------------- */
 
-/* Generates random values of one tensor. */
+/* A generator of the random values of one tensor. */
 struct synth_fill {
     pl_format format;
     uint64_t random; /* state of the random number generator */
-    /* For block formats: the bytes that replace the drawn bits of a block's
-     * scales, so that values have about the requested size. */
+    /* For formats with blocks: the bytes of a block's scales, which replace
+     * random bits so that values have about the requested size. */
     struct synth_scale {
-        int at, min_at;     /* offsets of d and dmin in a block; -1 if none */
-        unsigned char d[8]; /* the bytes to write at `at` */
-        unsigned char keep[8]; /* mask of their bits that stay as drawn */
-        unsigned char dmin[2]; /* the bytes to write at `min_at` */
-        int bytes;             /* number of bytes in d */
+        /* Offsets in bytes of the scale d and of the minimum dmin in a block;
+         * -1 if the block has none. */
+        int at, min_at;
+        unsigned char d[8];    /* the bytes of d, which are written at offset
+                                  `at` */
+        unsigned char keep[8]; /* masks of the bits in these bytes that stay
+                                  random */
+        unsigned char dmin[2]; /* the bytes of dmin, which are written at offset
+                                  `min_at` */
+        int bytes;             /* number of bytes of the scale in d[] */
     } scale;
-    /* floats: mask of the bits that are drawn, and the bits that are set */
+    /* for float formats: mask of the bits that are random, and the constant
+     * bits, which are the exponent */
     uint32_t sign_and_mantissa, exponent;
 };
 
-/* Starts a generator of values whose root mean square is about `size`. Each
- * tensor has its own `seed`. */
+/* Starts a generator of values of a format whose root mean square is about
+ * `size`. Tensors have different seeds. */
 void synth_fill_init(struct synth_fill *f, pl_format format, double size,
                      uint64_t seed);
-/* Starts a generator of F32 norm weights, slightly above 1. */
+/* Starts a generator of F32 weights of a norm, slightly above 1. */
 void synth_fill_norm(struct synth_fill *f, uint64_t seed);
-/* Starts a generator of F32 decays, slightly below -1. */
+/* Starts a generator of F32 decay weights of a delta net, slightly below -1. */
 void synth_fill_decay(struct synth_fill *f, uint64_t seed);
-/* Writes the next `bytes` bytes of values, a whole number of blocks. */
+/* Writes the next `bytes` bytes of the generator's values, a whole number of
+ * blocks, to `dst`. */
 void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
-/* Random weights in the blocks of a format. All bits are drawn at random, then
- * the scales of each block are set, which is as fast as writing. The scales
- * follow from the size of the values that a few blocks with a known scale
- * decode to. */
+/* Random weights in the blocks of a format. All bits of a block are random,
+ * except its scales, which are constant. This is as fast as writing. The value
+ * of the scales follows from the size of the values that a few blocks with a
+ * known scale decode to. */
 #include "synth/synth.h"
 
 #include "base/half.h"
@@ -10,13 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* The offsets in a block of its scale d and of its minimum, which is added or,
- * in K-quants, subtracted; -1 if there is no minimum. Unsigned codes get a mean
- * of zero by a minimum of `middle` times d: half their range. */
+/* For each block format, the offsets in bytes of a block's scale d and of its
+ * minimum, -1 if it has no minimum. The minimum is added or, in K-quants,
+ * subtracted. Where codes are unsigned, a minimum of `middle` times d, half of
+ * the codes' range, gives values a mean of zero. */
 static const struct place {
     pl_format format;
     int at, min_at;
-    enum { HALF, E8M0, UE4M3X4, NIBBLES } form; /* encoding of d */
+    enum { HALF, E8M0, UE4M3X4, NIBBLES } form; /* encoding of the scale d */
     float middle;
 } places[] = {
     {PL_Q8_0, 0, -1, HALF, 0},      {PL_Q4_0, 0, -1, HALF, 0},
@@ -33,7 +34,8 @@ static const struct place {
     {PL_NVFP4, 0, -1, UE4M3X4, 0},
 };
 
-/* Returns a random number. Source: SplitMix64, Steele, Lea and Flood 2014. */
+/* Returns the next random number of SplitMix64 (Steele, Lea and Flood 2014),
+ * whose state is *s. */
 static uint64_t draw(uint64_t *s)
 {
     uint64_t z = *s += 0x9E3779B97F4A7C15;
@@ -51,7 +53,8 @@ static void set_half(unsigned char p[2], float v)
     p[1] = (unsigned char)(h >> 8);
 }
 
-/* Returns the unsigned E4M3 number that is nearest to d, but never 0. */
+/* Returns the unsigned E4M3 number that is nearest to d, as its 8 bits, but
+ * never 0. */
 static unsigned char ue4m3(double d)
 {
     int e = (int)floor(log2(d));
@@ -72,15 +75,17 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     case HALF:
         memcpy(s->d, half, sizeof half);
         break;
-    case E8M0: /* a power of two: its exponent, biased by 127 */
+    case E8M0: /* a scale that is a power of two: its exponent plus 127 */
         s->d[0] = (unsigned char)(127 + (int)lrint(log2(d)));
         s->bytes = 1;
         break;
-    case UE4M3X4: /* four scales with 4 exponent and 3 fraction bits */
+    case UE4M3X4: /* four scales of 8 bits: 4 exponent and 3 fraction bits */
         memset(s->d, ue4m3(d), 4);
         s->bytes = 4;
         break;
-    case NIBBLES: /* a nibble at the top of each of four 16-bit words */
+    /* The 16-bit scale is spread over four words: 4 of its bits at the top of
+     * each. The other 12 bits of a word stay random. */
+    case NIBBLES:
         for (int i = 0; i < 4; i++) {
             s->d[2 * i + 1] = (unsigned char)(half[i / 2] >> 4 * (i % 2) << 4);
             s->keep[2 * i] = 0xff;
@@ -91,8 +96,8 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     }
 }
 
-/* Returns the root mean square of a few blocks' values with the current
- * scales. */
+/* Returns the root mean square of the values that f generates with its present
+ * scales, measured on a few blocks. */
 static double measured(struct synth_fill f)
 {
     enum { BLOCKS = 64, MOST_BYTES = 256, MOST_VALUES = 256 };
@@ -110,8 +115,9 @@ static double measured(struct synth_fill f)
     return sqrt(sum / BLOCKS / fi->block);
 }
 
-/* Sets f to generate floats of either sign between 2^e and 2^(e+1), so about
- * 1.5 times 2^e, where that is about `size`. */
+/* Sets f to generate floats of either sign between 2^e and 2^(e+1), whose root
+ * mean square is about 1.5 times 2^e. Chooses e so that this is about
+ * `size`. */
 static void set_float(struct synth_fill *f, double size)
 {
     uint32_t e = (uint32_t)(127 + (int)lrint(log2(size / 1.5)));
@@ -172,7 +178,9 @@ void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t v = (draw(&f->random) & mask) | set;
 
-        if (f->format == PL_TQ2_0) /* TQ2_0 has no code 3 */
+        /* Codes of TQ2_0 have two bits. Clears the upper one if both are set,
+         * because the format has no code 3. */
+        if (f->format == PL_TQ2_0)
             v &= ~((v & 0x5555555555555555) << 1);
         memcpy(b + i, &v, bytes - i < 8 ? bytes - i : 8);
     }

@@ -51,9 +51,10 @@ static size_t word(int64_t k, char out[WORD])
 }
 
 struct words {
-    char *text; /* [n_vocab][WORD], then [n_merge][MERGE] */
+    char *text; /* [n_vocab][WORD] the texts of tokens, then [n_merge][MERGE]
+                   those of merges */
     struct gguf_str *str;
-    int32_t *type; /* [n_vocab] */
+    int32_t *type; /* [n_vocab] type of each token in GGUF files */
 };
 
 static void name_tokens(const struct words *w, int64_t n)
@@ -73,8 +74,8 @@ static void name_tokens(const struct words *w, int64_t n)
     }
 }
 
-/* Writes the merge that builds each word: the word without its last letter, a
- * blank, and that letter. */
+/* Writes the text of the merge that builds each word: the word without its last
+ * letter, a blank, and that letter. */
 static void name_merges(const struct words *w, int64_t n_merge, char *text)
 {
     for (int64_t i = 0; i < n_merge; i++) {

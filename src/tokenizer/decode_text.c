@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The destination of a token's text. Bytes beyond `cap` are counted but not
- * written. */
+/* The buffer to which the text of a token is written. Bytes beyond its size,
+ * `cap`, are counted in n but not written. */
 struct sink {
     char *s;
     size_t n, cap;
@@ -30,8 +30,8 @@ static int hex(char c)
                                   : -1;
 }
 
-/* Returns the value XX of a token "<0xXX>", or -1 if the token's text has
- * another form. */
+/* Returns the byte XX for which a token "<0xXX>" stands, or -1 if the token's
+ * text has another form. */
 static int byte_value(const struct token *k)
 {
     if (k->len != 6 || memcmp(k->s, "<0x", 3) != 0 || k->s[5] != '>' ||
@@ -40,8 +40,8 @@ static int byte_value(const struct token *k)
     return hex(k->s[3]) * 16 + hex(k->s[4]);
 }
 
-/* Appends the text of a normal token. Replaces U+2581 by a blank, or in
- * KIND_BPE vocabularies each character by the byte that it represents. */
+/* Writes the text of a normal token. In KIND_BPE vocabularies each character of
+ * the token represents a byte; in all others U+2581 represents a blank. */
 static void put_normal(const struct tokenizer *t, const struct token *k,
                        struct sink *out)
 {
@@ -128,15 +128,17 @@ pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
     n = held + tokenizer_piece(d->t, id, d->flags, NULL, 0);
     if (n > SIZE_MAX / 8)
         return err_no_memory(err, "a text");
-    /* Each raw byte becomes at most three bytes of text. The raw bytes are
-     * written to the end of the space reserved for the text. So the text grows
-     * towards them and never overwrites bytes that are not read yet. */
+    /* The token's bytes are written to the end of the space reserved in `out`,
+     * and converted from there to its beginning. A byte becomes at most three
+     * bytes of text (U+FFFD), so the text never overwrites bytes that were not
+     * read yet. */
     PL_TRY(text_buf_reserve(out, 3 * n, err));
     p = out->s + out->n + 2 * n;
     memcpy(p, d->held, held);
     tokenizer_piece(d->t, id, d->flags, p + held, n - held);
     raw = p;
-    /* The first token that has a text. */
+    /* At the first token that has a text, drops the blank that encoding put
+     * before it. */
     if ((d->flags & TOKENIZER_WHOLE) && n > 0) {
         if (d->t->drops_blank && d->t->vocab.token[id].type == TOKEN_NORMAL &&
             raw[0] == ' ')

@@ -1,9 +1,10 @@
 /* Converts text to tokens.
  *
  * Special tokens are found first. The text between them is normalised, split
- * into pieces and merged, depending on the kind of vocabulary. A symbol that is
- * not a token when merging ends becomes the tokens of its bytes. The search for
- * special tokens visits each position once per length of a special token. */
+ * and merged, in a way that depends on the kind of vocabulary. If a symbol is
+ * not a token when merging ends, its bytes become tokens instead. The search
+ * for special tokens visits each byte of the text once for each length that
+ * special tokens have. */
 #include "tokenizer/encoder.h"
 
 #include "base/ascii.h"
@@ -53,8 +54,8 @@ static pl_status push_bytes(struct encoder *e, const char *s, size_t len,
     return PL_OK;
 }
 
-/* The merge_pair_fn of SentencePiece: two symbols join if their joined text is
- * a token, highest score first. */
+/* The merge_pair_fn of KIND_SPM (SentencePiece). Two symbols join if their
+ * joined text is a token; the pair with the highest score joins first. */
 static bool join_by_text(const void *user, const struct merge_sym *a,
                          const struct merge_sym *b, double *key,
                          int32_t *joined)
@@ -67,13 +68,13 @@ static bool join_by_text(const void *user, const struct merge_sym *a,
     if (*joined < 0)
         return false;
     score = v->token[*joined].score;
-    /* NaN joins last. */
+    /* A pair whose score is NaN joins last. */
     *key = score == score ? -(double)score : __builtin_inf();
     return true;
 }
 
-/* The merge_pair_fn of byte-pair encoding: two symbols join if there is a merge
- * of them, lowest rank first. */
+/* The merge_pair_fn of byte-pair encoding. Two symbols join if the vocabulary
+ * has a merge of them; the pair whose merge has the lowest rank joins first. */
 static bool join_by_merge(const void *user, const struct merge_sym *a,
                           const struct merge_sym *b, double *key,
                           int32_t *joined)
@@ -88,8 +89,9 @@ static bool join_by_merge(const void *user, const struct merge_sym *a,
     return true;
 }
 
-/* Pushes the token of a symbol. If it is not a token, pushes the tokens of its
- * characters, or of the bytes of those that are not tokens. */
+/* Appends the token of a symbol. If the symbol is not a token, appends the
+ * tokens of its characters instead, and for a character that is not a token
+ * those of its bytes. */
 static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
                              pl_err *err)
 {
@@ -126,8 +128,8 @@ static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
     return PL_OK;
 }
 
-/* Merges the characters of a text that is not split further, and pushes the
- * tokens. Bytes that are not UTF-8 are symbols of their own. */
+/* Merges the characters of the text s[0 .. len) and appends the resulting
+ * tokens. Each byte that is not UTF-8 is a symbol by itself. */
 static pl_status merge_word(struct encoder *e, const char *s, size_t len,
                             merge_pair_fn *pair, pl_err *err)
 {
@@ -146,9 +148,10 @@ static pl_status merge_word(struct encoder *e, const char *s, size_t len,
     return push_merged(e, pair, err);
 }
 
-/* Merges a text whose blanks are U+2581. In most vocabularies no token
- * continues from a word into the blanks after it. Then words are merged one by
- * one: the result is the same, and the data stays in the L1 and L2 caches. */
+/* Merges a text in which U+2581 stands for blanks. In most vocabularies no
+ * token contains a blank after a letter (cuts_words). Then each word is merged
+ * by itself, which has the same result, but the data stays in the L1 and L2
+ * caches. */
 static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
                              merge_pair_fn *pair, pl_err *err)
 {
@@ -163,7 +166,8 @@ static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
     return merge_word(e, s + from, len - from, pair, err);
 }
 
-/* Merges one piece of text, whose symbols are bytes, and pushes the tokens. */
+/* A pretok_piece_fn for byte-level BPE: merges the bytes of one piece of text
+ * and appends the resulting tokens. */
 static pl_status bpe_piece(void *user, const char *s, size_t len, int by,
                            pl_err *err)
 {
@@ -200,8 +204,8 @@ static pl_status encode_bpe(struct encoder *e, const char *s, size_t len,
     return pretok_split(e->t->pretok, s, len, bpe_piece, e, err);
 }
 
-/* Copies `s` with U+2581 for each blank, and one more in front if `blank`. *out
- * is malloc'ed. */
+/* Sets *out to a malloc'ed copy of `s` in which U+2581 stands for each blank.
+ * If `blank`, the copy begins with one more U+2581. */
 static pl_status escape_blanks(const char *s, size_t len, bool blank,
                                char **out, size_t *n_out, pl_err *err)
 {
@@ -242,8 +246,8 @@ static pl_status encode_spm(struct encoder *e, const char *s, size_t len,
     return status;
 }
 
-/* Encodes a text of KIND_GEMMA. Splits it into sequences of newlines and
- * sequences of other characters, which are merged separately. */
+/* Encodes a text for a KIND_GEMMA vocabulary. Sequences of newlines, and the
+ * text between them, are merged separately. */
 static pl_status encode_gemma(struct encoder *e, const char *s, size_t len,
                               pl_err *err)
 {
@@ -289,12 +293,14 @@ static pl_status encode_plain(struct encoder *e, const char *s, size_t len,
     return encode_gemma(e, s, len, err);
 }
 
-/* Marks of a text's bytes: FREE is outside special tokens. */
+/* Marks for each byte of a text: outside special tokens, first byte of one, or
+ * a later byte of one. */
 enum { FREE, BEGIN, INSIDE };
 
-/* Marks the special tokens in the text, longest first, each length from left to
- * right. Tokens marked earlier are at least as long as the current one, so it
- * is enough to check that its first and last byte are not marked. */
+/* Marks the bytes of special tokens in the text s[0 .. len). It searches for
+ * the longest tokens first, from left to right, then for shorter ones in what
+ * is left. A marked token is never shorter than the one that is searched for.
+ * So it is enough to check that the first and the last byte are not marked. */
 static void mark_specials(const struct tokenizer *t, const char *s, size_t len,
                           bool parse, unsigned char *mark)
 {
@@ -331,9 +337,9 @@ static bool eats_blank_after(const struct tokenizer *t, const char *s,
     return t->eats_blank;
 }
 
-/* Returns how many of the n bytes at `s` are encoded. They precede a special
- * token, which begins the `more` bytes after them. The token t->eats_before
- * drops white space before it. */
+/* Returns how many of the n bytes at `s`, text before a special token, are
+ * encoded. If that token, at s + n, is t->eats_before, white space before it is
+ * dropped. `more` is the number of bytes from s + n to the end of the text. */
 static size_t kept_before(const struct tokenizer *t, const char *s, size_t n,
                           size_t more)
 {
@@ -400,7 +406,8 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
     int64_t before = out->n;
     pl_status s = PL_OK;
 
-    /* A blank becomes three bytes, and symbols are counted in 31 bits. */
+    /* Replacing a blank by U+2581 triples its length, and 31 bits must hold the
+     * number of symbols. */
     if (len > INT32_MAX / 4)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a text of %zu bytes; at most %d can be encoded at once",

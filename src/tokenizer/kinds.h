@@ -1,4 +1,4 @@
-/* The contents of a tokenizer. Private to this layer. */
+/* The data of a tokenizer. Private to src/tokenizer. */
 #ifndef TOKENIZER_KINDS_H
 #define TOKENIZER_KINDS_H
 
@@ -14,21 +14,22 @@ enum tokenizer_kind {
     KIND_UNIGRAM
 };
 
-/* Special tokens, which are searched for before the text is split. Has their
- * lengths, longest first, and the bytes that they begin and end with. */
+/* Properties of a set of special tokens, by which a search for them skips most
+ * positions of a text: their lengths, and the bytes with which they begin and
+ * end. */
 struct special_set {
-    uint32_t *len; /* owned, [n_len] lengths that occur, longest first */
+    uint32_t *len; /* owned, [n_len]: the lengths in bytes, longest first */
     uint32_t n_len;
     bool first[256], last[256];
 };
 
-/* The map of characters of KIND_UNIGRAM: replaces byte sequences of a text when
- * it is normalised; see unigram.c. */
+/* The map by which KIND_UNIGRAM normalises a text: replaces certain byte
+ * sequences by others. See unigram.c for the format. */
 struct char_map {
-    /* [n_unit] the trie of unigram.c, in units of 4 bytes, in the vocabulary's
-     * arena. */
+    /* [n_unit] units of 4 bytes that form a trie, in the vocabulary's arena */
     const unsigned char *unit;
-    /* [n_text] replacement texts, NUL-terminated, in the same arena */
+    /* [n_text] bytes of replacement texts, each NUL-terminated, in the
+     * vocabulary's arena */
     const char *text;
     size_t n_unit, n_text;
 };
@@ -36,47 +37,61 @@ struct char_map {
 struct tokenizer {
     enum tokenizer_kind kind;
     struct vocab vocab;
-    struct pretok *pretok; /* owned; KIND_BPE and KIND_WORDPIECE */
-    struct pretok *clean;  /* owned; KIND_WORDPIECE: used before `pretok` */
-    /* KIND_SPM and KIND_GEMMA: no symbol contains a blank after a word, so
-     * words are merged one by one. */
+    /* Owned: splits text. For KIND_BPE and KIND_WORDPIECE. */
+    struct pretok *pretok;
+    /* Owned: finds the characters that KIND_WORDPIECE drops before `pretok`
+     * splits the text. */
+    struct pretok *clean;
+    /* KIND_SPM and KIND_GEMMA: no symbol contains a blank after another
+     * character, so words can be merged one by one. */
     bool cuts_words;
-    /* KIND_WORDPIECE: removes marks (accents); converts to lower case. */
+    /* KIND_WORDPIECE: removes accents and other marks from letters; converts
+     * letters to lower case. */
     bool strips_marks, lowers;
-    struct char_map map; /* KIND_UNIGRAM: see char_map */
-    /* KIND_UNIGRAM: score of a character that has no token */
+    /* KIND_UNIGRAM: the map by which text is normalised. */
+    struct char_map map;
+    /* KIND_UNIGRAM: score of a character that is not a token */
     double unknown_score;
-    /* KIND_UNIGRAM: replaces white space before a word by one blank. */
+    /* KIND_UNIGRAM: writes white space before a word as a single blank, and
+     * drops it at the end of the text. */
     bool joins_blanks;
-    /* KIND_BPE: the symbol of the character that represents the byte. Other
-     * kinds: the token "<0xXX>", or the byte itself as a token. -1 if none. */
+    /* For each byte, KIND_BPE: the symbol of the character that represents it.
+     * Other kinds: the token "<0xXX>", or the token whose text is the byte. -1
+     * if there is none. */
     int32_t byte_id[256];
-    int32_t bos, eos, unknown; /* ids of tokens; -1 if there is none */
-    /* fill-in-the-middle tokens in the order of tokenizer_fim; -1 if there is
-     * none */
+    int32_t bos, eos, unknown; /* ids of the BOS, EOS and unknown token, -1 for
+                                  none */
+    /* Tokens for filling in the middle, indexed like tokenizer_fim; -1 if there
+     * is none. */
     int32_t fim[TOKENIZER_N_FIM];
     /* owned, [n_suppressed] tokens that must never be generated */
     int32_t *suppressed;
     int64_t n_suppressed;
     bool adds_bos, adds_eos;
-    bool adds_blank;  /* puts a blank before a text and after special tokens */
-    bool drops_blank; /* decoding drops the blank before a text */
-    bool eats_blank;  /* phi-3: drops white space after parsed special tokens */
-    int32_t eats_before; /* the token that drops white space before it; -1 if
-                            none */
-    /* `user` has the user-defined tokens; `all` has these and the control
-     * and unknown tokens. */
+    /* Encoding puts a blank before a text, and after special tokens. */
+    bool adds_blank;
+    /* Decoding drops the blank at the beginning of a text. */
+    bool drops_blank;
+    /* Phi-3: encoding drops white space that follows a special token. */
+    bool eats_blank;
+    /* A special token: encoding drops white space before it. -1 if there is
+     * none. */
+    int32_t eats_before;
+    /* Special tokens to search for in a text. `user` has the user-defined
+     * tokens; `all` also has the control and unknown tokens, for
+     * TOKENIZER_PARSE_SPECIAL. */
     struct special_set user, all;
 };
 
-/* Finds the character that represents a byte in KIND_BPE vocabularies.
- * Printable bytes represent themselves; the others are numbered from U+0100 on.
- * Writes the character as UTF-8 to `out` and returns its length, 1 or 2. */
+/* Finds the character that represents a byte in KIND_BPE vocabularies. A
+ * printable byte is represented by the character with its number; the others by
+ * U+0100 and the following characters. Writes the character as UTF-8 to `out`
+ * and returns its length, 1 or 2. */
 int bpe_char_of_byte(unsigned byte, char out[2]);
 
-/* The inverse: sets *byte to the byte that the character at s[0 .. n)
- * represents, and returns the character's length. Returns 0 if it does not
- * represent a byte. */
+/* The inverse of bpe_char_of_byte: sets *byte to the byte that the character at
+ * s[0 .. n) represents and returns the character's length. Returns 0 if it does
+ * not represent a byte. */
 int bpe_byte_of_char(const char *s, size_t n, unsigned char *byte);
 
 static inline bool token_is_special(const struct token *t, bool parse)

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* The lower case of every step-th character of first .. last is the character
- * plus delta. In order. */
+/* A row for characters in upper case: every step-th character of first .. last
+ * has the lower case character + delta. Ascending. */
 static const struct lower_run {
     uint32_t first, last;
     int32_t step, delta;
@@ -104,8 +104,8 @@ static const struct lower_run {
     {0x16e40, 0x16e5f, 1, 32},   {0x1e900, 0x1e921, 1, 34},
 };
 
-/* A character, and the one that remains when its marks are removed. In
- * order. */
+/* A character, and the one character that remains if its marks, such as
+ * accents, are removed. Ascending by the first. */
 static const uint32_t base_pairs[][2] = {
     {0xc0, 0x41},       {0xc1, 0x41},       {0xc2, 0x41},
     {0xc3, 0x41},       {0xc4, 0x41},       {0xc5, 0x41},
@@ -776,8 +776,8 @@ static const uint32_t base_pairs[][2] = {
     {0x2fa1c, 0x9f3b},  {0x2fa1d, 0x2a600},
 };
 
-/* A character, and the up to three that remain when its marks are removed; 0
- * for none. In order. */
+/* A character, and the up to three characters that remain if its marks are
+ * removed; 0 for none. Ascending by the first. */
 static const uint32_t base_rows[][4] = {
     {0x9cb, 0x9c7, 0x9be, 0x0},           {0x9cc, 0x9c7, 0x9d7, 0x0},
     {0xb4b, 0xb47, 0xb3e, 0x0},           {0xb4c, 0xb47, 0xb57, 0x0},

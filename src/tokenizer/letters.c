@@ -6,8 +6,9 @@
 
 #include <stdlib.h>
 
-/* Hangul syllables: leading consonant, vowel and optionally a trailing
- * consonant. The Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
+/* Numbers by which a Hangul syllable is decomposed: the first code points of
+ * syllables, leading consonants, vowels and trailing consonants, and how many
+ * there are of each. The Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
 enum {
     SYLLABLE = 0xac00,
     LEAD = 0x1100,
@@ -38,7 +39,8 @@ int letter_base(uint32_t c, uint32_t out[LETTER_MAX_BASE])
     const uint32_t *row;
 
     out[0] = c;
-    if (c < 0xc0) /* the first character with a base */
+    /* No character below U+00C0 has marks that could be removed. */
+    if (c < 0xc0)
         return 1;
     if (c - SYLLABLE < N_SYLLABLE) {
         uint32_t i = c - SYLLABLE;

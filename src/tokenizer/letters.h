@@ -1,6 +1,6 @@
-/* Letters as WordPiece vocabularies spell them: without marks, in lower case.
- * This file only maps code points. PCRE2 decides if they are marks, spaces or
- * punctuation. */
+/* Spells letters as WordPiece vocabularies do: without accents and other marks,
+ * and in lower case. This file only maps code points. The caller finds out with
+ * PCRE2 which characters are marks, spaces or punctuation. */
 #ifndef TOKENIZER_LETTERS_H
 #define TOKENIZER_LETTERS_H
 
@@ -9,8 +9,9 @@
 
 enum { LETTER_MAX_BASE = 3 };
 
-/* Decomposes `c` canonically and drops nonspacing marks. Writes the remaining 1
- * to 3 characters to `out` and returns their number. */
+/* Decomposes the character c (Unicode canonical decomposition) and drops
+ * nonspacing marks. Writes the remaining 1 to 3 characters to `out` and returns
+ * their number. */
 int letter_base(uint32_t c, uint32_t out[LETTER_MAX_BASE]);
 
 uint32_t letter_lower(uint32_t c);

@@ -1,9 +1,10 @@
-/* A linked list of symbols and a binary heap of its adjacent pairs.
+/* Joins symbols (merge.h): a linked list of symbols, and a binary heap of the
+ * adjacent pairs that can join.
  *
- * Each symbol owns the pair with its right neighbour and knows the pair's
- * position in the heap. So a changed pair is moved and leaves no stale entry:
- * the heap never holds more than n - 1 entries, even for megabytes of one
- * character. */
+ * A pair is stored with its left symbol, which also has the pair's position in
+ * the heap. So when a symbol changes, the entries of its two pairs are replaced
+ * and no outdated entries stay behind. The heap never has more than n - 1
+ * entries for n symbols, even for megabytes of one character. */
 #include "tokenizer/merge.h"
 
 #include "base/err.h"
@@ -99,8 +100,8 @@ static void drop(struct merger *m, int32_t i)
     sift_down(m, m->sym[last].pos);
 }
 
-/* Updates the heap's entry of the pair (i, next) after one of its symbols has
- * changed. */
+/* Computes again whether symbol i joins with the next one, after one of them
+ * has changed, and adds, moves or removes the pair's entry in the heap. */
 static void renew(struct merger *m, int32_t i, merge_pair_fn *pair,
                   const void *user)
 {

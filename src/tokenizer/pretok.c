@@ -1,10 +1,10 @@
-/* The table of pre-tokenizers. PCRE2 executes their expressions.
+/* The pre-tokenizers' regular expressions, which PCRE2 executes; see pretok.h.
  *
  * The expressions are those published with the models, with two differences.
- * White space is written out as Unicode defines the property White_Space,
- * because PCRE2's own \s either matches only ASCII or includes U+180E. An
- * expression that would scan a sequence of white space again for each of its
- * characters is rewritten to scan it once. */
+ * White space is written as Unicode's property White_Space, because PCRE2's own
+ * \s either matches only ASCII or includes U+180E. Expressions that would scan
+ * a sequence of white space again for each of its characters were rewritten to
+ * scan it once. */
 #include "tokenizer/pretok.h"
 
 #include "base/err.h"
@@ -18,18 +18,18 @@
 #include <string.h>
 
 struct rule {
-    const char *names; /* separated by blanks */
+    const char *names; /* values of tokenizer.ggml.pre, separated by blanks */
     bool takes_whole, adds_bos, lacks_bos;
     const char *expr[PRETOK_MAX_EXPR];
 };
 
 #define WS PRETOK_SPACE
-/* \s+(?!\S): a sequence of white space, except its last character if a word
- * follows, because that belongs to the word. */
+/* \s+(?!\S): a sequence of white space. If a word follows, the last character
+ * of the sequence is not matched, because it becomes a part of the word. */
 #define BLANKS "[" WS "]+(?![^" WS "])"
 #define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
-/* The last alternatives of most expressions: newlines with the white space
- * before them, and other white space. */
+/* The last alternatives of most expressions. They match newlines together with
+ * the white space before them, and any other white space. */
 #define SPACES "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
 
 #define GPT2   SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" BLANKS
@@ -41,35 +41,38 @@ struct rule {
     "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-/* Splits letters into words by case. `tail` may follow each word. `more` may
- * follow a piece of characters other than letters and numbers. */
+/* Matches words of letters, each with at most one change, from upper to lower
+ * case. The parameters are expressions: `upper` and `lower` for one letter,
+ * `tail` for what may follow a word, `number` for numbers, and `more` for what
+ * may follow a sequence of other characters. */
 #define CASES(upper, lower, tail, number, more)                                \
     "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" tail                          \
     "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" tail "|" number "| ?[^" WS   \
     "\\p{L}\\p{N}]+" more SPACES
 #define GPT4O(number)                                                          \
     CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
-/* UPPER and LOWER without Han characters, written as complements of the other
- * categories. */
+/* A letter of an upper-case sequence, and one of a lower-case sequence, but no
+ * Han character. Both are written as the complement of all other categories. */
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \
     "[!-/:-@\\[-`{-~][A-Za-z]+"                                                \
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                           \
     "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
-/* In a piece of digits only, matches the first one or two digits if the others
- * form groups of three. Matches only at the start of the piece, so that a long
- * piece is read once. */
+/* In a piece that has only digits, matches the first one or two digits if the
+ * number of the others is a multiple of three. The anchor \A makes the search
+ * read a long piece only once. */
 #define LEADING(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
-/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF, as listed by the models. */
+/* The ranges U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF that models list for
+ * Chinese, Japanese and Korean, joined to two. */
 #define CJK  "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
 #define KANA "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}"
 #define BLOOM                                                                  \
     " ?[^" WS "(|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}"     \
     "\\x{60c})]+"
 
-/* Letters of scripts that have upper and lower case, listed one by one as in
- * DeepSeek LLM. */
+/* Letters of scripts that have upper and lower case, in the ranges that
+ * DeepSeek LLM lists. */
 #define CASED                                                                  \
     "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}"             \
     "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}"     \
@@ -137,13 +140,15 @@ static const struct rule rules[] = {
      .expr = {"[\\r\\n]", "[" WS "]?" CASED,
               "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
               "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-              /* \s+$, but tried only at the beginning of white space */
+              /* \s+$, white space at the end, but tried only where a sequence
+               * of white space begins */
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},
     {.names = "afmoe",
      .expr = {"\\p{N}+", LEADING("\\p{N}") "|\\p{N}{3}",
-              /* ideographs, kana, and the scripts of Southeast Asia */
+              /* Chinese characters, Japanese kana, and the scripts of Southeast
+               * Asia */
               "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}"
               "\\x{3040}-\\x{30ff}\\x{ff65}-\\x{ff9f}\\x{2f00}-\\x{2fd5}"
               "\\x{e00}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}"
@@ -159,7 +164,8 @@ static const struct rule rules[] = {
               GPT4O("\\p{N}")}},
     {.names = "tiny_aya cohere2moe",
      .expr =
-         {/* in numbers that stand alone, digits are grouped from the end */
+         {/* numbers without adjacent letters: their digits are grouped by
+             threes from the end */
           "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])",
           LEADING("\\p{Nd}"), GPT4O("\\p{N}{1,3}")}},
     {.names = "superbpe",
@@ -195,7 +201,8 @@ struct pretok {
     const struct rule *rule;
     pcre2_general_context *memory;
     int n_code;
-    pcre2_code *code[PRETOK_MAX_EXPR]; /* read-only once compiled */
+    pcre2_code *code[PRETOK_MAX_EXPR]; /* the compiled expressions, never
+                                          changed after create */
 };
 
 static void *pcre_malloc(size_t size, void *user)
@@ -292,8 +299,8 @@ static pl_status create(struct pretok **out, const struct rule *rule,
             goto done;
         }
         p->n_code = i + 1;
-        /* If the system forbids JIT, matching is slower with the same
-         * result. */
+        /* Failure is ignored: if the system forbids just-in-time compilation,
+         * matching is slower but has the same result. */
         (void)pcre2_jit_compile(p->code[i], PCRE2_JIT_COMPLETE);
     }
     *out = p;
@@ -384,7 +391,8 @@ static pl_status next_match(const struct splitter *c, int stage, const char *s,
                        len, (const char *)why);
     }
     range = pcre2_get_ovector_pointer(c->match);
-    /* No expression is meant to match the empty text. */
+    /* Treats a match of the empty text like no match, which would otherwise
+     * repeat for ever. No expression is meant to match it. */
     if (range[0] < range[1]) {
         *begin = range[0];
         *end = range[1];
@@ -413,8 +421,9 @@ static pl_status split(const struct splitter *c, int stage, const char *s,
     return PL_OK;
 }
 
-/* Returns the length of the valid UTF-8 at the beginning of the text. If it
- * begins with other bytes, returns their number and sets *valid to false. */
+/* Returns the length of the longest valid UTF-8 at the beginning of s[0 ..
+ * len). If the text begins with invalid bytes, returns their number and sets
+ * *valid to false. */
 static size_t valid_run(const char *s, size_t len, int *valid)
 {
     size_t n = utf8_step(s, len, valid);
@@ -434,8 +443,9 @@ pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
                        pretok_piece_fn *piece, void *user, pl_err *err)
 {
     struct splitter c = {.p = p, .piece = piece, .user = user};
-    /* The expressions take a few steps per character, even when they backtrack
-     * over many. The limit guards against unforeseen cases. */
+    /* Limits the steps of PCRE2 for one match, as a guard against unforeseen
+     * cases. The expressions need only a few steps per character of the text,
+     * even if they backtrack. */
     size_t limit = 1000000 + (len < 100000000 ? 16 * len : 1600000000);
     pl_status status = PL_OK;
 

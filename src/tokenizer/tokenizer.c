@@ -1,8 +1,9 @@
-/* Creates a tokenizer from a file's metadata and returns its properties.
+/* Creates a tokenizer from a file's metadata, and returns its special tokens
+ * and properties.
  *
- * The defaults for absent keys are those of llama.cpp, because files are
- * written for it. Encoding is in encode_text.c, wordpiece.c and unigram.c,
- * decoding in decode_text.c. */
+ * Defaults for keys that a file lacks are those of llama.cpp, because files are
+ * written for it. Text is encoded in encode_text.c, wordpiece.c and unigram.c,
+ * and decoded in decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
 #include "base/ascii.h"
@@ -13,27 +14,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The supported values of tokenizer.ggml.model. Each row has the kind's
- * defaults for the tokens around a text, and the names of their keys. */
+/* The supported values of tokenizer.ggml.model, one row each. A row has the
+ * defaults for the special tokens and the blank around a text, and the names of
+ * the keys for BOS and EOS. */
 static const struct model_row {
     const char *name;
     enum tokenizer_kind kind;
     bool adds_bos, adds_eos, adds_blank;
     int32_t bos, eos, unknown;
-    const char *bos_key, *eos_key; /* tokenizer.ggml.KEY_token_id */
+    const char *bos_key, *eos_key; /* the part KEY of the keys
+                                      tokenizer.ggml.KEY_token_id */
 } models[] = {
     {"llama", KIND_SPM, true, false, true, 1, 2, 0, "bos", "eos"},
     {"gpt2", KIND_BPE, false, false, false, 11, 11, -1, "bos", "eos"},
     {"gemma4", KIND_GEMMA, true, false, false, -1, -1, -1, "bos", "eos"},
     {"bert", KIND_WORDPIECE, true, true, false, 101, 102, 100, "cls",
-     "seperator"}, /* misspelt like this in files */
+     /* The key is misspelt in GGUF files, too. */
+     "seperator"},
     {"t5", KIND_UNIGRAM, false, true, false, -1, 1, 2, "bos", "eos"},
 };
 
 enum { N_MODEL = sizeof models / sizeof models[0] };
 
-/* Texts of tokens that end generation, regardless of the token types in the
- * file. */
+/* Texts of tokens that end the generation, whatever type the file gives these
+ * tokens. */
 static const char *const eog_texts[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -56,13 +60,13 @@ static const char *const eog_texts[] = {
     "<|calls|>",
     "<end_of_utterance>",
     "[e~[",
-    /* this text contains U+FF5C (fullwidth bar) and U+2581 */
+    /* in the next text bars are U+FF5C and blanks U+2581 */
     ("<\xef\xbd\x9c"
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 
-/* Texts of tokens of code models that are control tokens, regardless of the
- * types in the file. */
+/* Texts of tokens that are control tokens, whatever type the file gives them.
+ * Code models have them. */
 static const char *const control_texts[] = {
     "<|fim_prefix|>",  "<|fim_suffix|>",  "<|fim_middle|>",  "<|fim_pad|>",
     "<fim_prefix>",    "<fim_suffix>",    "<fim_middle>",    "<fim_pad>",
@@ -71,7 +75,8 @@ static const char *const control_texts[] = {
     "<|fim_repo|>",    "<|file_sep|>",
 };
 
-/* Texts of tokens that structure a gpt-oss message. They are shown as text. */
+/* Texts of tokens that separate the parts of a gpt-oss message. Decoding shows
+ * them, so that a parser of replies finds them. */
 static const char *const shown_texts[] = {
     "<|channel|>",
     "<|message|>",
@@ -79,8 +84,9 @@ static const char *const shown_texts[] = {
     "<|constrain|>",
 };
 
-/* Fill-in-the-middle tokens of code models: their keys in files and in older
- * files, and their names for files without a key. */
+/* Tokens for filling in the middle, which code models have. A row has the key
+ * of a token's id in files, its key in older files, and texts by which the
+ * token is found if a file has neither key. */
 static const struct {
     const char *key, *old_key, *name[8];
 } fim_tokens[TOKENIZER_N_FIM] = {
@@ -115,8 +121,8 @@ int bpe_char_of_byte(unsigned byte, char out[2])
 {
     unsigned c = byte;
 
-    /* 33-126, 161-172 and 174-255 are printable; the other 68 bytes are
-     * represented by U+0100 and the following characters, in order */
+    /* Bytes 33-126, 161-172 and 174-255 are printable. The other 68 bytes are
+     * represented by U+0100 and the following characters, in order. */
     if (byte < 33)
         c = 256 + byte;
     else if (byte >= 127 && byte < 161)
@@ -223,7 +229,8 @@ static struct token *named(struct tokenizer *t, const char *text)
     return id >= 0 ? &t->vocab.token[id] : NULL;
 }
 
-/* Corrects token types of the file, as llama.cpp does. */
+/* Corrects the types that the file gives to some tokens, in the same way as
+ * llama.cpp. */
 static void correct_types(struct tokenizer *t)
 {
     struct token *k, *end = named(t, "<|end|>"), *s = named(t, "</s>");
@@ -240,15 +247,15 @@ static void correct_types(struct tokenizer *t)
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++)
         if ((k = named(t, shown_texts[i])))
             k->type = TOKEN_USER;
-    /* In gpt-oss and solar-open, a reply continues after the end of a
-     * message. */
+    /* In gpt-oss and solar-open, <|end|> ends a message, but the reply
+     * continues after it. So it does not end the generation. */
     if (end && ((named(t, "<|return|>") && named(t, "<|call|>")) ||
                 (named(t, "<|flush|>") &&
                  (named(t, "<|call|>") || named(t, "<|calls|>"))))) {
         end->type = TOKEN_USER;
         end->eog = false;
     }
-    /* gemma4 uses </s> for struck-out text */
+    /* In gemma4, </s> closes struck-out text, so it is ordinary text. */
     if (s && named(t, "<|tool_response>")) {
         s->type = TOKEN_NORMAL;
         s->eog = false;
@@ -268,8 +275,8 @@ static void read_fim(struct tokenizer *t, const struct gguf *g)
     }
 }
 
-/* Reads the tokens that must never be generated. Passes over ids that are not
- * in the vocabulary. */
+/* Reads the list of tokens that must never be generated. Ignores ids that are
+ * not in the vocabulary. */
 static pl_status read_suppressed(struct tokenizer *t, const struct gguf *g,
                                  pl_err *err)
 {
@@ -307,7 +314,8 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_bos, err));
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
                          &t->adds_eos, err));
-    /* early gemma4 files wrongly set this to false */
+    /* The key is ignored for these kinds: early gemma4 files wrongly set it to
+     * false. */
     if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
         t->adds_bos = true;
     if (t->kind == KIND_WORDPIECE)
@@ -393,9 +401,9 @@ static bool contains(struct gguf_str s, const char *part)
     return false;
 }
 
-/* Determines which special tokens drop white space around them, from names in
- * the file. Phi-3 drops white space after special tokens, some encoders before
- * the mask token. */
+/* Determines which special tokens drop white space around them. The model's
+ * name in the file decides: Phi-3 drops white space after special tokens, some
+ * encoder models drop it before the mask token. */
 static pl_status read_strips(struct tokenizer *t, const struct gguf *g,
                              pl_err *err)
 {

@@ -11,17 +11,19 @@
 
 #include "gguf/gguf.h"
 
-struct tokenizer; /* opaque */
+/* Opaque. */
+struct tokenizer;
 
-/* Buffers that grow as needed. A zeroed struct is empty. Contents are kept when
- * a call fails. */
+/* A list of tokens and a text that grow as needed. A zeroed struct is empty. A
+ * call that fails leaves the contents unchanged. */
 struct token_list {
-    int32_t *id; /* owned, [n] */
+    int32_t *id; /* owned, [n]: the tokens */
     int64_t n, cap;
 };
 
 struct text_buf {
-    char *s; /* owned, n bytes and a NUL; NULL if nothing was stored yet */
+    /* Owned: n bytes and a terminating NUL; NULL until something was stored. */
+    char *s;
     size_t n, cap;
 };
 
@@ -43,8 +45,8 @@ int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 bool tokenizer_adds_eos(const struct tokenizer *t);
-/* Returns a token for filling in the middle. `which` is 0 for prefix, 1 suffix,
- * 2 middle, 3 repository, 4 file. Returns -1 if there is none. */
+/* Returns the id of a token for filling in the middle, -1 if there is none.
+ * `which` is 0 for prefix, 1 suffix, 2 middle, 3 repository, 4 file. */
 enum { TOKENIZER_N_FIM = 5 };
 int32_t tokenizer_fim(const struct tokenizer *t, int which);
 /* Returns true if generation ends at this token. Returns false for ids that are
@@ -59,11 +61,16 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len);
 
 enum tokenizer_flag {
-    TOKENIZER_ADD_SPECIAL = 1, /* add BOS and EOS if the model asks for them */
-    /* Text such as "<|im_end|>" becomes that token. */
+    TOKENIZER_ADD_SPECIAL = 1, /* encoding: add BOS and EOS where the model uses
+                                  them */
+    /* Encoding: text such as "<|im_end|>" becomes the special token of this
+     * name. */
     TOKENIZER_PARSE_SPECIAL = 2,
-    TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens */
-    TOKENIZER_WHOLE = 8         /* decoding: the tokens begin a text */
+    TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens,
+                                   too */
+    /* Decoding: the tokens are a text from its beginning, so the blank that
+     * encoding put there is dropped. */
+    TOKENIZER_WHOLE = 8
 };
 
 /* Appends the tokens of text[0 .. len), which may contain any bytes. Each byte
@@ -82,15 +89,16 @@ pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, unsigned flags,
                        char *buf, size_t cap);
 
-/* A decoder that converts tokens to valid UTF-8, one token at a time. It holds
- * back an incomplete character. Bytes that cannot be part of a character become
- * U+FFFD, as Unicode recommends: one for each longest valid prefix.
+/* Converts tokens to valid UTF-8, one token at a time. If a token ends within a
+ * character, the character is held back until it is complete. Bytes that cannot
+ * be part of a character become U+FFFD, one for each longest valid prefix, as
+ * Unicode recommends.
  *
- * TOKENIZER_WHOLE drops the one blank that encoding put before the text, if the
- * model's kind of tokenizer does that. Text generated after a prompt is a
- * continuation, so it is decoded without this flag. */
+ * If `flags` has TOKENIZER_WHOLE, drops the one blank that encoding put before
+ * the text, if the model's kind of tokenizer does that. Text generated after a
+ * prompt continues the prompt, so it is decoded without this flag. */
 struct tokenizer_stream {
-    const struct tokenizer *t; /* borrowed */
+    const struct tokenizer *t; /* the tokenizer, borrowed */
     unsigned flags;
     int n_held;
     char held[4];

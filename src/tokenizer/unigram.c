@@ -1,12 +1,11 @@
-/* Unigram, "t5" in GGUF: splits a text into the tokens with the highest sum of
- * scores.
+/* Unigram, "t5" in GGUF files: divides a text into the tokens with the greatest
+ * sum of scores. Kudo, arXiv:1804.10959; details follow SentencePiece.
  *
- * The file's own map of characters normalises the text, and white space is
- * joined and written as U+2581. Then Viterbi's algorithm runs over the
- * characters. A character that is not a token scores 10 less than the worst
- * token. It becomes the tokens of its bytes. If a byte has no token, the
- * character becomes, together with adjacent ones, one unknown token. Kudo,
- * arXiv:1804.10959; details follow SentencePiece. */
+ * First the text is normalised: a map of the file replaces characters, and
+ * U+2581 is written for white space. Then Viterbi's algorithm runs over the
+ * characters. A character that is not a token has a score that is 10 less than
+ * that of the worst token. Its bytes become tokens; if a byte has no token, the
+ * character and adjacent ones like it become one unknown token. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -16,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An unknown character scores this much less than the worst token. */
+/* A character that is not a token scores this much less than the worst
+ * token. */
 static const double unknown_penalty = 10;
 
 static bool is_cut(const struct token *t)
@@ -25,15 +25,15 @@ static bool is_cut(const struct token *t)
            t->type == TOKEN_UNUSED;
 }
 
-/* ---- the map of characters ----------------------------------------------- */
+/* ---- the map of characters in a file ------------------------------------- */
 
-/* Format in the file: the size of a trie in bytes (4 bytes), the trie, and the
- * replacement texts, which are NUL-terminated. The trie is a double array (Aoe
- * 1989, as packed by Yata's Darts-clone) of 4-byte units, little endian. Bits
- * 0-7 and 31 of a unit are its label, and bit 8 is set if a key ends here. The
- * bits from 10 on are the offset of its children, times 256 if bit 9 is set. A
- * unit that holds a value has bit 31 set; the other bits are the offset of the
- * replacement text. */
+/* The format of the map of characters in a file: the size in bytes of a trie (4
+ * bytes), the trie, and the replacement texts, each NUL-terminated. The trie is
+ * a double array (Aoe 1989, as packed by Yata's Darts-clone) of little-endian
+ * units of 4 bytes. Bits 0-7 and 31 of a unit are its label, and bit 8 is set
+ * if a key ends there. The bits from 10 on are the offset of its children, to
+ * be multiplied by 256 if bit 9 is set. A unit that holds a value has bit 31
+ * set; the other bits are the offset of the replacement text. */
 
 static uint32_t read_u32(const unsigned char *p)
 {
@@ -83,8 +83,8 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
-/* Returns the length of the longest prefix of s[0 .. len) that the map
- * replaces, or 0 if there is none. Sets *by to the replacement. */
+/* Returns the length of the longest beginning of s[0 .. len) that the map of
+ * characters replaces, or 0 if there is none. Sets *by to the replacement. */
 static size_t map_start(const struct char_map *m, const char *s, size_t len,
                         const char **by)
 {
@@ -111,7 +111,7 @@ static size_t map_start(const struct char_map *m, const char *s, size_t len,
     return found;
 }
 
-/* ---- normalising --------------------------------------------------------- */
+/* ---- normalising a text -------------------------------------------------- */
 
 static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
 {
@@ -128,8 +128,8 @@ static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
     return PL_OK;
 }
 
-/* The state of white space: whether the last character was part of a word, and
- * whether there was any character yet. */
+/* State of put_blanks between two calls: whether the last character was part of
+ * a word, and whether there was any character yet. */
 struct blanks {
     bool in_word, begun;
 };
@@ -189,14 +189,14 @@ static pl_status normalise(struct encoder *e, const char *s, size_t len,
     return PL_OK;
 }
 
-/* ---- Viterbi's algorithm ------------------------------------------------- */
+/* ---- finding the best division into tokens (Viterbi) --------------------- */
 
-/* The best path to a position: its score, its last token, and where that token
- * begins. */
+/* The best division of the text up to a position: its sum of scores, and its
+ * last token with the position where that begins. */
 struct unigram_step {
     double score;
-    int32_t id;   /* -1 for a character that is not a token */
-    int32_t from; /* -1 if no path was found yet */
+    int32_t id;   /* last token; -1: a character without a token */
+    int32_t from; /* where that begins; -1 if no division was found */
 };
 
 static void improve(struct unigram_step *s, double score, int32_t id,
@@ -245,15 +245,16 @@ static bool have_bytes(const struct tokenizer *t, const char *s, size_t len)
     return true;
 }
 
-/* Pushes the tokens of the best path. It is followed from its end, so the
- * tokens are reversed afterwards. */
+/* Appends the tokens of the best division of the whole text. step[] leads from
+ * the end of the text to its beginning, so the appended tokens are reversed at
+ * the end. */
 static pl_status push_best(struct encoder *e, const char *s, size_t len,
                            const struct unigram_step *step, pl_err *err)
 {
     const struct tokenizer *t = e->t;
     int64_t first = e->out->n;
-    /* The following character is unknown. Adjacent unknown characters become
-     * one token. */
+    /* True if the character after the present token became an unknown token.
+     * Adjacent ones share that token. */
     bool unknown = false;
 
     for (size_t at = len; at > 0; at = (size_t)step[at].from) {

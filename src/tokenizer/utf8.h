@@ -1,6 +1,7 @@
-/* Scans a UTF-8 character strictly: no overlong forms, no surrogates, nothing
- * above U+10FFFF (Unicode 15, table 3-7). The encoder and the streaming decoder
- * share this file, so that they agree on characters. */
+/* Scans one UTF-8 character, strictly: overlong forms, surrogates and
+ * characters above U+10FFFF are invalid (Unicode 15, table 3-7). Encoding and
+ * streaming decoding both use this file, so that they agree on what a character
+ * is. */
 #ifndef TOKENIZER_UTF8_H
 #define TOKENIZER_UTF8_H
 
@@ -22,13 +23,13 @@ static inline int utf8_scan(const char *s, size_t n)
         return -1;
     more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
     if (b == 0xe0)
-        lo = 0xa0; /* lower bytes: overlong */
+        lo = 0xa0; /* a lower second byte would make an overlong form */
     else if (b == 0xed)
-        hi = 0x9f; /* higher bytes: surrogates */
+        hi = 0x9f; /* a higher second byte would encode a surrogate */
     else if (b == 0xf0)
-        lo = 0x90; /* lower bytes: overlong */
+        lo = 0x90; /* a lower second byte would make an overlong form */
     else if (b == 0xf4)
-        hi = 0x8f; /* higher bytes: above U+10FFFF */
+        hi = 0x8f; /* a higher second byte would exceed U+10FFFF */
     for (int i = 1; i <= more; i++) {
         unsigned c;
 
@@ -43,9 +44,10 @@ static inline int utf8_scan(const char *s, size_t n)
     return more + 1;
 }
 
-/* Returns the length of the valid character at the start of s[0 .. n), n >= 1,
- * where the text ends. If there is none, returns 1 and sets *valid to false, so
- * that each stray byte is handled separately. */
+/* Returns the length of the valid character at the beginning of s[0 .. n), n >=
+ * 1; nothing follows s[n - 1]. If there is no valid character, returns 1 and
+ * sets *valid to false, so that the caller handles each invalid byte by
+ * itself. */
 static inline size_t utf8_step(const char *s, size_t n, int *valid)
 {
     int len = utf8_scan(s, n);

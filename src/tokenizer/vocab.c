@@ -1,8 +1,9 @@
-/* Tokens and merges in two open-addressing hash tables.
+/* Tokens and merges of a vocabulary, in two hash tables with open addressing.
  *
- * A merge is found by the ids of its two sides instead of their text. So a
- * merge takes constant time however long the tokens are. This file checks only
- * that a vocabulary is safe to use, not that it makes sense. */
+ * A merge is found by the ids of the two symbols that it joins, not by their
+ * texts. So finding it takes the same time however long the symbols are. This
+ * file checks only that a vocabulary is safe to use, not that it makes
+ * sense. */
 #include "tokenizer/vocab.h"
 
 #include "base/err.h"
@@ -10,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of the number of tokens and of merges, so that ids of symbols fit in an
+/* Maximum number of tokens, and of merges. So the ids of all symbols fit in an
  * int32_t. */
 enum { VOCAB_MAX = 1 << 28 };
 
-/* FNV-1a (Fowler, Noll, Vo), byte by byte, with a final multiplication so that
- * the low bits depend on every byte. */
+/* The hash of texts: FNV-1a (Fowler, Noll, Vo) byte by byte. A final
+ * multiplication makes the low bits depend on every byte. */
 #define HASH_START 0xcbf29ce484222325u
 
 static uint64_t hash_more(uint64_t h, char c)
@@ -43,8 +44,8 @@ static uint32_t hash_pair(uint64_t pair)
     return (uint32_t)(pair >> 32);
 }
 
-/* Returns the hash table's entry for this text, or the free entry where it
- * belongs. */
+/* Returns the entry of the hash table of texts for s[0 .. len), or the free
+ * entry for a new symbol with this text. */
 static struct vocab_slot *slot_of(const struct vocab *v, uint32_t hash,
                                   const char *s, size_t len)
 {
@@ -75,7 +76,8 @@ static void fetch_slot(const struct vocab *v, uint32_t hash)
     __builtin_prefetch(&v->slot[hash & (v->n_slot - 1)]);
 }
 
-/* Prefetches the token of an entry that was prefetched by fetch_slot. */
+/* Prefetches the token to which a hash table entry refers. The entry itself was
+ * prefetched by fetch_slot. */
 static void fetch_token(const struct vocab *v, uint32_t hash)
 {
     uint32_t id1 = v->slot[hash & (v->n_slot - 1)].id1;
@@ -84,9 +86,9 @@ static void fetch_token(const struct vocab *v, uint32_t hash)
         __builtin_prefetch(&v->token[id1 - 1]);
 }
 
-/* Enters tokens from .. to-1 into the table of texts. If several have the same
- * text, the last one is found. The table is far larger than the L2 cache, so
- * entries are prefetched for several tokens at a time. */
+/* Adds tokens from .. to - 1 to the hash table of texts. If several tokens have
+ * the same text, the last one is found. The table is far larger than the L2
+ * cache, so entries for several tokens are prefetched before they are used. */
 static void enter(struct vocab *v, int32_t from, int32_t to)
 {
     enum { AT_ONCE = 16 };
@@ -146,8 +148,8 @@ int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w)
     return -1;
 }
 
-/* Reserves space for n more symbols, and keeps the table of texts at most half
- * full. */
+/* Reserves space for n more symbols, and enlarges the hash table of texts so
+ * that at most half of its entries are used. */
 static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
 {
     int64_t want = (int64_t)v->n_symbol + n;
@@ -179,8 +181,8 @@ static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
     return PL_OK;
 }
 
-/* Sets *out to an array of the file that has one element per token, or to NULL
- * if it is absent. Fails if it has another type or length. */
+/* Sets *out to the array of the file under `key`, which has one element per
+ * token; NULL if the file lacks it. Fails if it has another type or length. */
 static pl_status per_token(const struct gguf *g, const char *key, uint64_t n,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -225,15 +227,15 @@ static pl_status read_columns(struct vocab *v, const struct gguf *g,
                            "not in 0 .. %d",
                            gguf_path(g), (unsigned long long)i, TOKEN_BYTE);
         t->score = (float)score;
-        /* type 0, "undefined", counts as unused, because these tokens have no
-         * text either */
+        /* Type 0, "undefined", is taken for "unused": tokens of both types have
+         * no text. */
         t->type = type == 0 ? TOKEN_UNUSED : (uint8_t)type;
     }
     return PL_OK;
 }
 
-/* Sets *out to an array of strings of the file, such as tokens or merges. Fails
- * if it is absent, has another type, or is too long. */
+/* Sets *out to the array of strings of the file under `key`. Fails if it is
+ * absent, has another type, or has too many elements. */
 static pl_status need_strs(const struct gguf *g, const char *key,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -302,8 +304,8 @@ void vocab_fini(struct vocab *v)
     memset(v, 0, sizeof *v);
 }
 
-/* Sets *id to the id of the symbol with this text. Adds a symbol if there is
- * none. */
+/* Sets *id to the id of the symbol with the text s[0 .. len), whose hash is
+ * `hash`. Adds the symbol if it is new. */
 static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
                         size_t len, int32_t *id, pl_err *err)
 {
@@ -325,8 +327,9 @@ static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
     return PL_OK;
 }
 
-/* Return the first entry to probe for a pair, and the entry that holds it or
- * the free entry where it belongs. */
+/* first_slot returns the entry of the table of merges where the search for a
+ * pair of symbols begins. merge_slot returns the pair's entry, or the free one
+ * for it. */
 static struct vocab_merge *first_slot(const struct vocab *v, uint64_t pair)
 {
     return &v->merge[hash_pair(pair) & (v->n_merge_slot - 1)];
@@ -357,15 +360,16 @@ const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
     return m->pair == 0 ? NULL : m;
 }
 
-/* A merge of the file while the ids of its sides are looked up. */
+/* A merge of the file while it passes the stages of add_merges: the texts of
+ * the two symbols that it joins, their hashes, and the entry to be stored. */
 struct sides {
     const char *left, *right;
     uint32_t n_left, n_right, hash_left, hash_right;
     struct vocab_merge merge;
 };
 
-/* Splits the merge "left right". Searches the blank from the second byte on,
- * because a blank may be the left side itself. */
+/* Splits merge i of the file, "left right", at its blank. Searches the blank
+ * from the second byte on, because the left symbol may be a blank itself. */
 static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
                             struct gguf_str s, pl_err *err)
 {
@@ -387,7 +391,8 @@ static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
     return PL_OK;
 }
 
-/* Returns true if the text of token `id` is the two sides joined. */
+/* Returns true if the text of token `id` is the left text of a merge followed
+ * by the right one. */
 static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
 {
     const struct token *t = &v->token[id];
@@ -398,10 +403,10 @@ static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
            memcmp(t->s + m->n_left, m->right, m->n_right) == 0;
 }
 
-/* Finds the ids of a merge's sides and result. `before` is the result of the
- * previous merge. Most vocabularies have their tokens in the order of their
- * merges, so the token after `before` is tried first, which saves a search.
- * `join` is scratch. */
+/* Finds the ids of the two symbols that a merge joins, and of its result.
+ * `before` is the result of the previous merge. Most vocabularies have tokens
+ * in the order of their merges, so the token after `before` is tried first,
+ * which saves a search. `join` is scratch for the joined text. */
 static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
                             int32_t before, pl_err *err)
 {
@@ -421,9 +426,10 @@ static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
     return PL_OK;
 }
 
-/* Adds all merges. They pass through four stages that are AHEAD merges apart.
- * Each stage prefetches the memory that the next one reads, because waiting for
- * it would take most of the time. */
+/* Adds all merges of the file to the table of merges. Each merge passes four
+ * stages, AHEAD merges apart from each other. Each stage prefetches the memory
+ * that the next one reads, because most of the time would be spent waiting for
+ * memory. */
 static pl_status add_merges(struct vocab *v, const struct gguf *g,
                             const struct gguf_kv *kv, char *join, pl_err *err)
 {
@@ -455,8 +461,9 @@ static pl_status add_merges(struct vocab *v, const struct gguf *g,
 
             m = &ring[(i - 3 * AHEAD) % N_RING];
             slot = merge_slot(v, m->merge.pair);
-            if (slot->pair == 0) /* if merges are equal, the first one is
-                                    used */
+            /* If the file has several merges of the same pair, the first one is
+             * kept. */
+            if (slot->pair == 0)
                 *slot = m->merge;
         }
     }

@@ -1,11 +1,13 @@
-/* WordPiece, "bert" in GGUF: splits a text into words, and each word into
- * tokens, taking the longest possible token from left to right.
+/* WordPiece, "bert" in GGUF files: splits a text into words, and divides each
+ * word into tokens from left to right, always taking the longest token that
+ * fits. The algorithm is that of Devlin et al., arXiv:1810.04805.
  *
- * The text is cleaned, which drops control characters and marks, and split at
- * white space, punctuation and ideographs. A word that cannot be split
- * completely into tokens becomes the unknown token. The algorithm is that of
- * Devlin et al., arXiv:1810.04805. The vocabularies in GGUF files write U+2581
- * before a word; BERT's own write "##" before its continuation. */
+ * First the text is cleaned: control characters, and marks of letters where the
+ * model wants it, are dropped. Then it is split at white space, punctuation and
+ * Chinese characters. A word that cannot be divided completely into tokens
+ * becomes the unknown token. Vocabularies in GGUF files write U+2581 before the
+ * first token of a word, where BERT's own files write "##" before all
+ * others. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -17,8 +19,9 @@
 
 enum { CLEAN_SPACE, CLEAN_DROPPED, N_CLEAN };
 
-/* The characters that cleaning drops: control, format, private and unassigned
- * characters, and U+FFFD. clean_marks drops marks too. */
+/* Characters that are dropped from a text: control, format, private and
+ * unassigned characters, and U+FFFD. The expressions in clean_marks drop
+ * nonspacing marks, too. */
 #define DROPPED "\\p{C}\\x{fffd}"
 
 static const char *const clean[N_CLEAN] = {"[" PRETOK_SPACE "]+",
@@ -28,9 +31,10 @@ static const char *const clean_marks[N_CLEAN] = {"[" PRETOK_SPACE "]+",
 
 enum { WORD_BLANK, WORD_ALONE, N_WORD };
 
-/* Blanks separate words. A punctuation character, ASCII's symbols included, or
- * an ideograph is a word of its own. That a range begins at 2B920 is copied
- * from BERT's own code. */
+/* The expressions that split a cleaned text into words. Blanks separate words.
+ * A punctuation character or symbol, or a Chinese character, is a word of its
+ * own. One range begins at U+2B920 instead of U+2B820, as in Hugging Face's
+ * tokenizers. */
 static const char *const words[N_WORD] = {
     " +",
     "[\\p{P}$+<=>^`|~\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}"
@@ -50,8 +54,8 @@ pl_status wordpiece_create(struct tokenizer *t, const struct gguf *g,
     return pretok_create_own(&t->pretok, words, N_WORD, err);
 }
 
-/* Appends one piece of the text to e->normal, cleaned. The cleaned piece has at
- * most three times as many bytes. */
+/* A pretok_piece_fn: appends one piece of the text to e->normal, cleaned. The
+ * result has at most three times as many bytes as the piece. */
 static pl_status clean_piece(void *user, const char *s, size_t len, int by,
                              pl_err *err)
 {

@@ -132,7 +132,8 @@ static void is_filled(unsigned char *block[N_BLOCK])
     }
 }
 
-/* Runs the copy. */
+/* Calls functions in the forked copy of the process and checks their
+ * results. */
 static void live(struct engine_run *r, const pl_options *o, pl_graph *g,
                  pl_exec *own, float *want, float *after)
 {
@@ -230,10 +231,11 @@ TEST(api_forked_copy_refuses_what_has_threads_and_serves_the_rest)
 TEST(api_forked_copy_leaves_processes_and_gpus_alone)
 {
     copy_of("proc*2", test_model());
-    copy_of("emu*2", ref_model_path("qwen2-bias-f32")); /* ends early */
+    /* a small model, because the emulator is slow */
+    copy_of("emu*2", ref_model_path("qwen2-bias-f32"));
 }
 
-/* The measurement takes a gigabyte. */
+/* A meter, which measures the machine's limits, takes a gigabyte of memory. */
 TEST_LONG(api_forked_copy_refuses_a_meter)
 {
     pl_limits now;

@@ -10,14 +10,14 @@
 enum { N_CTX = 128, N_UBATCH = 4, WIDTH = 8, N_VALUE = 4096 };
 
 struct world {
-    pl_graph *g; /* under construction */
+    pl_graph *g; /* the graph to which builders add tensors */
 
-    pl_graph *planned; /* the executor's */
+    pl_graph *planned; /* the graph of the executor `x` */
     pl_exec *x;
     pl_tensor in, w, k, v, y;
     pl_model *model;
     pl_engine *engine;
-    float *data; /* [N_VALUE] */
+    float *data; /* [N_VALUE] values for pl_tensor_set and pl_tensor_get */
 };
 
 static struct world *of(const struct walk *w)
@@ -78,7 +78,9 @@ static pl_graph *a_graph(struct walk *w)
         pl_state(o->g, "s", WIDTH, 3, PL_ROLE_CONV_STATE);
         assert_int_equal(pl_graph_check(o->g, NULL), PL_OK);
     }
-    if (walk_chance(w, 12)) /* that an executor has, so it does not change */
+    /* NULL for a graph that an executor uses, because builders must not change
+     * it */
+    if (walk_chance(w, 12))
         return NULL;
     return NEED(w, g, o->g);
 }
@@ -98,7 +100,7 @@ static const pl_dim *dims(struct walk *w)
         d[i].n = walk_chance(w, 4) ? walk_int(w, 2) : 2 + 2 * (i == 1);
         d[i].symbol = walk_chance(w, 4) ? (pl_symbol)walk_i(w, 1) : PL_CONST;
         if (d[i].n > 1 << 16 && d[i].n < (int64_t)1 << 60)
-            d[i].n = 3; /* else as large as the machine may have */
+            d[i].n = 3; /* a larger size might take all memory of the machine */
     }
     return d;
 }
@@ -121,7 +123,7 @@ static void made(struct walk *w, pl_tensor t)
 
 /* ---- builders ------------------------------------------------------------ */
 
-/* The builders with one operand, and with two. */
+/* The elementwise builders, with one operand or with two. */
 static const struct {
     const char *name;
     pl_tensor (*one)(pl_graph *g, pl_tensor x);
@@ -332,7 +334,8 @@ static void looks(struct walk *w)
 
     walk_gave(w, pl_tensor_name(g, a_tensor(w))[0] == '\0');
     walk_gave(w, pl_tensor_find(g, NEED(w, name, a_name(w))) == -1);
-    w->n_wrong -= w->n_wrong > 0 && g; /* only `name` was NULL */
+    /* in the call before this one only `name` may be NULL */
+    w->n_wrong -= w->n_wrong > 0 && g;
     walk_gave(w, pl_tensor_shape(g, a_tensor(w), walk_may(w, dim)) == -1);
 }
 
@@ -459,7 +462,7 @@ static pl_tensor a_planned(struct walk *w)
     return known[walk_is_right(w) ? 0 : test_below(&w->rng, 5)];
 }
 
-/* Returns the bytes that `data` has space for. */
+/* Returns the number of bytes for which `data` has space. */
 static size_t bytes_of(struct walk *w, const void *data, size_t right)
 {
     static const size_t odd[] = {0, 1, 3, 4, 64, SIZE_MAX, SIZE_MAX - 3};
@@ -514,7 +517,8 @@ static void views(struct walk *w)
     assert_true(n <= N_VALUE);
     data = NEED(w, data, o->data);
     for (int i = 0; i < 4 && i < v.n_dim && !data; i++)
-        w->n_wrong -= v.dim[i] == 0 && w->n_wrong > 0; /* nothing is read */
+        /* an empty view reads nothing, so `data` may be NULL */
+        w->n_wrong -= v.dim[i] == 0 && w->n_wrong > 0;
     if (!strcmp(w->call, "pl_tensor_get_view"))
         s = pl_tensor_get_view(x, t, NEED(w, v, &v), data, walk_err(w));
     else
@@ -564,7 +568,7 @@ static void exec_says(struct walk *w)
     pl_exec_traced(x, walk_may(w, &t), sizeof t);
 }
 
-/* An engine's executor is not freed. */
+/* Calls pl_exec_free with an engine's executor, which must not be freed. */
 static void exec_free(struct walk *w)
 {
     pl_exec_free(walk_may(w, pl_engine_exec(of(w)->engine)));
@@ -702,7 +706,8 @@ static void world_close(struct world *o)
     free(o->data);
 }
 
-/* Computes the executor's results from fixed values. */
+/* Executes the executor's graph once with fixed values, and reads its
+ * results. */
 static void compute(struct world *o, float out[16])
 {
     static const int32_t pos[2] = {0, 1}, page[2] = {0, 1};
@@ -716,8 +721,8 @@ static void compute(struct world *o, float out[16])
 
     for (int i = 0; i < 32; i++)
         w[i] = x[i / 2] = (float)(i % 5) - 1.5f;
-    (void)pl_exec_wait(o->x, NULL); /* waits for a transfer with bad
-                                     * arguments */
+    /* an asynchronous transfer with bad arguments may still be queued */
+    (void)pl_exec_wait(o->x, NULL);
     TEST_OK(pl_tensor_set(o->x, o->in, x, 0, sizeof x, &err), err);
     TEST_OK(pl_tensor_set(o->x, o->w, w, 0, sizeof w, &err), err);
     TEST_OK(pl_exec_step(o->x, &r, &err), err);

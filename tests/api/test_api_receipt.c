@@ -10,14 +10,15 @@
 
 enum { MOST_LINES = 4 };
 
-/* The objects that the rows work on. */
+/* The objects that the random calls use. */
 struct world {
     struct engine_run r;
     const pl_tokenizer *words;
     pl_sampler *sampler;
-    pl_receipt *written; /* begun, perhaps recorded by `sampler`; or NULL */
-    pl_receipt *parsed;  /* or NULL */
-    float *row;          /* [n_vocab] */
+    /* a receipt that was begun, and that `sampler` may record; NULL if none */
+    pl_receipt *written;
+    pl_receipt *parsed; /* a receipt that was parsed; NULL if none */
+    float *row;         /* [n_vocab] logits for the sampler */
     char *text[MOST_LINES];
 };
 
@@ -125,6 +126,23 @@ static void record(struct walk *w)
                            NULL);
 }
 
+static void score(struct walk *w)
+{
+    struct world *a = of(w);
+    pl_receipt *r = NEED(w, r, one(w, false));
+    const float *row = NEED(w, logits, a->row);
+    double nll = -1, *out = walk_chance(w, 2) ? &nll : NULL;
+    pl_status s;
+
+    for (int i = 0; i < a->r.n_vocab; i++)
+        a->row[i] = test_unit(&w->rng);
+    if (walk_chance(w, 9))
+        a->row[3] = NAN;
+    s = pl_receipt_score(r, row, walk_i(w, 2), out, walk_err(w));
+    walk_ended(w, s, !out || nll == 0);
+    assert_true(s != PL_OK || !out || nll > 0);
+}
+
 static void set_end(struct walk *w)
 {
     static const char *const texts[] = {"a", "\xff", NULL, ""};
@@ -156,7 +174,7 @@ static void write(struct walk *w)
     a->text[i] = text;
 }
 
-/* Parses a text that was written, whole or damaged. */
+/* Calls pl_receipt_parse with the text of a receipt, unchanged or damaged. */
 static void parse(struct walk *w)
 {
     struct world *a = of(w);
@@ -197,6 +215,7 @@ static void counts(struct walk *w)
     walk_gave(w, pl_receipt_n_prompt(r) == 0);
     if (!r)
         assert_int_equal(pl_receipt_n_output(r), 0);
+    assert_true(r || isnan(pl_receipt_nll(r)));
 }
 
 static void verify(struct walk *w)
@@ -235,7 +254,8 @@ static const struct walk_row rows[] = {
     {"pl_receipt_write", write},     {"pl_receipt_parse", parse},
     {"pl_receipt_options", options}, {"pl_receipt_n_prompt", counts},
     {"pl_receipt_n_output", counts}, {"pl_receipt_verify", verify},
-    {"pl_receipt_diff", diff},
+    {"pl_receipt_diff", diff},       {"pl_receipt_score", score},
+    {"pl_receipt_nll", counts},
 };
 enum { N_ROW = sizeof rows / sizeof *rows };
 

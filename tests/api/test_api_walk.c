@@ -29,12 +29,14 @@ struct world {
     pl_options o;
     const char *path;
     const pl_tokenizer *words;
-    float *logits; /* [MOST_TOK, n_vocab] */
-    float *hidden; /* [MOST_TOK, d_model] */
+    float *logits; /* [MOST_TOK, n_vocab] logits of a batch */
+    float *hidden; /* [MOST_TOK, d_model] input or output of a batch */
     int64_t d_model;
-    void *state; /* the one saved last, or NULL */
+    /* [state_bytes] the state that was saved last, owned; NULL if none */
+    void *state;
     size_t state_bytes;
-    const struct walk_row *inside; /* a row that a callback calls */
+    /* the row whose function a callback calls; NULL if none */
+    const struct walk_row *inside;
 
     pl_model *model;
     pl_plan *plan;
@@ -72,7 +74,7 @@ static int a_seq(struct walk *w)
     return walk_is_right(w) ? 0 : walk_i(w, (int)test_below(&w->rng, N_SEQ));
 }
 
-/* Returns token ids, mostly of the vocabulary. */
+/* Returns token ids, most of which are in the vocabulary. */
 static const int32_t *ids(struct walk *w)
 {
     static int32_t id[N_CTX];
@@ -162,7 +164,8 @@ static void on_part(void *user, const pl_reply_part *part)
         return;
     assert_int_equal(pl_reply_add(of(w)->reply, "x", 1, NULL), PL_BAD_ARGUMENT);
     assert_int_equal(pl_reply_finish(of(w)->reply, NULL), PL_BAD_ARGUMENT);
-    pl_reply_free(of(w)->reply); /* does nothing */
+    /* pl_reply_free does nothing during a callback */
+    pl_reply_free(of(w)->reply);
 }
 
 static pl_write_fn *a_write(struct walk *w)
@@ -194,7 +197,7 @@ static void inspect(struct walk *w)
 
 /* ---- models, plans, engines ---------------------------------------------- */
 
-/* Returns options with a field or two changed. */
+/* Returns options of an engine with one or two random changes. */
 static const pl_options *options(struct walk *w)
 {
     static const double share[2] = {1, 0};
@@ -333,7 +336,8 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_n_mtp(m) == 0);
     walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
     walk_gave(w, !pl_model_tokenizer(m));
-    pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m)); /* does nothing */
+    /* the model owns its tokenizer, so this does nothing */
+    pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m));
 }
 
 static void plan_create(struct walk *w)
@@ -392,7 +396,8 @@ static void plan_says(struct walk *w)
     walk_gave(w, pl_plan_options(p)[0] == '\0');
     pl_plan_summary(p, walk_may(w, line), size);
     walk_gave(w, line[0] == '\0' || line[0] == 'x');
-    pl_plan_free((pl_plan *)pl_engine_plan(of(w)->r.engine)); /* does nothing */
+    /* the engine owns its plan, so this does nothing */
+    pl_plan_free((pl_plan *)pl_engine_plan(of(w)->r.engine));
 }
 
 static void engine_create(struct walk *w)
@@ -404,7 +409,7 @@ static void engine_create(struct walk *w)
     const pl_options *o = options(w);
     pl_status s;
 
-    if (!o) /* would take all of the machine's memory */
+    if (!o) /* default options would take all of the machine's memory */
         o = &a->o;
     s = pl_engine_create(out, m, o, walk_err(w));
     walk_ended(w, s, !out || !e);
@@ -556,7 +561,8 @@ static void engine_sum(struct walk *w)
     walk_ended(w, pl_engine_sum(e, a_cancel(w), walk_err(w)), true);
 }
 
-/* A sequence, or all, and positions of it. */
+/* Arguments of the functions that save states: a sequence, -1 for all, and
+ * positions in it. */
 struct range {
     int seq;
     int64_t first, n;
@@ -605,7 +611,7 @@ static void keep_state(struct walk *w, pl_status s, void *data, size_t bytes)
     free(a->state);
     a->state = data;
     a->state_bytes = bytes;
-    if (bytes > 0 && walk_chance(w, 3)) /* as if a program had written to it */
+    if (bytes > 0 && walk_chance(w, 3)) /* damages one bit of the state */
         ((char *)data)[test_below(&w->rng, (int64_t)bytes)] ^=
             (char)(1 << test_below(&w->rng, 8));
 }
@@ -678,6 +684,7 @@ static void file(struct walk *w)
     written = pl_file_write(f, data, n);
     assert_int_equal(written, f && (data || n == 0));
     assert_int_equal(pl_file_fd(f) >= 0, f != NULL);
+    assert_int_equal(pl_file_flush(f), f != NULL);
     for (int i = 0; i < 2; i++) {
         s = pl_file_commit(f, walk_err(w));
         if (!f)
@@ -1015,7 +1022,9 @@ static void reply_add(struct walk *w)
 
 static void reply_finish(struct walk *w)
 {
-    if (walk_is_right(w)) /* it would stay finished */
+    /* the shared reply must not be finished, because it would stay so for later
+     * calls */
+    if (walk_is_right(w))
         walk_ended(w, pl_reply_finish(NEED(w, r, NULL), walk_err(w)), true);
     else
         walk_ended(w, pl_reply_finish(NEED(w, r, of(w)->reply), walk_err(w)),
@@ -1211,7 +1220,7 @@ static void sampler_force(struct walk *w)
     int32_t id = walk_i(w, 3);
     pl_status got = pl_sampler_force(s, id, walk_err(w));
 
-    if (got != PL_NOT_FOUND) /* the grammar may not allow it */
+    if (got != PL_NOT_FOUND) /* the grammar may forbid this token */
         walk_ended(w, got, !s || id < 0 || id >= of(w)->r.n_vocab);
 }
 
@@ -1344,7 +1353,7 @@ static void meter_measure(struct walk *w)
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* Callbacks call the first twelve. */
+/* The functions that are called at random. Callbacks call the first twelve. */
 static const struct walk_row rows[] = {
     {"pl_engine_decode", decode},
     {"pl_seq_length", seq_length},
@@ -1393,6 +1402,7 @@ static const struct walk_row rows[] = {
     {"pl_file_open", file},
     {"pl_file_write", file},
     {"pl_file_fd", file},
+    {"pl_file_flush", file},
     {"pl_file_commit", file},
     {"pl_file_close", file},
     {"pl_host_memory", host_memory},
@@ -1507,7 +1517,8 @@ static void world_close(struct world *a)
     engine_run_close(&a->r);
 }
 
-/* Computes the logits of tokens that are decoded alone. */
+/* Computes the logits of six tokens that are decoded alone into an empty
+ * sequence. */
 static void compute(const struct world *a, float *out)
 {
     static const int32_t token[6] = {1, 5, 9, 2, 7, 3};

@@ -31,8 +31,10 @@ struct tree {
     const char *what;
     struct file file[MOST_FILES];
     uint64_t limit,
-        available; /* MiB; 0: no limit, unknown; UINT64_MAX: not a byte */
-    int n_core;    /* 0: no quota */
+        /* expected limit and available memory in MiB; 0 for no limit and for
+         * unknown, UINT64_MAX for not a single byte */
+        available;
+    int n_core; /* expected number of cores by the CPU quota; 0 for no quota */
 };
 
 static FILE *open_tree(void *user, const char *path)
@@ -316,7 +318,8 @@ TEST(available_may_be_stated)
 {
     static const struct {
         const char *text;
-        uint64_t all, available; /* MiB; 0: it is rejected */
+        /* expected memory in MiB; 0 if the text is rejected */
+        uint64_t all, available;
     } rows[] = {
         {"16MiB", 16, 16},
         {"2GiB:512MiB", 2048, 512},
@@ -525,7 +528,7 @@ TEST(available_is_shown_and_named)
     r = sh(1, "PLAIT_MEMORY=16GiB:4MiB plait plan " MODEL "-fit off");
     must_say(r, "; 4.00 MiB available of 16.00 GiB, 4.0");
     must_say(r, " MiB of them for the program)");
-    sh(0, "PLAIT_MEMORY= plait devices"); /* no limit */
+    sh(0, "PLAIT_MEMORY= plait devices"); /* an empty variable sets no limit */
     r = sh(2, "PLAIT_MEMORY=much plait devices");
     must_say(r, "PLAIT_MEMORY=much: not a memory size");
 }

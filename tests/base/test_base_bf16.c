@@ -43,15 +43,16 @@ TEST(bf16_sums_below_the_smallest_normal_are_zero)
     assert_true(one(next, -0x1p-74f, 0x1p-73f) == 0);
     assert_true(one(least, 0x1p-75f, 0x1p-74f) == next);
     assert_true(signbit(one(0, -0x1p-100f, 0x1p-100f)));
-    assert_true(one(0, 0x1p-130f, 0x1p100f) == 0); /* a factor is 0 */
+    assert_true(one(0, 0x1p-130f, 0x1p100f) == 0); /* 2^-130 counts as 0 */
     assert_true(one(-0x1p100f, 0x1p50f, 0x1p50f) == 0);
 }
 
-/* The same holds for factors that were not rounded before, and for the
- * addend. */
+/* Factors below the smallest normal number also count as 0, even if they were
+ * not rounded before, and so does the addend. */
 TEST(bf16_factors_below_the_smallest_normal_are_zero)
 {
-    const uint32_t least = 0x00010001, large = 0x7f007f00; /* 2^-133, 2^127 */
+    /* pairs of the BF16 numbers 2^-133, below the smallest normal, and 2^127 */
+    const uint32_t least = 0x00010001, large = 0x7f007f00;
 
     assert_true(bf16_pair_add(1, least, large) == 1);
     assert_true(bf16_pair_add(1, large, least) == 1);

@@ -57,7 +57,8 @@ TEST(base_err_long_message_ends_with_what_was_wrong)
     text[8999] = '\0';
     err_set(&err, PL_BAD_FILE, "%s", text);
     assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
-    text[sizeof(err.message) - 1] = '\0'; /* fits exactly */
+    /* a text that just fits in the message */
+    text[sizeof(err.message) - 1] = '\0';
     err_set(&err, PL_BAD_FILE, "%s", text);
     assert_string_equal(err.message, text);
 }
@@ -74,7 +75,8 @@ TEST(base_err_shows_values_harmlessly)
     assert_string_equal(err_shown(buf, "", 0), "");
 }
 
-/* The system reports EAGAIN for both. */
+/* If no thread can be started, the system reports EAGAIN both for a lack of
+ * memory and for a limit; the message must tell them apart. */
 TEST(base_err_no_thread_tells_memory_from_limits)
 {
     struct rlimit was, none;

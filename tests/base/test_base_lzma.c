@@ -23,7 +23,7 @@ static const char packed[] =
     "\324\247\226\050\322\371\265\271\023\077\037\161\106\012\257"
     "\062\042\147\153\173\357\042\143\144\221\360\000\000";
 static const char packed_nothing[] = "\000";
-/* Output of noise(): a chunk that is not compressed. */
+/* The output of noise() as LZMA2: one chunk that is not compressed. */
 static const char packed_noise[] =
     "\001\001\053\306\176\201\153\113\373\342\373\124\366\275\337"
     "\174\034\341\207\001\277\061\336\126\162\017\107\147\146\207"
@@ -197,7 +197,9 @@ TEST(lzma_refuses_chunks_without_a_beginning)
         if (props >= 225 || lc + lp > 4)
             assert_false(unpack(&x, out, N));
     }
-    bad[0] = 2; /* not compressed, continues */
+    /* control byte of an uncompressed chunk that continues, which cannot be the
+     * first chunk */
+    bad[0] = 2;
     assert_false(unpack(&x, out, N));
     bad[0] = 3;
     assert_false(unpack(&x, out, N));

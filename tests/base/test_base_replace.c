@@ -92,13 +92,13 @@ static void is_whole_or_as_it_was(const char *dir)
         pl_file_close(f);
         assert_int_equal(files_in(dir), 1);
         expect_text(path, i ? "new" : "old");
-        /* the permissions stay */
+        /* the new file gets the old file's permissions */
         assert_int_equal(stat(path, &st), 0);
         if (i)
             assert_int_equal(st.st_mode & 0777, 0604);
         assert_int_equal(chmod(path, 0604), 0);
     }
-    /* without a directory in its name */
+    /* a path without a directory */
     assert_int_equal(chdir(dir), 0);
     assert_int_equal(pl_file_open(&f, "other", 0, NULL), PL_OK);
     put(f, "x");
@@ -155,7 +155,7 @@ TEST(replaced_says_what_cannot_be)
     assert_non_null(strstr(err.message, "absent/x"));
     assert_int_equal(pl_file_open(&f, "/dev/null", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "/dev/null"));
-    /* at commit the name belongs to a directory */
+    /* when the file is committed its name belongs to a directory */
     assert_int_equal(mkdir(test_temp("taken"), 0700), 0);
     assert_int_equal(pl_file_open(&f, test_temp("taken/x"), 0, NULL), PL_OK);
     assert_int_equal(mkdir(test_temp("taken/x"), 0700), 0);
@@ -248,7 +248,7 @@ TEST(replaced_is_what_a_link_names)
     assert_int_equal(symlink("place", link), 0);
     assert_int_equal(pl_file_open(&f, link, 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "without a target file"));
-    /* nor a link to itself, or through a device */
+    /* a link to itself, and one through a device, are rejected, too */
     for (int i = 0; i < 2; i++) {
         const char *other =
             i ? test_temp("links/far") : test_temp("links/self");

@@ -32,7 +32,8 @@ TEST(topology_counts_nodes_cores_and_threads)
         {"numa:1 core:2 pu:1", 1, 2, 2},
         {"numa:2 core:8 pu:1", 2, 16, 16},
         {"numa:4 core:4 pu:2", 4, 16, 32},
-        {"pu:6", 1, 6, 6}, /* no cores known */
+        /* hwloc knows no cores here, so each processor counts as one */
+        {"pu:6", 1, 6, 6},
         {"core:3 pu:4", 1, 3, 12},
         {"pack:2 numa:2 l3:2 core:3 pu:2", 4, 24, 48},
     };
@@ -56,7 +57,8 @@ TEST(topology_counts_nodes_cores_and_threads)
     }
 }
 
-/* Siblings numbered apart (0 and 4), nodes interleaved. */
+/* The numbers of a core's siblings are apart (0 and 4), and those of the nodes
+ * interleave. */
 TEST(topology_keeps_siblings_and_nodes_together)
 {
     struct topology t =
@@ -81,12 +83,14 @@ TEST(topology_shows_only_what_is_allowed)
     assert_int_equal(t.n_node, 1);
     assert_int_equal(t.n_core, 3);
     assert_int_equal(t.n_cpu, 3);
-    assert_int_equal(t.core[0].os, 3); /* its sibling is not in our set */
+    /* processor 2, the core's other thread, is not in the process's set */
+    assert_int_equal(t.core[0].os, 3);
     topology_list_cpus(&t, list, sizeof list);
     assert_string_equal(list, "3,5-6");
     topology_fini(&t);
 
-    t = load("numa:2 core:4 pu:1", "7"); /* only the second node */
+    /* processor 7 belongs to the second node */
+    t = load("numa:2 core:4 pu:1", "7");
     assert_int_equal(t.n_node, 1);
     assert_int_equal(t.node[0].os, 1);
     assert_int_equal(t.node[0].n_core, 1);
@@ -129,7 +133,8 @@ TEST(topology_of_this_machine_has_a_core)
     assert_true(t.here && t.n_node >= 1 && t.n_core >= 1);
     assert_in_range(t.n_core_quota, 1, t.n_core);
     for (size_t bytes = 0; bytes < 8 << 20; bytes = bytes * 3 + 100) {
-        for (int os = -1; os <= 1; os++) { /* a node, none, maybe unknown */
+        /* -1: no node; 0: an existing node; 1: perhaps a missing one */
+        for (int os = -1; os <= 1; os++) {
             unsigned char *p = topology_alloc(&t, os, bytes);
 
             assert_non_null(p);
@@ -169,8 +174,8 @@ TEST(topology_pages_are_whole_and_stay_here)
         assert_int_equal((uintptr_t)p % page, 0);
         for (size_t i = 0; i < bytes; i += 61)
             assert_int_equal(p[i], 0);
-        memset(p, 1, bytes / page * page + page); /* the whole of the last
-                                                   * one */
+        /* writes to the end of the last page */
+        memset(p, 1, bytes / page * page + page);
         assert_false(child_has(p));
         topology_free_pages(p, bytes);
     }
@@ -184,7 +189,7 @@ TEST(topology_one_node_has_all_memory)
     uint64_t all =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
-    unsetenv("PLAIT_MEMORY"); /* the runner sets it */
+    unsetenv("PLAIT_MEMORY"); /* the test runner has set the variable */
     assert_int_equal(topology_load(&t, NULL), PL_OK);
     if (topology_one_node() && t.memory_bytes >= all)
         assert_true(t.node[0].memory_bytes >= all);
@@ -254,7 +259,7 @@ TEST(topology_several_nodes_are_not_one)
     topology_fini(&t);
 }
 
-/* Any range, mapped or not. */
+/* topology_fetch gets any range, mapped or not, and changes no byte. */
 TEST(topology_fetch_changes_nothing)
 {
     enum { BYTES = 3 << 20 };
@@ -285,7 +290,8 @@ TEST(topology_failures_are_statuses)
         alloc_ran(
             topology_load_synthetic(&t, "numa:2 core:2 pu:1", NULL, NULL));
         topology_fini(&t);
-        topology_fini(&t); /* takes a zeroed one */
+        /* topology_fini allows a topology that is all zeros */
+        topology_fini(&t);
     }
 }
 
@@ -341,7 +347,8 @@ TEST(topology_orders_of_hwloc_are_followed_or_refused)
     const int n = sizeof list / sizeof list[0];
     pl_err err;
 
-    for (int i = 0; i < 2 * n; i++) { /* without its plugins, and with them */
+    /* once without hwloc's plugins, once with them */
+    for (int i = 0; i < 2 * n; i++) {
         const char *name = list[i % n].name, *value = list[i % n].value;
         pl_status s;
 

@@ -45,7 +45,7 @@ TEST(cuda_without_its_library_names_it)
     assert_non_null(strstr(err.message, "libm.so.6 has no cuInit"));
 }
 
-/* It makes no context, so it takes nothing from any device. */
+/* The list is made without a context, so it takes nothing from any device. */
 TEST(cuda_lists_devices_by_its_own_numbers)
 {
     static const unsigned all = (1 << GPU_FEATURES) - 1, fits = 1 << GPU_DOT4;
@@ -173,7 +173,9 @@ TEST(cuda_takes_its_context_once)
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
     TEST_OK(d->compile_kernels(w.g, gpu_work_wanted, 2,
                                &(struct gpu_progress){0}, &err),
-            err); /* on threads of its own */
+            /* compiles on threads of its own, which enter the device
+             * themselves */
+            err);
     TEST_OK(d->enter(w.g, &err), err);
     n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
     TEST_OK(gpu_work_do(&w, &err), err);
@@ -183,13 +185,15 @@ TEST(cuda_takes_its_context_once)
     f->break_at("cuCtxPushCurrent", 1, UNKNOWN);
     assert_int_equal(d->enter(w.g, &err), PL_DEVICE);
     f->break_at(NULL, 0, 0);
-    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err); /* on its own again */
+    /* enter failed, so finish enters the device by itself */
+    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err);
     gpu_work_give_back(&w);
     gpu_work_fini(&w);
     assert_clean(f);
 }
 
-/* A device whose streams lack words reports an error. */
+/* Posting a word reports an error on a device whose streams cannot write
+ * words. */
 TEST(cuda_posts_nothing_on_devices_without_words)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -284,8 +288,10 @@ enum { ROUNDS = 30 };
 
 struct player {
     struct gpu *g;
-    _Atomic uint64_t *own, *peer; /* words */
-    uint64_t mine, theirs;        /* floats in mapped memory */
+    /* words in shared memory: the one that this GPU writes, and its peer's */
+    _Atomic uint64_t *own, *peer;
+    /* device addresses of each player's floats in mapped memory */
+    uint64_t mine, theirs;
     pl_status s;
     pl_err err;
 };
@@ -351,7 +357,7 @@ TEST(cuda_devices_meet_in_mapped_memory)
     }
     d->unmap(p[1].g, shared);
     d->close(p[1].g);
-    d->close(p[0].g); /* unmaps what it mapped */
+    d->close(p[0].g); /* close() unmaps memory that is still mapped */
     munmap(shared, 2 * PAGE);
     assert_clean(f);
 }
@@ -386,7 +392,7 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 
 /* ---- peers --------------------------------------------------------------- */
 
-/* Access ends with the other's context, and is requested again for a new
+/* Peer access ends with the peer's context, and is requested again for a new
  * one. */
 TEST(cuda_reaches_peers_that_come_again)
 {

@@ -25,7 +25,8 @@
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-/* Reads the weights into have[n] and compares them. */
+/* Reads n bytes of the weights region into `have` and compares them with
+ * `want`. */
 static void weights_are(struct device_set *s, const unsigned char *want,
                         unsigned char *have, size_t n)
 {
@@ -73,8 +74,9 @@ TEST(gpu_writes_arrive_in_their_order)
             assert_int_equal(
                 device_write(s, 0, REGION_WEIGHTS, 0, want, BYTES, NULL),
                 PL_OK);
-            for (int half = 0; half < 2; half++) { /* of the staging buffers,
-                                                    * each */
+            /* both halves of the data, which go through different staging
+             * buffers */
+            for (int half = 0; half < 2; half++) {
                 memset(want + BYTES - HALF, 2 * i + half, HALF);
                 assert_int_equal(device_write(s, 0, REGION_WEIGHTS,
                                               BYTES - HALF, want + BYTES - HALF,
@@ -165,7 +167,8 @@ static struct {
 
 static void unbar(int signal)
 {
-    const struct timespec nap = {0, 20000000}; /* the thread looks idle */
+    /* long enough that the stopped thread looks idle */
+    const struct timespec nap = {0, 20000000};
 
     (void)signal;
     while (!atomic_load(&barred.written))
@@ -198,8 +201,8 @@ TEST(gpu_writers_copy_beside_each_other)
     assert_true(barred.p != MAP_FAILED);
     assert_int_equal(sigaction(SIGSEGV, &act, &before), 0);
     assert_int_equal(pthread_create(&w.thread, NULL, write_barred, &w), 0);
-    nanosleep(&soon, NULL); /* it is there by now or arrives later: both are
-                             * valid */
+    /* the thread is in its copy by now or gets there later: both are valid */
+    nanosleep(&soon, NULL);
     assert_int_equal(
         device_write(s, 0, REGION_WEIGHTS, 0, "now", sizeof "now", NULL),
         PL_OK);
@@ -286,7 +289,8 @@ TEST(gpu_marks_are_used_again)
 /* Runs a step of n_tok rows that are pushed to a GPU by the program CAME. */
 static void run_came(struct device_set *s, int n_tok)
 {
-    static const float times[] = {2, 3, 1, 3}; /* %2 and on */
+    /* factors of the tensors from %2 on */
+    static const float times[] = {2, 3, 1, 3};
     struct device_run run = build_run(n_tok);
     int n = 64 * n_tok;
     float *v = test_need((size_t)n, sizeof *v);
@@ -583,7 +587,7 @@ TEST(gpu_pushes_to_what_it_has_not_mapped)
             assert_memory_equal(out, v, ROOM * sizeof *v);
         }
         assert_int_equal(w.loose, 0);
-        if (k >= 2) /* adjacent ranges in one copy */
+        if (k >= 2) /* adjacent ranges are fetched in one copy */
             assert_in_range(w.n_read, 10 + LINES, 20 + LINES);
         device_set_free(s);
         arena_fini(&a);
@@ -598,7 +602,8 @@ TEST(gpu_pushes_to_what_it_has_not_mapped)
  * pull, or, where others push, by a push. */
 TEST(gpu_serves_itself)
 {
-    static const int rows[] = {1, 3, 400}; /* the last takes long steps */
+    /* numbers of rows; 400 take a long time */
+    static const int rows[] = {1, 3, 400};
 
     for (int k = 0; k < N_KIND; k++) {
         struct device_set *s = build_set(kinds[k], 1, 1);
@@ -661,7 +666,8 @@ TEST(gpu_weights_lie_in_several_allocations)
         in[i] = test_unit(&rng);
     LOAD_OK(s, build_text(&a, text, 1));
     x = device_of(s, 0)->own;
-    assert_int_equal(x->image.n_cut, N - 1); /* two tensors are too large */
+    /* two tensors are larger than an allocation may be */
+    assert_int_equal(x->image.n_cut, N - 1);
     assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, in, ALL, NULL),
                      PL_OK);
     assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, out, ALL, NULL),
@@ -891,7 +897,7 @@ static void assert_there(void *p, size_t bytes)
         fail_msg("%zu bytes at %p: %s", bytes, p, strerror(errno));
 }
 
-/* Frees a set whose GPU is lost. */
+/* Frees a set of devices whose GPU was lost. */
 static void free_lost(struct device_set *s)
 {
     struct lent {
@@ -967,7 +973,7 @@ TEST(gpu_that_hangs_without_words_ends_the_run)
     gpu_hung.wordless = false;
 }
 
-/* It is also detected before a step, when writes are waited for. */
+/* A hang is also detected before a step, when the host waits for its writes. */
 TEST(gpu_that_hangs_is_found_between_runs)
 {
     struct arena a = {0};
@@ -1040,7 +1046,8 @@ TEST(gpu_that_hangs_ends_who_writes)
     free(v);
 }
 
-/* The last device hangs in its second step of that program. */
+/* Runs two steps of the program. The last device, a GPU, hangs in the second
+ * one, which must end with an error. */
 static void must_end(const char *program)
 {
     struct device_run run = build_run(1);
@@ -1069,8 +1076,8 @@ TEST(gpu_that_hangs_ends_what_is_streamed)
     must_end(STREAMED);
 }
 
-/* So is one that pushes; late data from the GPU lands in memory that stays
- * allocated. */
+/* A step in which the GPU pushes ends too. Late data from the GPU lands in
+ * memory that stays allocated. */
 TEST(gpu_that_hangs_ends_what_it_pushes)
 {
     must_end(RETURNED);

@@ -24,7 +24,7 @@ static void name(const char *variable, const char *path)
     assert_int_equal(setenv(variable, path, 1), 0);
 }
 
-/* Puts these libraries in place of the machine's. */
+/* Makes the drivers load the fake libraries instead of the machine's. */
 static const struct fake_cuda *fakes(void)
 {
     name("PLAIT_LIBHIP", "/nowhere/libamdhip64.so");
@@ -33,7 +33,8 @@ static const struct fake_cuda *fakes(void)
 }
 
 struct expected {
-    const char *spec, *kind; /* of all, or NULL */
+    /* kind: the backend of all devices; NULL if they differ */
+    const char *spec, *kind;
     int n, index[8];
 };
 
@@ -118,7 +119,8 @@ TEST(gpus_that_fail_keep_no_others_from_being_taken)
     assert_int_equal(f->n_live(), 0);
 }
 
-/* A context takes time and GPU memory. */
+/* A GPU that -dev does not name is not opened, because a context takes time and
+ * GPU memory. */
 TEST(gpus_are_asked_for_memory_only_if_taken)
 {
     const struct fake_cuda *f = fakes();
@@ -247,7 +249,8 @@ TEST(gpus_that_are_shown_have_a_reason_where_they_fail)
     assert_non_null(strstr(g[FAKE_OLD].why, "5.2"));
     assert_non_null(strstr(g[FAKE_PLAIN].why, "cuDevicePrimaryCtxRetain"));
     f->refuse(FAKE_PLAIN, 0);
-    assert_null(emu_ops.show); /* the emulator's devices are not GPUs */
+    /* the emulator's devices are not listed as GPUs */
+    assert_null(emu_ops.show);
 }
 
 static const json_t *field(const json_t *o, const char *key)
@@ -273,7 +276,8 @@ TEST(gpus_stand_in_the_list_of_devices)
         strstr(t.s, "100 units, 8.00G bytes, 7.00G available now, dot4"));
     assert_non_null(strstr(t.s, "stream words, peer access to cuda:2\n"));
     assert_non_null(strstr(t.s, "host memory, peer access to cuda:0\n"));
-    assert_non_null(strstr(t.s, "dot4, mma, stream words\n")); /* cuda:3 */
+    /* the features of cuda:3 */
+    assert_non_null(strstr(t.s, "dot4, mma, stream words\n"));
     assert_non_null(strstr(t.s, "cannot be used: its compute capability is"));
     assert_non_null(strstr(t.s, "twin, 0000:3b:00.0"));
     assert_non_null(strstr(t.s, "driver fake, same GPU as cuda:0\n"));

@@ -20,7 +20,7 @@ enum {
     MAX_INST = 3,
     W = 24,
     TOK = 4,
-    MOVES = 60, /* of a variant */
+    MOVES = 60, /* moves of values in a variant */
 };
 
 /* The predicate of an instruction, on the sizes of its micro-batch. */
@@ -28,22 +28,25 @@ static const struct guard {
     bool out;
     int64_t least, most;
 } guards[] = {
-    {false, 0, 0}, /* always */
+    {false, 0, 0}, /* a predicate that always holds */
     {false, 0, 2},        {false, 3, INT64_MAX}, {true, 0, 1},
     {true, 2, INT64_MAX}, {true, 1, INT64_MAX},
 };
 enum { ALWAYS, N_GUARD = sizeof guards / sizeof guards[0] };
 
-/* The variant, micro-batch and predicate of an instruction. */
+/* The conditions under which an instruction is executed: its variant,
+ * micro-batch and predicate. */
 struct scope {
     int script, micro, guard;
 };
 
 /* The source of a value decides which device to wait for before reading it. */
 struct value {
-    struct scope scope; /* script -1: there from the start */
+    /* conditions of the instruction that makes the value; script -1 if it
+     * exists from the start */
+    struct scope scope;
     struct insn_event event;
-    enum queue queue; /* the queue that posts the event */
+    enum queue queue; /* queue of the instruction that posts the event */
 };
 
 /* POSTs of a queue of a device in a variant; its other queue knows of the first
@@ -60,15 +63,18 @@ struct game {
     uint64_t rng;
     int n, order;
     int n_inst[N_SCRIPT];
-    const struct device_list *l; /* borrowed */
+    const struct device_list *l; /* the devices, borrowed */
     struct program p[MAX_DEV];
     struct variant variant[MAX_DEV][N_SCRIPT];
     struct insn insn[MAX_DEV][N_SCRIPT][MAX_STEP];
     struct prog_tensor tensor[MAX_DEV][MAX_TENSOR];
     struct value value[MAX_DEV][MAX_TENSOR];
-    struct posts posts[MAX_DEV][QUEUE_COUNT]; /* of the variant being made */
-    float data[MAX_DEV][MAX_TENSOR][TOK * W]; /* the interpreter's */
-    int n_push, n_guard;                      /* numbers drawn */
+    /* POSTs of the variant that is being drawn, by device and queue */
+    struct posts posts[MAX_DEV][QUEUE_COUNT];
+    /* values of the tensors as interpret() computes them */
+    float data[MAX_DEV][MAX_TENSOR][TOK * W];
+    /* numbers of pushes and of predicates that were drawn */
+    int n_push, n_guard;
     struct arena a;
 };
 
@@ -212,10 +218,9 @@ static void compute(struct game *g, struct scope x)
     struct graph_attr attr = {0};
 
     st->kernel = (struct insn_kernel){
-        .kernel = below(g, 2) || g->l->dev[d].ops->driver /* which lacks the
-                                                           * toys */
-                      ? KERNEL_scale
-                      : KERNEL_contiguous,
+        /* a GPU's driver lacks the toy kernels, so it scales */
+        .kernel = below(g, 2) || g->l->dev[d].ops->driver ? KERNEL_scale
+                                                          : KERNEL_contiguous,
         .n_arg = 2,
         .arg = {{out, ACCESS_WRITE}, {in, ACCESS_READ}},
     };
@@ -343,7 +348,7 @@ static void new_script(struct game *g, int c)
     }
 }
 
-/* Makes a game; the list is borrowed. */
+/* Draws random programs for the devices of the list, which is borrowed. */
 static struct game *new_game(const struct device_list *l, uint64_t seed)
 {
     struct game *g = test_need(1, sizeof *g);
@@ -425,7 +430,8 @@ static void interpret_step(struct game *g, int d, const struct insn *st,
     }
 }
 
-/* Executes all devices' instructions in the total order. */
+/* Executes the instructions of all devices one by one in the total order, as
+ * the result that devices must equal. */
 static void interpret(struct game *g, const struct device_run *run,
                       pl_counters *c)
 {
@@ -502,7 +508,9 @@ static void play(struct game *g, struct device_set *s, const char *what)
 
 struct setting {
     const char *spec;
-    int n_thread, n_host; /* threads of the host; 0: none */
+    /* threads of each cpu device, and of the host device; n_host 0 for no
+     * host */
+    int n_thread, n_host;
     bool no_pin, guard, merge;
 };
 
@@ -639,7 +647,8 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     int n;
 
     assert_int_equal(device_parse(&l, spec, n_thread, NULL), PL_OK);
-    for (int i = 0; i < l.n; i++) { /* cores of a machine that is not here */
+    /* numbers of cores that this machine may not have */
+    for (int i = 0; i < l.n; i++) {
         l.dev[i].n_core = 1;
         l.dev[i].core[0] = 2 * i;
     }

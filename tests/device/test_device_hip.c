@@ -38,8 +38,8 @@ TEST(hip_without_its_libraries_names_them)
     int n;
 
     name("PLAIT_LIBHIPRTC", "/nowhere/libhiprtc.so");
-    TEST_OK(d->open(&g, FAKE_NEW, &err), err); /* HIP's library has this
-                                                * function too */
+    /* HIP's own library has this function of the compiler, too */
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err);
     d->close(g);
     name("PLAIT_LIBHIPRTC", "libm.so.6");
     assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_UNSUPPORTED);
@@ -148,7 +148,8 @@ TEST(hip_leaves_a_thread_the_device_that_it_had)
     assert_clean(f);
 }
 
-/* Compiled code is cached by the device's architecture. */
+/* Code that was compiled for an architecture is cached for all devices of that
+ * architecture. */
 TEST(hip_compiles_for_an_architecture_once)
 {
     static const int index[] = {FAKE_NEW, FAKE_NEW, FAKE_PLAIN};
@@ -237,13 +238,14 @@ static void own_compiler(struct hip_text *t, const char *arch)
     name("PLAIT_LIBHIPRTC", "");
     snprintf(device.arch, sizeof device.arch, "%s", arch);
     s = hip_text_init(t, hip, 0, &device, &err);
-    if (s == PL_UNSUPPORTED) { /* it is not installed; all else is a failure */
+    /* the compiler is not installed; any other status is a failure */
+    if (s == PL_UNSUPPORTED) {
         TEST_SKIP("%s", err.message);
     }
     TEST_OK(s, err);
 }
 
-/* Returns the kernel's code, which the caller frees. */
+/* Compiles a kernel and returns its code, which the caller frees. */
 static char *own_code(const struct hip_text *t, enum gpu_kernel k)
 {
     void *code;
@@ -278,7 +280,7 @@ TEST(hip_text_has_matrix_units_of_amd)
     struct hip_text t;
     char *code[2];
 
-    own_compiler(&t, "gfx90a"); /* skips the case without the compiler */
+    own_compiler(&t, "gfx90a"); /* skips the case if there is no compiler */
     hip_text_fini(&t);
     for (int i = 0; i < 2; i++) {
         name("PLAIT_HIP_MATRIX", to[i]);

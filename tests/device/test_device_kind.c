@@ -124,13 +124,14 @@ TEST(kind_of_a_test_has_the_bits_of_cpu)
         float *have;
 
         if (test_brief() && (k + i / COUNT(places)) % COUNT(places))
-            continue; /* each set of devices with one placement */
+            /* the brief tier runs each set of devices with one placement */
+            continue;
         o.split_mode = places[k].mode;
         o.host_experts = places[k].experts;
         o.host_cache = places[k].cache;
         o.offload = places[k].offload;
         if (i % 3 == 0)
-            o.n_ubatch = 5; /* several micro-batches */
+            o.n_ubatch = 5; /* so that the prompt takes several micro-batches */
         if (i % 5 == 0)
             setenv("PL_DEBUG", "guard", 1);
         open_bundled(&r, &o);
@@ -214,13 +215,14 @@ TEST(kind_of_a_test_fails_for_all)
                 x->fail_insn = x->prog->variant[0].n_insn * k / 4;
                 s = pl_engine_decode(r.engine, &b, NULL, &err);
                 x->fail_insn = -1;
-                if (s == PL_OK) /* an instruction that this step skips */
+                /* the failing instruction is not part of this step */
+                if (s == PL_OK)
                     continue;
                 assert_int_equal(s, PL_DEVICE);
                 assert_non_null(strstr(err.message, x->desc.name));
                 failed++;
             }
-        /* the set runs again, as if nothing had failed */
+        /* the devices run later steps as if none had failed */
         for (int seq = 0; seq < 2; seq++) {
             float *have;
 
@@ -298,7 +300,9 @@ TEST(kind_says_what_its_kernels_read)
     static const struct {
         const char *text;
         enum kernel_set set;
-        bool fits, cpu; /* cpu: backends with the processors' kernels */
+        /* fits: the program is accepted; cpu: only by backends with the
+         * processors' kernels */
+        bool fits, cpu;
     } rows[] = {
         {HEAD "0: %4 = matmul(%0, %1, %3)\n", KERNEL_SET_GENERIC, true, false},
         {HEAD "0: %4 = matmul(%0, %1)\n", KERNEL_SET_GENERIC, false, false},

@@ -130,7 +130,8 @@ TEST(device_pages_bring_what_the_tokens_use)
                                    : 0xEE);
         device_set_counters(s, &c);
         assert_int_equal(c.copies, 2);
-        assert_int_equal(c.copy_bytes, 2 * 5 * TILE); /* page 7 twice */
+        /* page 7 is copied twice */
+        assert_int_equal(c.copy_bytes, 2 * 5 * TILE);
         device_set_free(s);
         arena_fini(&a);
     }
@@ -139,7 +140,9 @@ TEST(device_pages_bring_what_the_tokens_use)
 TEST(device_load_refuses_wrong_pages)
 {
     static const struct {
-        const char *was, *is, *says; /* in pages_pulled */
+        /* text of the program pages_pulled to replace, its replacement, and the
+         * error */
+        const char *was, *is, *says;
     } cases[] = {
         {"heads(2, -)", "heads(3, 0)", "a head that its source lacks"},
         {"tile 256\n", "tile 272\n", "past the end of their source"},
@@ -190,8 +193,9 @@ enum crime {
     READS_PEER,
     WRITES_PEER,
     WRITES_WEIGHTS,
-    TAKES_WEIGHTS, /* another region than the tensor's */
-    PUSHES_WORK,   /* another region than the peer's inbox */
+    /* reads the weights region, though its tensor is in another */
+    TAKES_WEIGHTS,
+    PUSHES_WORK, /* pushes into the peer's work region instead of its inbox */
     N_CRIME
 };
 
@@ -254,7 +258,8 @@ static void commit(enum crime crime, const char *spec, int n_host)
     commit_one(s, crime);
     if (device_set_run(s, &run, &err) != PL_OK)
         _exit(3);
-    for (int i = 0; i < 2; i++) { /* the host may access everything again */
+    /* between steps the host may access all memory */
+    for (int i = 0; i < 2; i++) {
         unsigned char *v = device_map(s, i, REGION_WORK);
         float x[16];
 

@@ -21,12 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GIVE_UP_S = 300 }; /* the limit for a case that hangs */
+enum { GIVE_UP_S = 300 }; /* seconds after which a case that hangs is ended */
 
 /* ---- leftovers --------------------------------------------------------- */
 
 struct traces {
-    int n_fd, n_shared; /* descriptors; mappings that are shared */
+    /* number of open descriptors, and of shared mappings, of this process */
+    int n_fd, n_shared;
 };
 
 static struct traces traces_now(void)
@@ -89,7 +90,7 @@ TEST(device_proc_keeps_what_is_written)
         enum region r = (enum region)(i / 2);
 
         assert_int_equal(device_read(s, d, r, 0, got, N, NULL), PL_OK);
-        assert_memory_equal(got, v, N); /* zeroed */
+        assert_memory_equal(got, v, N); /* memory is zero after loading */
         assert_true(device_map(s, d, r) == NULL);
     }
     for (size_t k = 0; k < sizeof piece / sizeof piece[0]; k++)
@@ -200,7 +201,8 @@ TEST(device_proc_takes_copies_of_several_threads)
 /* ---- a ring of devices --------------------------------------------------- */
 
 enum { RING_W = 64, RING_TOK = 3, RING_N = RING_W * RING_TOK, RING_MAX = 4 };
-enum { R_OWN, R_INBOX }; /* tensors */
+/* tensors of each device: its values, and those received from its neighbour */
+enum { R_OWN, R_INBOX };
 
 /* Each device passes its values to the next one, again and again. */
 struct ring {
@@ -275,7 +277,7 @@ static void ring_is_right(const struct ring *r, struct device_set *s)
 
 static const struct {
     const char *spec;
-    int n, first; /* the first proc */
+    int n, first; /* number of devices, and index of the first proc device */
 } mixes[] = {{"proc*2", 2, 0},
              {"cpu*1,proc*1", 2, 1},
              {"cpu*1,sim,proc*1", 3, 2},
@@ -295,7 +297,8 @@ TEST(device_proc_reaches_its_peers)
             LOAD_OK(s, r->p);
             for (int k = 0; k < 5; k++)
                 ring_is_right(r, s);
-            y = ring_new(mixes[i].n, 7); /* other programs, other processes */
+            /* loading other programs starts other processes */
+            y = ring_new(mixes[i].n, 7);
             LOAD_OK(s, y->p);
             ring_is_right(y, s);
             device_set_free(s);
@@ -334,7 +337,7 @@ static void nap(double s)
  * as soon as there is one. */
 struct killer {
     pthread_t thread;
-    pid_t pid; /* 0: any */
+    pid_t pid; /* process to kill; 0 for any of the devices */
     uint64_t seed;
     double after_s;
 };
@@ -417,7 +420,7 @@ static void is_lost(struct device_set *s, int d)
     }
 }
 
-/* Killed during steps, and between them. */
+/* Processes of devices are killed during steps, and between them. */
 TEST(device_proc_killed_in_a_run_fails_it)
 {
     uint64_t rng = test_seed();
@@ -443,7 +446,7 @@ TEST(device_proc_killed_in_a_run_fails_it)
         assert_int_equal(err.status, PL_DEVICE);
         assert_non_null(strstr(err.message, "has ended (signal 9)"));
         is_lost(s, d);
-        if (i % 2 == 0) { /* loaded anew, it has new processes */
+        if (i % 2 == 0) { /* after loading again the set has new processes */
             LOAD_OK(s, r->p);
             ring_is_right(r, s);
         }
@@ -453,7 +456,7 @@ TEST(device_proc_killed_in_a_run_fails_it)
     }
 }
 
-/* Killed during large writes or reads. */
+/* Processes of devices are killed during large writes or reads. */
 TEST(device_proc_killed_over_a_copy_fails_it)
 {
     enum { N = 8 * PROC_RING_BYTES };
@@ -566,7 +569,7 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     int fd[2], file = in_place == 1 ? open("/dev/null", O_RDONLY) : -1;
 
     assert_true(own >= 0);
-    if (own == 0) { /* until it is killed, or the test is */
+    if (own == 0) { /* the child sleeps until it or the test is killed */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;)
             pause();
@@ -589,7 +592,8 @@ static void with_closed_descriptors(int in_place, bool loses_one)
             ;
     }
     device_set_free(s);
-    assert_int_equal(kill(own, 0), 0); /* it is alive */
+    /* the test's own child must still be alive */
+    assert_int_equal(kill(own, 0), 0);
     assert_int_equal(waitpid(own, NULL, WNOHANG), 0);
     for (int d = 0; d < 2 && in_place; d++)
         assert_int_equal(close(fd[d]), 0);
@@ -702,7 +706,8 @@ TEST(device_proc_ends_with_the_host)
 
 /* ---- failures at the start ----------------------------------------------- */
 
-/* Allocations of both sides fail, and fork. */
+/* Allocations, and fork, fail in the test's process and in those of the
+ * devices. */
 TEST(device_proc_survives_failed_allocations)
 {
     struct traces before = traces_now();
@@ -712,7 +717,8 @@ TEST(device_proc_survives_failed_allocations)
     struct device_list l;
 
     assert_int_equal(device_parse(&l, "cpu*1,proc*2", 1, NULL), PL_OK);
-    alloc_fail_at(0); /* its own page is allocated before the count */
+    /* allocates the page of alloc_fail.c before mappings are counted */
+    alloc_fail_at(0);
     before = traces_now();
     build_survives(&l, &opt, r->p);
     device_list_free(&l);
@@ -720,7 +726,7 @@ TEST(device_proc_survives_failed_allocations)
     nothing_stayed(before);
 }
 
-/* The error tells the remedy. */
+/* The error names the limit of descriptors and the remedy. */
 TEST(device_proc_without_descriptors_names_the_limit)
 {
     struct traces before = traces_now();
@@ -827,7 +833,7 @@ TEST(engine_with_a_killed_process_fails)
         o.devices = devices[i % 4];
         decode_until_lost(r.model, &o, &k, token, want);
         nothing_stayed(before);
-        if (i % 4 == 0) { /* the next one works */
+        if (i % 4 == 0) { /* a later engine works */
             assert_int_equal(pl_engine_create(&e, r.model, &o, NULL), PL_OK);
             assert_int_equal(decode_all(e, token, out, r.n_vocab, NULL), PL_OK);
             assert_memory_equal(out, want,
@@ -840,7 +846,7 @@ TEST(engine_with_a_killed_process_fails)
     engine_run_close(&r);
 }
 
-/* With a transfer thread and a trace. */
+/* The engine has a thread for asynchronous transfers and a trace. */
 TEST(engine_is_freed_in_a_forked_copy)
 {
     static const char *const devices[] = {"cpu*2", "sim*2", "proc*2"};

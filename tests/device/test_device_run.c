@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* The first N_TOY have the toys' kernels, GPUs their own. */
+/* The first N_TOY kinds of device have the toys' kernels, the GPUs after them
+ * have their own. */
 static const char *const one_of_each[] = {"cpu*1", "sim", "proc*1", "emu",
                                           "bare"};
 enum { N_KIND = sizeof one_of_each / sizeof one_of_each[0], N_TOY = 3 };
@@ -56,15 +57,17 @@ TEST(device_first_thread_is_the_callers)
         LOAD_OK(s, p);
         RUN_OK(s, &run);
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-        RUN_OK(s, &run); /* wakes sleepers */
+        RUN_OK(s, &run); /* wakes threads that have gone to sleep */
     }
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
-    assert_true(CPU_EQUAL(&before, &after)); /* pinned only during steps */
+    /* the caller's thread is bound to a core only during steps */
+    assert_true(CPU_EQUAL(&before, &after));
     device_set_free(s);
     arena_fini(&a);
 }
 
-/* Reverse reads what other threads wrote one instruction before. */
+/* The kernel `reverse` reads what other threads wrote in the instruction before
+ * it. */
 TEST(device_steps_see_what_other_threads_wrote)
 {
     enum { N = 301, STEPS = 200 };
@@ -80,7 +83,8 @@ TEST(device_steps_see_what_other_threads_wrote)
             build_op(b, KERNEL_contiguous, i % 2 ? x : y, i % 2 ? y : x, 1);
         p = build_programs(b, 1);
         LOAD_OK(s, p);
-        for (int64_t n = N; n > 290; n--) { /* sizes change from step to step */
+        /* number of tokens, which changes from step to step */
+        for (int64_t n = N; n > 290; n--) {
             struct device_run run = build_run(n);
 
             for (int i = 0; i < N; i++)
@@ -200,7 +204,7 @@ static void run_products(const char *text, int n, int n_thread, int n_tok,
                          PL_OK);
     for (int r = 0; r < 2; r++) {
         build_put(s, 0, 0, x, n_tok * N);
-        for (int t = 1; t < n; t++) /* not the result */
+        for (int t = 1; t < n; t++) /* tensor 0 is the result */
             build_put(s, 0, t, w, n_tok * N);
         RUN_OK(s, &run);
     }
@@ -266,7 +270,8 @@ TEST(device_threads_help_in_every_stretch)
 /* Every device has `per` addends [n_tok, W]; all are summed on all. */
 static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
 {
-    enum { W = 700, TOK = 5 }; /* over one block, with a tail */
+    /* more values than one block of the merge, with a rest */
+    enum { W = 700, TOK = 5 };
     int n = n_dev * per;
     char spec[32];
     struct device_set *s;
@@ -422,22 +427,24 @@ TEST(device_merge_moves_columns)
 /* ---- rounds of AllReduce, by barriers or by collectives ---------------- */
 
 enum { ROUND_W = 50, ROUND_TOK = 3, ROUNDS = 12 };
-enum { T_SUM, T_OWN, T_STAGE };              /* T_STAGE + peer */
-enum { E_READY, E_MOVED, E_MERGED, E_KIND }; /* a round */
+/* tensors; T_STAGE + i receives the addend of peer i */
+enum { T_SUM, T_OWN, T_STAGE };
+enum { E_READY, E_MOVED, E_MERGED, E_KIND }; /* events of each round */
 /* Devices use barriers, push into each other's inboxes, or pull from memory
  * that all may read. */
 enum transport { MEET, PUSH, PULL };
-/* Mistakes in a program; each must show. */
+/* Mistakes that the programs may contain; each must change a result. */
 enum mistake { NO_MISTAKE, TAKEN_INBOX, EARLY_READY, NOT_AWAITED, EARLY_MOVED };
 
 struct rounds {
     int n;
     struct build *b;
     struct program *p;
-    struct copy_desc whole;              /* a local tensor */
-    struct copy_desc piece[8];           /* a device's addend */
-    struct push_to to[8][8];             /* from device to device */
-    struct merge_addend addend[8][2][8]; /* device, parity */
+    struct copy_desc whole;    /* copy of a whole tensor on the same device */
+    struct copy_desc piece[8]; /* [device] copy of that device's addend */
+    struct push_to to[8][8];   /* [source][destination] of pushes */
+    /* [device][round % 2][rank] addends of its merge */
+    struct merge_addend addend[8][2][8];
     struct merge_item item[8][2];
 };
 
@@ -455,8 +462,9 @@ static void await_peers(struct rounds *r, int d, enum queue q, int round,
             build_wait(&r->b[d], q, k, event_of(round, kind));
 }
 
-/* Appends the copy queue's part of a round: own is pushed to all inboxes, once
- * their owners have merged the values before. */
+/* Appends the copy queue's part of a round: the device's own values are pushed
+ * to all inboxes, once the inboxes' owners have merged the values of the round
+ * before. */
 static void push_round(struct rounds *r, int d, int round, enum mistake m)
 {
     struct build *b = &r->b[d];
@@ -498,7 +506,9 @@ static void pull_round(struct rounds *r, int d, int round)
     build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
 }
 
-/* own = sum * factor; sum = all owns. */
+/* Appends ROUNDS rounds to device d's program, in which devices push or pull.
+ * In each round a device's values become the last sum times a factor, and the
+ * new sum is that of all devices' values. */
 static void rounds_by_messages(struct rounds *r, int d, enum transport by,
                                enum mistake m)
 {
@@ -516,7 +526,9 @@ static void rounds_by_messages(struct rounds *r, int d, enum transport by,
     for (int round = 0; round < ROUNDS; round++) {
         struct insn *st;
 
-        if (round > 0) /* except pulling peers, waited for next */
+        /* the values are dead after a round; where peers pull them, the next
+         * instruction waits for the peers */
+        if (round > 0)
             build_death(b, T_OWN);
         if (by == PULL)
             await_peers(r, d, QUEUE_COMPUTE, round - 1, E_MOVED);
@@ -547,7 +559,9 @@ static void rounds_by_meetings(struct rounds *r, int d)
 {
     struct build *b = &r->b[d];
 
-    for (int k = 0; k < 3; k++) /* own has two buffers: peers read one */
+    /* two buffers for the device's values, because peers read one while the
+     * other is written */
+    for (int k = 0; k < 3; k++)
         build_tensor(b, ROUND_W);
     for (int k = 0; k < r->n; k++) {
         r->addend[d][0][k].tensor = T_OWN;
@@ -859,7 +873,9 @@ TEST(device_memory_starts_zeroed_or_poisoned)
 
     static const struct {
         const char *spec;
-        bool own, poisoned; /* memory of its own; its inbox too */
+        /* own: the device has memory of its own, which is filled with ones, and
+         * not host memory, which is zero; poisoned: so has the inbox */
+        bool own, poisoned;
     } kinds[] = {
         {"cpu*1", false, false}, {"sim", true, true}, {"emu", true, false}};
 
@@ -961,7 +977,9 @@ TEST(device_links_take_their_time)
     double start;
 
     LOAD_OK(s, r->p);
-    own_clock(true); /* a busy machine takes as long without links */
+    /* counts processor time, because on a busy machine a step without links
+     * takes as long */
+    own_clock(true);
     start = device_now();
     RUN_OK(s, &run);
     assert_true(device_now() - start >= 0.003 * ROUNDS);
@@ -1040,11 +1058,12 @@ TEST(device_load_refuses_wrong_programs)
         int n;
         pl_status status;
     } cases[] = {
-        {"cpu*2", "deadlock", /* each waits for the other */
+        {"cpu*2", "deadlock", /* each device waits for the other's post */
          TWO "device 0\ndevice 1\nscript\n"
              "0: wait 1.0\n0: post 0\n1: wait 0.0\n1: post 0\n",
          2, PL_BAD_ARGUMENT},
-        {"cpu*2", "deadlock", /* a barrier that one does not reach */
+        /* one of the devices has no instruction for the barrier */
+        {"cpu*2", "deadlock",
          TWO "device 0\ndevice 1\nscript\n0: merge meet 0, 1\n", 2,
          PL_BAD_ARGUMENT},
         {"cpu*1,sim", "of other memory",
@@ -1065,7 +1084,7 @@ TEST(device_load_refuses_wrong_programs)
         {"cpu*1", "instruction 0: names a tensor",
          ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = scale(%1)\n", 1,
          PL_BAD_ARGUMENT},
-        {"cpu*1", "names a tensor", /* one operand too few */
+        {"cpu*1", "names a tensor", /* the kernel has one operand too few */
          ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = add(%0)\n", 1,
          PL_BAD_ARGUMENT},
         {"cpu*1", "blocks of 8-bit values",
@@ -1085,7 +1104,7 @@ TEST(device_load_refuses_wrong_programs)
     }
 }
 
-/* Texts cannot express these. */
+/* Instructions with arguments that the text form of programs cannot express. */
 TEST(device_load_refuses_arguments_of_other_kernels)
 {
     struct arena a = {0};
@@ -1093,12 +1112,13 @@ TEST(device_load_refuses_arguments_of_other_kernels)
         &a, ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = concat(%0)\n", 1);
     struct insn_kernel *k = &((struct insn *)p->variant->insn)->kernel;
 
-    k->n_arg = KERNEL_MAX_ARG + 1; /* more than a call takes */
+    /* more arguments than an instruction may have */
+    k->n_arg = KERNEL_MAX_ARG + 1;
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
     k->kernel = KERNEL_scale;
-    k->n_arg = 3; /* an operand that it does not have */
+    k->n_arg = 3; /* an argument that this kernel does not have */
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "differently than its kernel");
-    k->n_arg = 2; /* updates what it should write */
+    k->n_arg = 2; /* the result is updated instead of written */
     k->arg[0].access = ACCESS_UPDATE;
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "differently than its kernel");
     arena_fini(&a);
@@ -1191,7 +1211,8 @@ TEST(device_counts_macs_by_rank)
     }
 }
 
-/* Creating and loading while the n-th allocation fails. */
+/* Creates and loads a set of devices while the n-th allocation fails, for each
+ * n. */
 TEST(device_allocation_failure_is_a_status)
 {
     struct rounds *r = rounds_new(3, PUSH, NO_MISTAKE);

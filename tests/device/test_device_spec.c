@@ -34,7 +34,8 @@ TEST(spec_shares_cores_by_node)
         {"numa:1 core:2 pu:1", NULL, "cpu", "cpu0@0:0,1"},
         {"numa:1 core:2 pu:1", NULL, "cpu*2", "cpu0@0:0;cpu1@0:1"},
         {"numa:1 core:2 pu:1", NULL, "cpu*1", "cpu0@0:0,1"},
-        /* cores are reused, neighbours on one */
+        /* if there are fewer cores than devices, neighbouring devices share a
+         * core */
         {"numa:1 core:2 pu:1", NULL, "cpu*4",
          "cpu0@0:0;cpu1@0:0;cpu2@0:1;cpu3@0:1"},
         {"numa:1 core:2 pu:1", NULL, "cpu*3", "cpu0@0:0;cpu1@0:0;cpu2@0:1"},
@@ -49,13 +50,13 @@ TEST(spec_shares_cores_by_node)
         /* fewer devices than nodes: whole nodes if they divide evenly */
         {"numa:4 core:2 pu:1", NULL, "cpu*2",
          "cpu0@-1:0,1,2,3;cpu1@-1:4,5,6,7"},
-        /* one thread a core */
+        /* a device has one thread per core, though a core has two processors */
         {"numa:4 core:2 pu:2", NULL, "cpu",
          "cpu0@0:0,2;cpu1@1:4,6;cpu2@2:8,10;cpu3@3:12,14"},
         {"numa:2 core:4 pu:1", "2-3,5", "cpu*2", "cpu0@0:2,3;cpu1@1:5"},
         {"numa:2 core:4 pu:1", "2-3,5", "cpu*3", "cpu0@0:2;cpu1@0:3;cpu2@1:5"},
         {"pack:2 [numa] core:2 pu:1", NULL, "cpu", "cpu0@0:0,1;cpu1@1:2,3"},
-        /* lists */
+        /* strings with lists of cores */
         {"numa:2 core:8 pu:1", NULL, "cpu:0-3+8-11",
          "cpu0@-1:0,1,2,3,8,9,10,11"},
         {"numa:2 core:8 pu:1", NULL, "cpu:0-3,cpu:4-7",
@@ -151,7 +152,8 @@ TEST(spec_quota_limits_default_cores)
     assert_string_equal(have, "cpu0@0:0,4;cpu1@1:8,12");
     device_list_free(&l);
     assert_int_equal(device_parse_on(&l, "cpu:0-7", 0, &t, NULL), PL_OK);
-    assert_int_equal(l.dev[0].n_core, 8); /* requested by number */
+    /* cores that the string numbers are all used */
+    assert_int_equal(l.dev[0].n_core, 8);
     device_list_free(&l);
     topology_fini(&t);
 }
@@ -225,12 +227,15 @@ TEST(spec_paper_devices_are_described)
     assert_true(l.dev[0].float_macs_per_s == 0 &&
                 l.dev[0].link_bytes_per_s == 0);
     assert_true(l.dev[5].link_bytes_per_s == 64e9);
-    assert_true(l.dev[5].float_macs_per_s == 200e12); /* multiply-adds */
+    /* the description counts operations, the field multiply-adds */
+    assert_true(l.dev[5].float_macs_per_s == 200e12);
     assert_true(fabs(l.dev[5].link_latency_s - 5e-6) < 1e-12);
     assert_true(l.dev[6].mem_bytes_per_s == 200e9);
     assert_true(l.dev[6].link_bytes_per_s == 50e9);
     assert_true(l.dev[6].float_macs_per_s == 1e12);
-    for (int i = 0; i < l.n; i++) /* devices that declare it share memory */
+    /* -1, memory of its own, also for devices whose description says that they
+     * share memory */
+    for (int i = 0; i < l.n; i++)
         assert_int_equal(l.dev[i].memory, -1);
     device_list_free(&l);
     assert_int_equal(
@@ -241,7 +246,8 @@ TEST(spec_paper_devices_are_described)
     device_list_free(&l);
 }
 
-/* Both keys are always given; a bandwidth without a key is the link's. */
+/* The keys p2p= and int8= are always written out; a bandwidth without a key is
+ * the link's. */
 TEST(spec_paper_devices_may_have_peers_and_int8)
 {
     struct device_list l;
@@ -432,14 +438,14 @@ TEST(spec_allocation_failure_is_a_status)
     topology_fini(&t);
 }
 
-/* The host as "host@0:0,1 x2": as above with each device's threads. */
+/* want lists devices as NAME@NODE:PROCESSORS; node -1 = no single node. */
 TEST(spec_host_has_every_core)
 {
     static const struct {
         const char *machine, *spec;
         int n_rank, n_thread;
         const char *want;
-        int threads; /* of each device of the host */
+        int threads; /* expected number of threads of each device on the host */
     } cases[] = {
         {"numa:1 core:4 pu:1", "none", 1, 0, "host@0:0,1,2,3", 4},
         {"numa:1 core:4 pu:1", "sim", 2, 3, "sim0@-1;host@0:0,1,2,3", 3},

@@ -69,7 +69,8 @@ BOTH(cuda_runs_the_text_in_the_order_of_marks,
     }
 }
 
-/* On one card, and on two, however often it is requested. */
+/* Peers are reached on one card, and on two, however often access is
+ * requested. */
 BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
 {
     static const int index[][2] = {{FAKE_NEW, FAKE_NEW},
@@ -85,7 +86,8 @@ BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
 
         gpu_work_init(&w, d);
         TEST_OK(gpu_work_take(&w, index[k][0], &err), err);
-        if (index[k][0] == FAKE_PLAIN) /* it lacks words */
+        /* FAKE_PLAIN cannot write words, which gpu_work_do needs */
+        if (index[k][0] == FAKE_PLAIN)
             memcpy(w.out, w.x, N * sizeof *w.x);
         else
             TEST_OK(gpu_work_do(&w, &err), err);
@@ -154,8 +156,9 @@ BOTH(cuda_shows_what_the_compiler_said, hip_shows_what_the_compiler_said)
     f->break_at(m->compile, 1, cuda ? CUDA_CODE_INVALID_PTX : 6);
     assert_int_equal(gpu_work_all(&w, FAKE_NEW, &err), PL_DEVICE);
     must_say(&err, cuda ? "cuda:0" : "hip:0, kernel ");
-    must_say(&err, cuda ? "ary: what the log says" /* of binary or unary */
-                        : "HIPRTC_ERROR_COMPILATION (6)");
+    /* the kernel is `binary` or `unary` */
+    must_say(&err,
+             cuda ? "ary: what the log says" : "HIPRTC_ERROR_COMPILATION (6)");
     if (!cuda)
         must_say(&err, "output: plait.hip:2: error: that");
     f->break_at(NULL, 0, 0);
@@ -257,7 +260,7 @@ BOTH(cuda_names_each_call_that_fails_and_leaves_nothing,
     assert_true(fake_failures_run(&t, true) > m->n_call / 2);
 }
 
-/* Each allocation of the driver itself fails once. */
+/* Each allocation of the GPU's driver code fails once. */
 BOTH(cuda_gives_all_back_when_memory_ends, hip_gives_all_back_when_memory_ends)
 {
     const struct fake_cuda *f = m->use();

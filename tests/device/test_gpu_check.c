@@ -132,8 +132,8 @@ static int launches_to_load(const struct fake_cuda *f, const char *spec,
     return f->n_call("cuLaunchKernel") - before;
 }
 
-/* The first of several equal GPUs runs it; none does when the result is
- * cached. */
+/* The first of several equal GPUs runs the self test; no GPU runs it when the
+ * result is cached. */
 TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
 {
     static const char one[] = "programs 1\nmax n_tok 8\n"
@@ -157,8 +157,7 @@ TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
     fake_cuda_assert_clean(f, "self tests");
 }
 
-/* Another program tests only the kernels new to it. A program with both tests
- * only what combines them. */
+/* A program tests only the kernels that have not passed in another one. */
 TEST(gpu_check_tries_what_has_not_passed)
 {
     static const char doubling[] = "programs 1\nmax n_tok 8\n"
@@ -190,11 +189,11 @@ TEST(gpu_check_tries_what_has_not_passed)
 /* ---- progress reports ---------------------------------------------------- */
 
 struct told {
-    pthread_t thread; /* the only one that may call */
+    pthread_t thread; /* the only thread that may call the progress function */
     atomic_int inside;
     uint64_t done, total;
-    int n;       /* calls */
-    int n_value; /* different values of `done` */
+    int n;       /* number of calls of the progress function */
+    int n_value; /* number of different values of `done` in these calls */
 };
 
 static void tell(void *user, const char *what, uint64_t done, uint64_t total)
@@ -244,11 +243,13 @@ TEST(gpu_compiling_is_told_by_the_thread_that_loads)
     load_told("eager*2", &t);
     assert_int_equal(t.total, 2 * (2 + 1));
     assert_int_equal(t.done, t.total);
-    load_told("wrong*2", &t); /* compiles nothing */
+    /* kernels of `wrong` need not be compiled, only tested */
+    load_told("wrong*2", &t);
     assert_int_equal(t.total, 2 + 1);
     assert_int_equal(t.done, t.total);
     assert_int_equal(t.n_value, 4);
-    load_told("emu*2", &t); /* nor tests anything */
+    /* kernels of `emu` are neither compiled nor tested */
+    load_told("emu*2", &t);
     assert_int_equal(t.n, 0);
 }
 
@@ -269,7 +270,8 @@ enum { N_PROGRAM = 40 };
 
 struct made {
     atomic_int n[N_PROGRAM];
-    int fails; /* from this program on; -1: none does */
+    /* number of the first program that fails to compile; -1 if none fails */
+    int fails;
 };
 
 static pl_status make_one(void *user, int i, pl_err *err)
@@ -305,7 +307,8 @@ TEST(gpu_compiling_makes_each_program_once)
         if (m.fails < 0)
             assert_int_equal(n_made, N_PROGRAM);
         else
-            assert_in_range(n_failed, 1, n_thread); /* at most one per thread */
+            /* each thread ends at its first failure */
+            assert_in_range(n_failed, 1, n_thread);
         assert_true(m.fails < 0 || strstr(err.message, "program ") != NULL);
     }
 }

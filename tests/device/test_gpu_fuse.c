@@ -26,7 +26,7 @@ static const char head[] = "programs 1\n"
                            "script\n"
                            "  0: %3 = expert_matmul(%0, %1, %2, -)\n";
 
-/* Writes floats and ids, the same on all backends. */
+/* Writes floats and ids to the operands, the same on all backends. */
 static void put_operands(struct device_set *s)
 {
     float x[TOK * USED * K], w[EXPERTS * ROWS * K], logit[TOK * EXPERTS];
@@ -118,23 +118,23 @@ TEST(gpu_sorts_other_routes_anew)
 {
     int n;
 
-    /* other ids, or the same tensor with others in it */
+    /* other ids, or the same tensor of ids with new values */
     assert_int_equal(sorts("  0: %4 = expert_matmul(%0, %1, %5, -)\n", &n), 2);
     assert_int_equal(sorts("  0: %2 = contiguous(%5)\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      2);
-    /* for another kernel, in the same scratch */
+    /* the first sorting was for another kernel and used the same scratch */
     assert_int_equal(sorts("  0: %6 = expert_down(%9, %1, %2, -)\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      3);
-    /* where another launch has used the scratch */
+    /* a launch in between has used the scratch */
     assert_int_equal(sorts("  0: %7 = router_topk(%8) n_used=2\n"
                            "  0: %4 = expert_matmul(%0, %1, %2, -)\n",
                            &n),
                      2);
-    /* after work of another queue */
+    /* work of another queue lies in between */
     assert_int_equal(sorts("  0 copy: %2 = contiguous(%5)\n"
                            "  0 copy: post 0\n"
                            "  0: wait 0.0\n"

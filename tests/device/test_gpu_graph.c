@@ -17,7 +17,9 @@ enum { THINGS = 90, TOUCHES = 4 };
 struct things {
     struct gpu_access touch[THINGS * TOUCHES];
     int first[THINGS + 1];
-    bool clash[THINGS][THINGS]; /* through others, too */
+    /* clash[i][k]: thing i must run after thing k, directly or through other
+     * things */
+    bool clash[THINGS][THINGS];
 };
 
 static bool clash(const struct things *t, int a, int b)
@@ -54,7 +56,8 @@ static void draw_things(struct things *t, uint64_t *rng)
     for (int i = 0; i < THINGS; i++)
         for (int k = 0; k < i; k++)
             t->clash[i][k] = clash(t, i, k);
-    for (int i = 0; i < THINGS; i++) /* the rows before are complete */
+    /* rows before i have all their indirect conflicts already */
+    for (int i = 0; i < THINGS; i++)
         for (int k = i - 1; k >= 0; k--)
             for (int j = 0; t->clash[i][k] && j < k; j++)
                 t->clash[i][j] |= t->clash[k][j];
@@ -69,8 +72,9 @@ static void check_waits(const struct things *t, const struct gpu_deps *o, int i)
 
         assert_true(k < i && (a == o->first[i] || k > o->after[a - 1]));
         for (int b = o->first[i]; b < o->first[i + 1]; b++)
-            assert_false(t->clash[o->after[b]][k]); /* else its edge is
-                                                     * redundant */
+            /* an edge to k would be redundant if another predecessor ran after
+             * k */
+            assert_false(t->clash[o->after[b]][k]);
         waits[k] = true;
         for (int j = 0; j < k; j++)
             waits[j] |= t->clash[k][j];
@@ -193,10 +197,12 @@ TEST(gpu_graphs_go_when_they_are_unused_for_longest)
         for (int n = 1; n <= GPU_GRAPH_RUNS; n++)
             assert_true(has_graphs(s, n) == (turn == 1));
     assert_true(has_graphs(s, 1));
-    assert_false(has_graphs(s, GPU_GRAPH_RUNS + 1)); /* evicts 2 */
+    /* evicts the graphs of steps with 2 tokens */
+    assert_false(has_graphs(s, GPU_GRAPH_RUNS + 1));
     assert_true(has_graphs(s, 1));
     assert_true(has_graphs(s, 3));
-    assert_false(has_graphs(s, 2)); /* evicts 4 */
+    /* evicts the graphs of steps with 4 tokens */
+    assert_false(has_graphs(s, 2));
     assert_true(has_graphs(s, 2));
     assert_true(has_graphs(s, GPU_GRAPH_RUNS + 1));
     device_set_free(s);
@@ -211,7 +217,8 @@ static pl_status look_at_nodes(struct gpu *g, const struct gpu_graph_node *node,
 {
     assert_int_equal(n, 5);
     assert_int_equal(node[1].kernel, GPU_router_topk);
-    assert_int_equal(node[2].n_after, 0); /* has no scratch */
+    /* this launch uses no scratch, so it waits for nothing */
+    assert_int_equal(node[2].n_after, 0);
     one_by_one = node[1].n_after == 1 && node[1].after[0] == 0 &&
                  node[4].n_after == 1 && node[4].after[0] == 1;
     return gpu_emu.graph_make(g, node, n, out, err);
@@ -269,7 +276,7 @@ TEST(gpu_graphs_outlive_a_run_that_failed)
     }
 }
 
-/* Without memory for graphs, there are none. */
+/* If there is no memory for device graphs, steps run without them. */
 TEST(gpu_graphs_are_done_without)
 {
     int n_without = 0;

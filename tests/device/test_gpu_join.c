@@ -13,7 +13,8 @@
 
 enum { MOST = 8, ROW = 512, FLOATS = ROW * 4, BLOCKS = ROW / 32 * 40 };
 
-/* Addresses are offsets in one memory, all apart. */
+/* Addresses of buffers: offsets in one memory, far enough apart not to
+ * overlap. */
 enum place {
     X = 0x10000,
     Y = 0x20000,
@@ -30,7 +31,9 @@ struct steps {
     int n, queue[MOST], first[MOST + 1], touched[MOST + 1], host[MOST];
     bool bars[MOST];
     struct gpu_access touch[MOST * 4];
-    int n_tok, n_state; /* of heads, of attention; 0: one */
+    /* tokens of a launch on heads, and partial results of attention; 0 means
+     * 1 */
+    int n_tok, n_state;
 };
 
 /* Adds an access of the instruction whose launches were added last. */
@@ -47,7 +50,7 @@ static void next(struct steps *s)
     s->touched[s->n] = s->touched[s->n - 1];
 }
 
-/* Adds `rows` rows x (op) y to out. */
+/* Adds an instruction that computes out = x op y for `rows` rows. */
 static void put_binary(struct steps *s, int op, uint64_t x, uint64_t y,
                        uint64_t out, int rows)
 {
@@ -112,7 +115,7 @@ static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
     next(s);
 }
 
-/* Adds a write of such heads into a cache. */
+/* Adds an instruction that writes rows of `heads` heads into a cache. */
 static void put_write(struct steps *s, uint64_t x, uint64_t cache, int heads)
 {
     struct cache_write_args a = {.cache = cache,
@@ -225,7 +228,8 @@ static int fused(struct steps *s)
                                 .touched = s->touched};
     int n;
 
-    /* touched[i] counted up to the end of instruction i; make it the start */
+    /* touched[i] counts up to the end of instruction i; shift it to count up to
+     * the start */
     memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
     s->touched[0] = 0;
     gpu_fuse_insns(&s->list, s->first, &in, s->host);
@@ -243,9 +247,12 @@ TEST(gpu_fuse_joins_matrices_of_the_same_rows)
     put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, 64);
     put_matrix(&s, GPU_matvec_q4_k, Q8, SUM, 32);
     put_matrix(&s, GPU_matvec_q4_k, Q8, Y, 16);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, 16);   /* one too many */
-    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);     /* another kernel */
-    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16); /* other rows */
+    /* a fourth product, more than one launch can take */
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, 16);
+    /* a product of another kernel */
+    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);
+    /* a product with other rows of activations */
+    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16);
     assert_int_equal(s.list.launch[0].n_group, 4);
     assert_int_equal(fused(&s), 4);
     assert_true(s.host[0] == 0 && s.host[1] == 0 && s.host[2] == 0);
@@ -283,7 +290,8 @@ TEST(gpu_fuse_joins_matrices_with_sums)
     assert_int_equal(with_binary(TEXT_ADD, OUT, Y, Q8), 2);
     put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, ROW);
     put_binary(&s, TEXT_ADD, OUT, Y, SUM, 1);
-    put_binary(&s, TEXT_ADD, OUT, Y, FAR, 1); /* one is enough */
+    /* a second sum is not fused, because the matrix has one already */
+    put_binary(&s, TEXT_ADD, OUT, Y, FAR, 1);
     put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, ROW);
     assert_int_equal(fused(&s), 2);
     assert_true(s.host[1] == 0 && s.host[2] == 2 && s.host[3] == 0);
@@ -308,13 +316,15 @@ TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 {
     static const struct {
         uint64_t x, y, out;
-        int host; /* launch that has the blocks */
+        /* index of the launch that quantizes to blocks after fusion */
+        int host;
     } between[] = {
-        {FAR, FAR + 0x8000, OTHER, 0}, /* independent */
-        {OUT, FAR, OTHER, 0},          /* it reads what both read */
-        {FAR, FAR, Q8, 2},             /* it writes there too, */
-        {Q8, FAR, OTHER, 2},           /* or reads what was there before, */
-        {FAR, FAR, OUT, 1},            /* or makes what is quantized */
+        /* an instruction in between that has no buffer in common */
+        {FAR, FAR + 0x8000, OTHER, 0},
+        {OUT, FAR, OTHER, 0}, /* one that reads what both launches read */
+        {FAR, FAR, Q8, 2},    /* one that writes where the blocks are written */
+        {Q8, FAR, OTHER, 2},  /* one that reads what the blocks overwrite */
+        {FAR, FAR, OUT, 1},   /* one that writes the values to quantize */
     };
 
     for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
@@ -330,8 +340,8 @@ TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 
 TEST(gpu_fuse_keeps_queues_and_events_apart)
 {
-    /* the instruction between: on this queue, on the other; the launch on the
-     * other */
+    /* the instruction in between: on this queue, on the other, none; last, the
+     * second launch on the other queue */
     static const struct {
         int bar, queue, n;
     } of[] = {{0, 0, 2}, {1, 0, 1}, {-1, 0, 1}, {1, 1, 2}};
@@ -352,11 +362,12 @@ TEST(gpu_fuse_keeps_groups_apart)
 {
     struct steps q = {.n = 0}, s = {.n = 0}, t = {.n = 0};
 
-    /* matrices, the second written over what the first one reads */
+    /* the second matrix product writes over what the first one reads */
     put_matrix(&q, GPU_matvec_q8_0, Q8, OUT, 64);
     put_matrix(&q, GPU_matvec_q8_0, Q8, Q8 + 16, 64);
     assert_int_equal(fused(&q), 2);
-    /* blocks written over values that other rows add */
+    /* the blocks are written over values that the sum still reads for other
+     * rows */
     for (int rows = 1; rows < 3; rows++) {
         struct steps r = {.n = 0};
 
@@ -365,7 +376,8 @@ TEST(gpu_fuse_keeps_groups_apart)
         put_blocks(&r, OUT, Y, rows);
         assert_int_equal(fused(&r), rows);
     }
-    /* a norm's rows written over others that are added; over the same ones */
+    /* the norm writes its rows over other rows that are added, then over the
+     * same ones */
     put_binary(&s, TEXT_ADD, X, Y, SUM, 3);
     put_norm(&s, SUM, Y + FLOATS, 3);
     assert_int_equal(fused(&s), 2);
@@ -378,14 +390,18 @@ TEST(gpu_fuse_keeps_groups_apart)
 TEST(gpu_fuse_joins_norms_of_heads_with_turns)
 {
     static const struct {
-        uint64_t norm, turn, other; /* results: the second norm's, the ropes' */
+        /* addresses of the results: of the second norm, and of the two ropes */
+        uint64_t norm, turn, other;
         int n, host[4];
     } of[] = {
         {OTHER, FAR, SUM, 1, {0, 0, 0, 0}},
-        {X, FAR, SUM, 2, {0, 1, 0, 1}},   /* over what the first norm reads */
-        {OTHER, Y, SUM, 2, {0, 0, 2, 2}}, /* over what the second one reads */
+        /* a result lies over what the first norm reads */
+        {X, FAR, SUM, 2, {0, 1, 0, 1}},
+        /* a result lies over what the second norm reads */
+        {OTHER, Y, SUM, 2, {0, 0, 2, 2}},
         {OTHER, FAR, X, 2, {0, 0, 0, 3}},
-        {OTHER, X, Y, 1, {0, 0, 0, 0}}, /* heads over their own rows */
+        /* results lie over the same heads' own operands */
+        {OTHER, X, Y, 1, {0, 0, 0, 0}},
     };
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -400,19 +416,20 @@ TEST(gpu_fuse_joins_norms_of_heads_with_turns)
     }
 }
 
-/* Heads with rope, and others, are written to caches. */
+/* Heads with RoPE, and heads without, are written to caches in one launch. */
 TEST(gpu_fuse_joins_turns_with_caches)
 {
     static const struct {
-        uint64_t keys, values, x; /* caches; the source of the second */
+        /* addresses of the caches, and of the second cache's source */
+        uint64_t keys, values, x;
         int n_tok, n, host[4];
     } of[] = {
         {Q8, FAR, OTHER, 1, 1, {0, 0, 0, 0}},
-        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}}, /* over the source of other
-                                              * heads */
+        /* a cache lies over the source of other heads */
+        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}},
         {Q8, Y, OTHER, 1, 2, {0, 0, 0, 3}},
-        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}}, /* from heads with rope, as the
-                                             * others */
+        /* the second cache's source is the result of RoPE, too */
+        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}},
         {Q8, FAR, OTHER, CACHE_TOKENS + 1, 2, {0, 0, 2, 2}},
     };
 
@@ -435,10 +452,13 @@ TEST(gpu_fuse_joins_choices_with_their_weights)
         uint64_t x, id, out;
         int gating, n;
     } of[] = {{X, OUT, SUM, 0, 1},
-              {Y, OUT, SUM, 0, 2},           /* of other values, */
-              {X, OUT, SUM, 1, 2},           /* by another rule, */
-              {X, OUT, X, 0, 2},             /* or over values of other rows, */
-              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over the choice's scratch */
+              /* weights of experts chosen from other logits */
+              {Y, OUT, SUM, 0, 2},
+              {X, OUT, SUM, 1, 2}, /* another gating than that of the choice */
+              /* the weights overwrite logits of other rows */
+              {X, OUT, X, 0, 2},
+              /* the weights overwrite scratch of the choice */
+              {X, OUT, FAR + FLOATS, 0, 2}};
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct steps s = {.n = 0};
@@ -467,9 +487,11 @@ TEST(gpu_fuse_joins_attention_with_blocks)
     assert_int_equal(fused(&s), 2);
     assert_true(s.host[1] == 0 && s.first[1] == 2);
     put_attention(&t, X, OUT);
-    put_blocks(&t, OUT, FAR, 1); /* where the states are */
+    /* the blocks overwrite the partial results of attention */
+    put_blocks(&t, OUT, FAR, 1);
     assert_int_equal(fused(&t), 3);
-    /* if 256 values share a scale: the whole row, few states */
+    /* blocks of which 256 values share a scale join only in whole rows and with
+     * few states */
     for (a.whole = 0; a.whole < 2; a.whole++)
         for (int states = 1; states < 2 * PART_STATES; states += PART_STATES) {
             struct steps u = {.n_state = states};
@@ -547,12 +569,13 @@ TEST(gpu_programs_have_fewer_launches_and_the_same_values)
                               "  0: %5 = matmul(%4, %2, -)\n"
                               "  0: %6 = matmul(%4, %2, -)\n"),
                      2);
-    /* the other product's operand is computed between; it is the same tensor */
+    /* the operand of both products is one tensor, but it is computed again in
+     * between */
     assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
                               "  0: %0 = scale(%0) scale=2\n"
                               "  0: %6 = matmul(%0, %2, -)\n"),
                      3);
-    /* another instruction between reads what the second writes */
+    /* an instruction in between reads what the second product overwrites */
     assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
                               "  0: %3 = scale(%6) scale=2\n"
                               "  0: %6 = matmul(%0, %2, -)\n"),

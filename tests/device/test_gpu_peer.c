@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY take long steps */
+/* numbers of rows, of which MANY take a long time, and their width */
+enum { FEW = 2, MANY = 300, WIDTH = 64 };
 
-/* There and back: %2 of the first is 6 %0. */
+/* Values go from device 0 to device 1 and back: at the end %2 of device 0 is 6
+ * times its %0. */
 #define RETURNS                                                                \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -62,7 +64,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY take long steps */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
-/* One way only. */
+/* Programs in which device 0 pushes to device 1 and receives nothing. */
 #define ONE_WAY                                                                \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
@@ -157,7 +159,8 @@ TEST(gpu_peers_write_into_mirrors)
     gpu_watch_apart = false;
 }
 
-/* In any order, with or without peer access. */
+/* Devices have pushed values whatever order the queues run in, with and without
+ * peer access. */
 TEST(gpu_peers_get_what_is_pushed)
 {
     for (uint64_t seed = 0; seed < 16; seed++) {
@@ -217,7 +220,7 @@ TEST(gpu_peers_share_an_inbox_with_others)
     }
 }
 
-/* One tensor's bytes are another's too. */
+/* Tensors of the inbox overlap, so that reading one reads bytes of another. */
 TEST(gpu_peers_read_parts_of_what_is_pushed)
 {
     static const char *const spec[] = {"emu*2", "bare*2", "emu,cpu*1",
@@ -275,7 +278,7 @@ static bool brings(const struct fake_cuda *f, const char *spec)
     return calls_of(f, spec, "cuMemcpyHtoDAsync") > 0;
 }
 
-/* On one card, on two, and on cards without peer access. */
+/* Two devices on one card, on two cards, and on cards without peer access. */
 TEST(gpu_peers_of_cuda_are_those_that_it_names)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -287,7 +290,7 @@ TEST(gpu_peers_of_cuda_are_those_that_it_names)
     assert_true(brings(f, "cuda:3,cuda:2"));
 }
 
-/* CUDA reports peer access, but writes do not arrive. */
+/* A fake CUDA library reports peer access, but drops writes to peers. */
 TEST(gpu_peers_of_cuda_are_tried)
 {
     const struct fake_cuda *f = fake_cuda_use();
@@ -297,8 +300,8 @@ TEST(gpu_peers_of_cuda_are_tried)
     f->swallow(false);
 }
 
-/* HIP has special memory for it, which the driver requests from the fake
- * library. A device without it is pushed to through the host. */
+/* HIP has special memory for writes by peers, which the driver requests from
+ * the fake library. Pushes to a device without it go through the host. */
 TEST(gpu_peers_of_hip_write_into_memory_for_peers)
 {
     const struct fake_cuda *f = fake_hip_use();
@@ -380,7 +383,8 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
     arena_fini(&a);
 }
 
-/* The same holds while the pair is tested, before any push. */
+/* Memory that a lost GPU may still write is also kept if it is lost while the
+ * pair is tested, before any push. */
 TEST(gpu_peers_keep_what_a_lost_one_tries)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,

@@ -80,7 +80,7 @@ TEST(calibration_is_found_again)
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "--measure"));
-    for (int i = 0; i < 2; i++) { /* a new file, then over the last */
+    for (int i = 0; i < 2; i++) { /* writes a new file, then replaces it */
         TEST_OK(calibration_save(&c, &err), err);
         TEST_OK(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
@@ -89,7 +89,7 @@ TEST(calibration_is_found_again)
     assert_int_equal(calibration_load(&d, KERNEL_SET_AVX2, here(), NULL),
                      PL_NOT_FOUND);
     snprintf(sub, sizeof sub, "%s/plait", dir);
-    in = opendir(sub); /* no other file is left */
+    in = opendir(sub); /* the folder has no temporary file */
     assert_non_null(in);
     while ((e = readdir(in)))
         n_file += e->d_name[0] != '.';
@@ -118,7 +118,8 @@ TEST(calibration_damage_counts_as_none)
         char was = s[i];
 
         s[i] ^= (char)(1 << test_below(&seed, 7));
-        write_all(path, s, n); /* accepted text still gives the same values */
+        /* a damaged file is rejected, or gives the same values */
+        write_all(path, s, n);
         if (calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL) == PL_OK &&
             !equal(&c, &d))
             fail_msg("byte %zu: '%c' for '%c'", i, s[i], was);
@@ -130,10 +131,11 @@ TEST(calibration_damage_counts_as_none)
                          PL_NOT_FOUND);
     }
     free(s);
-    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* saving repairs it */
+    /* saving replaces the damaged file */
+    assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                      PL_OK);
-    c.one.insn_s = INFINITY; /* not a number in JSON */
+    c.one.insn_s = INFINITY; /* JSON has no infinity, so saving fails */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
     c.one.insn_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
@@ -253,7 +255,8 @@ TEST(calibration_gives_each_device_its_threads)
     near(r[3].collective_s, 0.25);
     assert_false(r[3].one_queue);
 
-    /* caches hold the weights of a small model */
+    /* this model's weights are so small that the processor's caches hold
+     * them */
     calibration_rates(&c, &l, 1 << 20, r);
     for (int i = 0; i < l.n; i++)
         near(r[i].read_bytes_per_s, r[i].cached_bytes_per_s);
@@ -305,7 +308,8 @@ TEST_FLAGGED(__FILE__, calibration_measures_this_machine, TEST_NOT_BRIEF)
 
     cache_in("real");
     TEST_OK(measure_machine(&c, kernel_set_best(), false, here(), &err), err);
-    assert_int_equal(calibration_save(&c, NULL), PL_OK); /* all finite */
+    /* succeeds only if all measured rates are finite */
+    assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_load(&d, c.kernel_set, here(), NULL), PL_OK);
     assert_true(equal(&c, &d));
     for (int i = 0; i < CALIBRATION_FIELDS; i++)

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 struct tired {
-    int calls, most; /* cancels after `most` parts of its weights */
+    /* number of calls of the progress function, and after how many parts of
+     * weights it cancels */
+    int calls, most;
     int cancel;
 };
 
@@ -41,7 +43,7 @@ static bool loads(const pl_model *m, pl_options o, int most)
     assert_int_equal(s, PL_CANCELLED);
     assert_string_equal(err.message, "loading was stopped on request");
     assert_null(e);
-    /* other loading threads may call once more each */
+    /* each other loading thread may report one more part */
     assert_true(t.calls <= most + (int)sysconf(_SC_NPROCESSORS_ONLN) + 2);
     return false;
 }
@@ -54,7 +56,7 @@ TEST(engine_load_ends_when_it_is_given_up)
     pl_model *m;
     pl_err err;
 
-    assert_non_null(path); /* it is part of the checkout */
+    assert_non_null(path); /* the bundled model is a part of the checkout */
     TEST_OK(pl_model_open(&m, path, &err), err);
     for (int k = 0; k < 4; k++) {
         pl_options o = engine_run_options();
@@ -69,7 +71,7 @@ TEST(engine_load_ends_when_it_is_given_up)
     pl_model_free(m);
 }
 
-/* Cancelled before a weight is read. */
+/* A plan can be cancelled, too, which happens before any weight is read. */
 TEST(engine_plan_ends_when_it_is_given_up)
 {
     const int cancel = 1;

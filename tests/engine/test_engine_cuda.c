@@ -22,7 +22,7 @@ struct attempt {
     pl_model *model;
     const char *devices;
     float out[(N + 1) * N_VOCAB], again[(N + 1) * N_VOCAB];
-    bool hit; /* the chosen call has failed */
+    bool hit; /* true once the call that shall fail was made */
 };
 
 static pl_options options(const char *dev)
@@ -37,7 +37,7 @@ static pl_options options(const char *dev)
     return o;
 }
 
-/* Decodes N tokens at once, then one. */
+/* Decodes N tokens in one batch, then one more. `out` gets their logits. */
 static pl_status decode(pl_engine *e, float *out, pl_err *err)
 {
     static const int32_t token[N + 1] = {3, 1, 4, 1, 5, 9}, seq[N] = {0};
@@ -121,8 +121,8 @@ static bool is_optional(const char *call, int nth)
     return strcmp(name, "stream_synchronize") == 0 && nth <= 2 * QUEUE_COUNT;
 }
 
-static float want[(N + 1) * N_VOCAB]; /* the logits that every attempt must
-                                       * have */
+/* logits that every attempt must give if it succeeds */
+static float want[(N + 1) * N_VOCAB];
 
 /* Lets the nth call of the function fail. Returns false if there are fewer
  * calls. */
@@ -186,7 +186,8 @@ static int fail_all(const struct fake_make *make, const char *const devices[4],
         a.devices = devices[k];
         t.call = some;
         t.n_call = 0;
-        TEST_OK(live(&a, &err), err); /* which is not counted */
+        /* a first run without failures, whose calls are not counted */
+        TEST_OK(live(&a, &err), err);
         for (int i = from; i < make->n_call; i++)
             if (test_long() || (k == 0 && !test_brief()) ||
                 (test_brief() ? i % 8 == 2 * k : 1 + i % 3 == k))
@@ -208,12 +209,14 @@ TEST(engine_outlives_each_call_of_cuda_that_fails)
                                 : 40));
 }
 
-/* Functions that CUDA has too, in the long tier. */
+/* The long tier also lets functions fail that CUDA has, too. */
 TEST(engine_outlives_each_call_of_hip_that_fails)
 {
     static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1",
                                           "hip:0,hip:2", "hip:3"};
-    enum { EACH = 64 }; /* it sets the device around every call */
+    /* HIP sets the device around every call, so fewer calls of a function are
+     * tried */
+    enum { EACH = 64 };
     const struct fake_make *make = &fake_make_hip;
 
     assert_true(fail_all(make, devices, test_long() ? 0 : make->n_common,
@@ -222,7 +225,7 @@ TEST(engine_outlives_each_call_of_hip_that_fails)
                                                  : 8));
 }
 
-/* Counts an engine's calls of each function of CUDA. */
+/* Counts how often an engine calls each function of CUDA, into out[]. */
 static void count_calls(struct attempt *a, int out[])
 {
     const struct fake_make *make = &fake_make_cuda;

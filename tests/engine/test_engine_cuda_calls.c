@@ -14,8 +14,9 @@ enum { TOKENS = 6, UNSUPPORTED = 801 };
  * context switches, do not count. Also bytes copied while the library blocked
  * the thread. */
 struct asked {
-    int all, launches, graphs, overlaps; /* overlaps: edges of overlapping
-                                          * launches */
+    /* number of all calls, of launches, of device graphs launched, and of edges
+     * between launches that may overlap */
+    int all, launches, graphs, overlaps;
     size_t loose;
 };
 
@@ -203,7 +204,8 @@ TEST(cuda_overlaps_no_launches_that_do_not_wait)
     assert_int_equal(overlaps_on(f, "cuda:0"), 0);
     assert_true(f->failed());
     f->break_at(NULL, 0, 0);
-    assert_true(overlaps_on(f, "cuda:0") > 0); /* it could be made this time */
+    /* with the failure removed, a graph with overlapping launches is made */
+    assert_true(overlaps_on(f, "cuda:0") > 0);
     assert_int_equal(overlaps_on(fake_cuda_old_use(), "cuda:0"), 0);
 }
 

@@ -10,7 +10,7 @@
 
 static const char *const model = "models/fable-moe-Q8_0.gguf";
 
-enum { N = 70, N_SEQ = 2 }; /* more than a step takes */
+enum { N = 70, N_SEQ = 2 }; /* N tokens are more than one step takes */
 
 /* Tokens of two sequences in turns; the logits of the last of each are
  * wanted. */

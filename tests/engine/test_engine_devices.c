@@ -49,11 +49,12 @@ static void open_run(struct engine_run *r, const char *devices, bool host)
     engine_run_open(r, test_model(), devices, &o);
 }
 
-/* Device names, and how many devices there are. */
+/* Device strings, their number of devices, the name of the last one, and
+ * whether there is a host. */
 static const struct {
     const char *devices;
     int n;
-    const char *name; /* of the last device */
+    const char *name; /* name of the last device */
     bool host;
 } sets[] = {{"cpu", 1, "cpu0", false},      {"cpu*2", 2, "cpu1", false},
             {"proc*2", 2, "proc1", false},  {"sim*2", 2, "sim1", false},

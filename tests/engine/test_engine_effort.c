@@ -9,7 +9,8 @@
 #include "machine/topology.h"
 #include "plan/override.h"
 
-/* Counts of this thread's calls. */
+/* Numbers of plans, of topologies and of lists of overrides that this thread
+ * has made or read. */
 static _Thread_local struct effort {
     int plans, topologies, overrides;
 } effort;
@@ -86,7 +87,8 @@ TEST(effort_of_stated_options_is_one_plan)
     }
 }
 
-/* If all fits on devices; and, in the last two, if memory is short. */
+/* All weights fit on the devices, except in the last two rows, where memory is
+ * short. */
 TEST(effort_of_open_options_is_small)
 {
     static const struct {

@@ -107,7 +107,7 @@ struct said {
     char text[2048];
 };
 
-/* Adds the options in `text` to s->o. */
+/* Sets the options in the command line `text` in s->o. */
 static void read_words(struct said *s, const char *text)
 {
     char *save = NULL, *w;
@@ -402,7 +402,9 @@ static void try_rest(struct best *b, pl_options o, int n_layer)
 
                 if (o.split_mode != PL_SPLIT_TENSOR && on == 0 &&
                     o.split_mode != PL_SPLIT_NONE)
-                    continue; /* all the same without devices */
+                    /* without layers on devices these modes give the same
+                     * plan */
+                    continue;
                 snprintf(layers, sizeof layers, "%d", on);
                 snprintf(experts, sizeof experts, "%d", e);
                 o.host_experts = more ? experts : NULL;
@@ -491,7 +493,7 @@ static double try_spot(struct best *b, struct spot *x, int n_dev)
     return try_one(b, &x->o);
 }
 
-/* Draws any mode, on any of the devices. */
+/* Draws a random split mode and random devices. */
 static void draw_spot(struct spot *x, uint64_t *random, int n_dev, int n_layer)
 {
     static const pl_split_mode mode[] = {PL_SPLIT_LAYER, PL_SPLIT_LAYER,
@@ -643,7 +645,7 @@ TEST(fit_off_explains_device_by_device)
     assert_non_null(strstr(err.message, "gpu0: needs "));
     assert_non_null(strstr(err.message, "gpu1: needs "));
     assert_non_null(strstr(err.message, " would fit"));
-    /* devices that share memory lack it together */
+    /* for devices that share memory the message gives one total */
     o = (pl_options){.size = sizeof(pl_options),
                      .devices = "cpu*3",
                      .n_ctx = 1 << 29,
@@ -686,7 +688,7 @@ TEST(fit_remedies_are_true)
 {
     static const struct {
         pl_options o;
-        const char *holds; /* a part of the message */
+        const char *holds; /* text that the error message must contain */
     } rows[] = {
         {{.device_spec = "gpu:4900KiB:1TB/s,gpu:1GiB:1TB/s*2,host:1KiB:1GB/s",
           .split_mode = PL_SPLIT_TENSOR,

@@ -8,7 +8,8 @@
 #include "quant/format.h"
 #include "synth/synth.h"
 
-enum { N_TOKEN = 24, N_VOCAB = 512 /* of the shape "tiny" */ };
+/* N_VOCAB is the vocabulary's size of the shape "tiny" */
+enum { N_TOKEN = 24, N_VOCAB = 512 };
 
 static const pl_format formats[] = {PL_IQ1_S, PL_IQ1_M,   PL_IQ2_XXS, PL_IQ2_XS,
                                     PL_IQ2_S, PL_IQ3_XXS, PL_IQ3_S,   PL_TQ1_0,
@@ -26,7 +27,7 @@ static void make(pl_format f, const char *path)
     TEST_OK(synth_save(shape, &type, path, false, NULL, &err), err);
 }
 
-/* Returns a tensor's values; the caller frees them. */
+/* Returns the decoded values of a tensor, which the caller frees. */
 static float *decoded(const struct gguf_tensor *t)
 {
     int64_t n = 1;
@@ -39,7 +40,7 @@ static float *decoded(const struct gguf_tensor *t)
     return v;
 }
 
-/* Writes the file again with all tensors in F32. */
+/* Writes a copy of the file with all tensors in F32. */
 static void make_decoded(const char *from, const char *path)
 {
     struct gguf_writer *w;
@@ -127,7 +128,9 @@ TEST(engine_logits_of_blocks_do_not_depend_on_devices)
         logits(path, &o, want);
         for (size_t k = 0; k < sizeof runs / sizeof runs[0]; k++) {
             if (!strncmp(runs[k].devices, "emu", 3) && i % 3 && !test_long())
-                continue; /* test_cpu_matmul has each format on it */
+                /* the emulator is slow, and test_cpu_matmul.c tries each format
+                 * on it */
+                continue;
             o.devices = runs[k].devices;
             o.cpu = runs[k].cpu;
             o.n_ubatch = runs[k].n_ubatch;

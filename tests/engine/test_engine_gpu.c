@@ -20,7 +20,7 @@
 
 enum {
     MOST = 76,
-    AGAIN = 3 /* of another sequence, at once */
+    AGAIN = 3 /* tokens of a second sequence in the same batch */
 };
 
 /* Tokens of a sequence: a chunk in two micro-batches, then the others one by
@@ -49,14 +49,15 @@ struct place {
     const char *devices;
     int n_rank;
     pl_split_mode mode;
-    const char *experts; /* on the host */
-    bool cache;          /* on the host */
+    /* layers whose experts are on the host, as in host_experts */
+    const char *experts;
+    bool cache; /* true if the KV cache is on the host */
     pl_offload offload;
 };
 
 static const struct {
     struct place place;
-    int model; /* the one it runs in the short tier */
+    int model; /* the model that the short tier runs with this placement */
 } places[] = {
     {{"emu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, SUPER},
     {{"emu*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, BLOCKS},
@@ -147,7 +148,7 @@ static float *logits_on(const char *model, const struct place *p, int64_t *n)
     return out;
 }
 
-/* Computes those of cpu devices, one rank each. */
+/* Returns the logits that n_rank cpu devices with a rank each give. */
 static float *cpu_logits(const char *model, int n_rank, int64_t *n)
 {
     const struct place p = {.devices = n_rank == 2 ? "cpu*2" : "cpu*3",
@@ -178,7 +179,8 @@ static void keep_self_tests(void)
 }
 
 /* ---- a real GPU ---------------------------------------------------------- */
-/* First, because the others replace CUDA's library with a fake. */
+/* The real GPU comes first, because later cases replace CUDA's library with a
+ * fake. */
 
 static void asked_case(const char *model, const char *gpu)
 {
@@ -424,7 +426,8 @@ static void tell(void *user, const char *what, uint64_t done, uint64_t total)
     assert_true(t->n_loading == 0 || strcmp(what, "loading weights") == 0);
 }
 
-/* Making an engine reports progress of what takes long. */
+/* While an engine is created, its progress function hears of compiled kernels
+ * and of weights. */
 TEST(gpu_kernels_are_told_of_before_weights)
 {
     const char *name = "models/fable-moe-Q8_0.gguf";
@@ -432,14 +435,15 @@ TEST(gpu_kernels_are_told_of_before_weights)
     struct told t = {0};
     struct engine_run r;
 
-    /* No GPU has passed its self test yet. */
+    /* With an empty cache folder no GPU counts as tested. */
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("untried"), 1), 0);
     o.devices = "eager*2";
     o.no_fit = true;
     o.progress = tell;
     o.progress_user = &t;
     engine_run_open(&r, test_file(name), name, &o);
-    assert_true(t.n_compiling > 2 * 10); /* kernels, of two GPUs */
+    /* more than ten kernels for each of two GPUs */
+    assert_true(t.n_compiling > 2 * 10);
     assert_true(t.n_loading > 0);
     engine_run_close(&r);
 }
@@ -543,14 +547,14 @@ TEST(gpu_layers_of_experts_have_few_launches)
     layer_is(test_file("models/fable-moe-Q8_0.gguf"), 12);
 }
 
-/* With biases after each matrix, those of experts too. */
+/* The model has a bias after each matrix, also after those of experts. */
 TEST(gpu_layers_of_sums_have_few_launches)
 {
     layer_is(test_ref_need("gptoss-mxfp4-q8_0.gguf"), 16);
 }
 
-/* Without norms of heads, with them, with weights of two formats for the same
- * rows, with biases. */
+/* Layers without norms of heads, with such norms, with weights of two formats
+ * for the same rows, and with biases. */
 TEST(gpu_layers_have_few_launches)
 {
     layer_is(test_ref_need("llama-q-q8_0.gguf"), 10);

@@ -97,7 +97,8 @@ TEST(grammar_ends_exactly_where_the_text_is_whole)
                                         "ab\xc3\xa9");
         n_long += text.n > 3;
         free(text.s);
-        /* A new text, and then none: only an end is possible. */
+        /* A new text with the grammar, and then one without it, which ends at
+         * once. */
         text = (struct test_text){0};
         TEST_OK(pl_sampler_set_grammar(s, g, &err), err);
         assert_true(write_on(t, s, n_vocab, &rng, 100, &text) > 0);
@@ -323,7 +324,7 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
         assert_true(id >= 0);
         assert_int_equal(pl_sample(b, x), id);
     }
-    /* A prepared mask is valid for that grammar, not for the next. */
+    /* A mask prepared for one grammar is not used for the next. */
     pl_sampler_prepare(a);
     next = grammar_of(t, "root ::= \"#\"");
     TEST_OK(pl_sampler_set_grammar(a, next, &err), err);

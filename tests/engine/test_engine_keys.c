@@ -33,9 +33,9 @@ static void open_with(struct engine_run *r, const char *path, const char *text,
     r->n_vocab = pl_model_n_vocab(r->model);
 }
 
-/* The logits of a model, and its numeric hash. */
+/* The logits of a model for N tokens, and the plan's numeric hash. */
 struct result {
-    float *logits; /* [N, n_vocab], owned */
+    float *logits; /* [N, n_vocab] logits, owned */
     size_t bytes;
     uint64_t hash;
 };
@@ -84,7 +84,8 @@ static void need_same(const struct result *a, const struct result *b,
 /* A change of a file, and the override that equals it. */
 static const struct change {
     const char *ref;
-    struct edit edit[MOST_EDIT]; /* up to one without a name */
+    /* the changes; the last one is followed by one without a name */
+    struct edit edit[MOST_EDIT];
     const char *text;
 } changes[] = {
     {"qwen3-tied-f32",
@@ -301,7 +302,7 @@ TEST(overrides_that_cannot_be_are_rejected_by_name)
         ROW("a=float:1,5", "the override '5' is not"),
         ROW("a=bool:1", "after bool: give true or false"),
         ROW("\"a=str:x", "the override '' is not"),
-        /* Nothing reads the key, or not now. */
+        /* No code reads these keys in this model. */
         ROW("a=int:3", "the override of key a changes nothing"),
         ROW("split.count=int:1", "key split.count changes nothing"),
         ROW("general.alignment=int:64", "general.alignment changes nothing"),
@@ -313,7 +314,7 @@ TEST(overrides_that_cannot_be_are_rejected_by_name)
             "qwen3moe.rope.scaling.yarn_beta_fast changes nothing"),
         ROW(".rope.dimension_sections=int:8", "dimension_sections changes"),
         ROW(".no_such_key=int:8", "qwen3moe.no_such_key changes nothing"),
-        /* The reader of the key takes no such value. */
+        /* The code that reads the key does not accept this value. */
         ROW("qwen3moe.expert_used_count=int:0",
             "the override of key qwen3moe.expert_used_count is int:0 where",
             "an integer from 1 to "),
@@ -343,7 +344,7 @@ TEST(overrides_that_cannot_be_are_rejected_by_name)
         ROW(UNSUPPORTED, YARN_TEXT ",.rope.scaling.yarn_ext_factor=float:0.5",
             "yarn_ext_factor is 0.5, which changes the results"),
         ROW(UNSUPPORTED, "general.architecture=str:nonesuch", "'nonesuch'"),
-        /* The shapes of the tensors are others. */
+        /* With these values the tensors would need other shapes. */
         ROW(BAD_FILE, "qwen3moe.embedding_length=int:128", "weight"),
         ROW(UNSUPPORTED, "qwen3moe.block_count=int:1", "blk.1."),
 #undef ROW

@@ -42,7 +42,8 @@ static bool enter(const char *name)
     char full[64], line[1024];
     bool there;
 
-    setlocale(LC_ALL, "C"); /* if a case before this one failed */
+    /* an earlier case that failed may have left another locale */
+    setlocale(LC_ALL, "C");
     snprintf(full, sizeof full, "%s.UTF-8", name);
     snprintf(line, sizeof line,
              "mkdir -p '%s' && { test -d '%s/%s' || "

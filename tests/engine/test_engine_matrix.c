@@ -54,8 +54,9 @@ enum param {
 
 static const struct {
     const char *name;
-    bool floats; /* every weight */
-    bool odd;    /* its caches' rows are not blocks of Q8_0 */
+    bool floats; /* true if every weight is in F32, F16 or BF16 */
+    /* true if a row of the caches is not a whole number of Q8_0 blocks */
+    bool odd;
 } models[] = {
     {"llama-yarn-f32", true, false},
     {"qwen3-tied-f32", true, false},
@@ -85,14 +86,16 @@ static const pl_format caches[] = {PL_F32,  PL_F16,  PL_Q8_0,
                                    PL_Q5_1, PL_Q4_1, PL_Q5_0};
 static const struct {
     pl_split_mode mode;
-    const char *name, *group; /* one of its groups */
+    /* name of the mode, and of one of the groups that it forms */
+    const char *name, *group;
 } modes[] = {{PL_SPLIT_NONE, "none", "host"},
              {PL_SPLIT_LAYER, "layer", "layer0"},
              {PL_SPLIT_TENSOR, "tensor", "tensor"},
              {PL_SPLIT_HYBRID, "hybrid:2", "hybrid0"},
              {PL_SPLIT_AUTO, "auto", "host"}};
 static const struct device_set {
-    const char *spec, *one; /* one of its devices */
+    /* device string, and the name of one of its devices */
+    const char *spec, *one;
     int n;
 } ours[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
             {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
@@ -111,7 +114,7 @@ static const struct device_set gpus[] = {
 static const struct device_set opencl[] = {{"opencl:0", "opencl0", 1},
                                            {"opencl:0*2", "opencl1", 2},
                                            {"opencl:0,cpu", "opencl0", 2}};
-/* Devices of the running case. */
+/* The device strings that the running case combines. */
 static const struct device_set *devices = ours;
 static int n_devices = COUNT(ours);
 static const char *const shares[] = {"", "uneven", "one with none"};
@@ -122,12 +125,14 @@ static const char *const patterns[] = {
     "ffn_down",    "blk\\.0\\.", "attn_(q|k|v)\\.", "output|token_embd",
     "ffn_.*_exps", "norm",       "ffn_gate",
 };
-enum { NEXT_PATTERN = 3 }; /* of a second override */
+/* distance in patterns[] between the first and the second override */
+enum { NEXT_PATTERN = 3 };
 static const char *const uses[] = {"prompt and decode", "two sequences",
                                    "save and restore", "restore elsewhere",
                                    "restore under another split"};
 enum { USE_COMPANY = 1, USE_RESTORE, USE_ELSEWHERE, USE_OTHER_SPLIT };
-static const int64_t prompts[] = {MAX_TOKEN, 5}; /* tokens a call */
+/* number of prompt tokens in one call of the engine */
+static const int64_t prompts[] = {MAX_TOKEN, 5};
 static const int64_t ubatches[] = {4, 64};
 
 static int n_values(int p)
@@ -162,9 +167,9 @@ static int n_values(int p)
 static struct opened {
     pl_model *model;
     int64_t n_vocab;
-    int32_t token[MAX_TOKEN]; /* prompt, then its continuation */
+    int32_t token[MAX_TOKEN]; /* the prompt, then its continuation */
     int n_prompt, n;
-    float *want; /* [n, n_vocab], owned */
+    float *want; /* [n, n_vocab] reference logits, owned */
     /* bits of one device, by kernels, ranks, caches; owned, [n, n_vocab] */
     float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)][COUNT(caches)];
 } open_models[COUNT(models)];
@@ -229,7 +234,7 @@ static const char *second_pattern(const int *v)
     return patterns[(v[P_PATTERN] + NEXT_PATTERN) % COUNT(patterns)];
 }
 
-/* Writes a combination as the options that give it. */
+/* Writes a combination as the command line options that give it. */
 static void describe(const int *v, char *s, size_t n)
 {
     snprintf(s, n,
@@ -357,8 +362,9 @@ static const float *one_device(const int *v)
 
 static struct {
     int runs, refused, n_why;
-    int copying;         /* runs with copies between groups */
-    int piped, streamed; /* runs with such a variant */
+    int copying; /* number of runs that copied values between groups */
+    /* number of runs whose programs had a pipelined, and a streamed variant */
+    int piped, streamed;
     struct {
         char text[200];
         int n;
@@ -406,7 +412,8 @@ static void compare(const int *v, const float *got, const char *what)
                  sqrt(sum / (double)n));
 }
 
-/* Options of a combination, and what they point to. */
+/* The options of a combination, and the texts and arrays to which they
+ * point. */
 struct asked {
     pl_options o;
     char text[2][128];
@@ -559,7 +566,8 @@ static void family(const char *prefix)
     for (int i = 0; i < COUNT(models); i++)
         if (!strncmp(models[i].name, prefix, strlen(prefix)))
             of[n++] = i;
-    random = test_seed() + (uint64_t)of[0]; /* different ones for each */
+    /* so that each case draws other combinations */
+    random = test_seed() + (uint64_t)of[0];
     memset(&tally, 0, sizeof tally);
     pairs_init(&pairs, P_COUNT, n_values);
     while (tally.runs < (test_long() ? 300 : 4)) {

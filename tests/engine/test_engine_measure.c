@@ -126,8 +126,8 @@ static const struct topology *begin(struct calibration *c)
     return t;
 }
 
-/* Devices have faster links in pairs, and the saved rates say so. Another two,
- * measured by themselves, are not a link domain. */
+/* Devices have faster links in pairs, and the saved rates say so. Devices whose
+ * link is hardly faster than the others form no link domain. */
 TEST(measure_finds_islands)
 {
     static struct calibration c, d;
@@ -154,7 +154,9 @@ TEST(measure_finds_islands)
     }
     assert_int_equal(d.device[2].rates.link_domain,
                      d.device[3].rates.link_domain);
-    known.bridge = 50e9; /* not twice as fast */
+    /* less than twice as fast as other links, so the devices form no link
+     * domain */
+    known.bridge = 50e9;
     TEST_OK(measure("known*3", &d, &err), err);
     for (int k = 0; k < 3; k++) {
         assert_int_equal(d.device[k].rates.link_domain, 0);
@@ -163,7 +165,8 @@ TEST(measure_finds_islands)
     topology_drop(t);
 }
 
-/* Caches take all memory that the device has. */
+/* Measuring succeeds although the caches take all memory that the device
+ * has. */
 TEST(measure_makes_do_with_little_memory)
 {
     static struct calibration c;
@@ -172,7 +175,8 @@ TEST(measure_makes_do_with_little_memory)
     for (int i = 0; i < 2; i++) {
         known = fast;
         known.held = 0;
-        known.most = i ? (size_t)24 << 20 : 0; /* it has less than it says */
+        /* the device has less memory than its description says */
+        known.most = i ? (size_t)24 << 20 : 0;
         TEST_OK(measure(i ? "known:2GiB" : "known:48MiB", &c, &err), err);
         assert_true(known.largest <= (size_t)24 << 20);
         check(&c.device[0].rates, &fast, false, 0.1);
@@ -209,7 +213,9 @@ TEST(measure_of_a_device_that_fails_keeps_nothing)
     known = fast;
     TEST_OK(measure("known*2", &c, &err), err);
     n_run = known.n_run;
-    for (int i = 0; i < 5; i++) { /* early and late, alone and in pairs */
+    /* the device fails early or late: while it is measured alone, or with its
+     * peer */
+    for (int i = 0; i < 5; i++) {
         known = fast;
         known.n_left = n_run * i / 5;
         c.n_device = 0;
@@ -251,14 +257,14 @@ TEST(measure_is_kept_for_each_device)
     for (int k = 0; k < 2; k++)
         check(&d.device[k].rates, &fast, true, 0.03);
 
-    /* one of them anew: the other's stays */
+    /* one device is measured again; the rates of the other stay */
     known = slow;
     TEST_OK(measure("known", &d, &err), err);
     assert_int_equal(d.n_device, 2);
     check(&d.device[0].rates, &slow, false, 0.03);
     check(&d.device[1].rates, &fast, true, 0.03);
 
-    /* by all names */
+    /* rates are found by any name of the device */
     assert_int_equal(device_parse(&l, "known", 0, NULL), PL_OK);
     assert_ptr_equal(calibration_device(&d, &l.dev[0]), &d.device[0]);
     l.dev[0].bus[0] = 'c';

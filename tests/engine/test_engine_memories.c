@@ -20,7 +20,9 @@ enum { N_ENGINE = 3, N_SEQ = 4, N_CTX = 576, MAX_TOKEN = 260, N_OLD = 6 };
 
 static const struct {
     const char *file;
-    bool whole_past; /* kept: a sequence can be trimmed to any length */
+    /* true if the cache keeps all tokens, so that a sequence can be trimmed to
+     * any length */
+    bool whole_past;
 } models[] = {
     {"qwen2-bias-f32.gguf", true},
     {"gemma3-swa-f32.gguf", false},
@@ -40,7 +42,8 @@ static const struct {
     bool prefix_cache;
 } engines[N_ENGINE] = {
     {"cpu*2", PL_SPLIT_TENSOR, 24, 4, true},
-    {"sim*2", PL_SPLIT_LAYER, 16, 1, true}, /* a pipeline of micro-batches */
+    /* this engine has a pipeline of micro-batches */
+    {"sim*2", PL_SPLIT_LAYER, 16, 1, true},
     {"cpu", PL_SPLIT_TENSOR, 64, 40, false},
 };
 
@@ -52,19 +55,22 @@ struct past {
 struct world {
     struct engine_run e[N_ENGINE], fresh;
     struct past past[N_ENGINE][N_SEQ];
-    struct past old[N_OLD]; /* prompts that are repeated */
+    struct past old[N_OLD]; /* prompts that later sequences repeat */
     bool whole_past;
     uint64_t seed;
     struct device *lost; /* the device to lose after one step of a batch, or
                           * NULL */
-    volatile int cancel; /* set then, if cancels */
+    /* set by after_a_run if `cancels`; cancels the batch */
+    volatile int cancel;
     bool cancels;
-    float *got, *want; /* [2 * MAX_TOKEN, n_vocab]; owned */
+    /* [2 * MAX_TOKEN, n_vocab] computed and expected logits, owned */
+    float *got, *want;
     int n_compared, n_failed, n_cancelled, n_trimmed, n_restored, n_full,
         n_shared;
 };
 
-/* The trace reports each step at its end. */
+/* A pl_write_fn for the trace, which is called at the end of each step: loses a
+ * device or cancels the batch. */
 static void after_a_run(void *user, const char *text, size_t n)
 {
     struct world *w = user;
@@ -76,7 +82,7 @@ static void after_a_run(void *user, const char *text, size_t n)
     w->cancel = w->cancels;
 }
 
-/* Makes prompts of which every two begin alike. */
+/* Draws the prompts w->old, any two of which begin with the same tokens. */
 static void make_old(struct world *w)
 {
     for (int k = 0; k < N_OLD; k++) {
@@ -267,11 +273,13 @@ static void ask(struct world *w, int i, int seq, struct past *old)
 
     TEST_OK(pl_seq_trim(w->e[i].engine, seq, 0, NULL, &err), err);
     if (test_below(&w->seed, 4) == 0 && p->n > 64)
-        *old = *p; /* it is repeated, perhaps at once */
+        /* later sequences repeat this one's tokens, perhaps the next one
+         * does */
+        *old = *p;
     *p = *old;
     if (test_below(&w->seed, 4) == 0)
         p->n = 1 + test_below(&w->seed, p->n);
-    before = p->n; /* like a chat: former tokens, then new ones */
+    before = p->n; /* as in a chat, new tokens follow the repeated ones */
     for (n = test_below(&w->seed, 30); p->n < MAX_TOKEN && n-- > 0;)
         p->token[p->n++] = (int32_t)test_below(&w->seed, w->fresh.n_vocab);
     TEST_OK(pl_seq_share(w->e[i].engine, seq, p->token, p->n, &first, &err),
@@ -378,7 +386,7 @@ static void move(struct world *w, int i, int seq, int j, int dst, int64_t n)
     free(data[1]);
 }
 
-/* Moves everything in engine i to engine j. */
+/* Saves all sequences of engine i and restores them in engine j. */
 static void move_all(struct world *w, int i, int j)
 {
     void *data;
@@ -417,7 +425,7 @@ static void call(struct world *w)
         if (test_below(&w->seed, 3) == 0)
             move_all(w, i, j);
         break;
-    case 5: /* free space */
+    case 5: /* empties a long sequence to free memory */
         if (n > MAX_TOKEN - 80)
             trim(w, i, seq, 0);
         break;
@@ -435,7 +443,8 @@ static void call(struct world *w)
     }
 }
 
-/* Returns true if everything has occurred often enough. */
+/* Returns true if each kind of event has occurred often enough in n_call
+ * calls. */
 static bool met(const struct world *w, int n_call)
 {
     return w->n_compared > n_call / 8 && w->n_failed > n_call / 40 &&
@@ -588,7 +597,7 @@ TEST(memories_of_a_prompt_are_there_for_another_answer)
     engine_run_close(&fresh);
 }
 
-/* A long batch leaves a checkpoint every 4,096 tokens. */
+/* Decoding a long prompt leaves a checkpoint every 4,096 tokens. */
 TEST(memories_of_a_long_prompt_are_there_in_between)
 {
     enum { N = 4300, N_MORE = 5 };

@@ -101,7 +101,9 @@ TEST(options_of_samplers_are_refused_by_field)
         const int32_t *id;
         const float *bias;
         int64_t n_vocab;
-        const char *words; /* NULL: accepted */
+        /* text that the error must contain; NULL if the settings are
+         * accepted */
+        const char *words;
     } cases[] = {
         {1, id, bias, 10, NULL},
         {0, NULL, NULL, 10, NULL},
@@ -133,7 +135,8 @@ TEST(options_of_samplers_are_refused_by_field)
     }
 }
 
-/* Other structs of the caller's. */
+/* Options of graphs, executors and custom ops with invalid fields are
+ * rejected. */
 TEST(options_of_graphs_are_refused)
 {
     const pl_dim dim[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
@@ -156,7 +159,7 @@ TEST(options_of_graphs_are_refused)
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* Arguments that the calls below need besides the struct. */
+/* The arguments besides the struct that the calls below need. */
 struct scene {
     pl_model *m;
     pl_engine *e;
@@ -285,7 +288,8 @@ TEST(options_of_any_header_are_understood)
     const struct {
         const char *type;
         const void *full;
-        size_t known, less; /* of an older header */
+        /* size of the struct in this header, and in an older one */
+        size_t known, less;
         pl_status (*call)(struct scene *, const void *, pl_err *);
     } calls[] = {
         {"pl_options", &o, sizeof o, offsetof(pl_options, n_ctx), create_plan},
@@ -334,7 +338,9 @@ TEST(options_of_any_header_are_understood)
         size_t known = calls[i].known, less = calls[i].less;
         const struct {
             size_t size;
-            int behind; /* each byte from `less` or, if larger, `known` on */
+            /* value of each byte in memory after the fields that are set: those
+             * of an older header if `size` is `less`, else all */
+            int behind;
             pl_status status;
             const char *words;
         } cases[] = {

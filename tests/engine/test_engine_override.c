@@ -55,7 +55,7 @@ static pl_options options(bool floats)
     return o;
 }
 
-/* Lists the names of all weights; returns their number. */
+/* Lists the names of all weights in name[]. Returns their number. */
 static int weights(const pl_model *m, const char **name, int most)
 {
     pl_options o = options(true);
@@ -94,7 +94,8 @@ static bool run(const pl_model *m, const pl_options *o, const char *what,
     return true;
 }
 
-/* Decodes with `name` overridden. */
+/* Decodes some tokens with the tensor `name` overridden to `where`. Returns
+ * false if the override was rejected. */
 static bool run_as(const pl_model *m, pl_options o, const char *name,
                    const char *where, const char *what, float *out)
 {
@@ -188,7 +189,7 @@ TEST(engine_override_of_each_tensor_to_each_place)
                   c.placed, c.laid, c.refused);
 }
 
-/* Keeps warnings. */
+/* A pl_log_fn that keeps the text of warnings. */
 static void keep(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_WARN)

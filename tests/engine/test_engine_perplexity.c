@@ -185,12 +185,13 @@ static void fast_is_near(const char *path, const char *name)
     assert_true(fast != exact);
 }
 
-/* Weights of Q8_0: only attention differs. */
+/* A model with Q8_0 weights, in which --numerics fast affects attention
+ * only. */
 TEST(perplexity_of_fast_attention_is_the_exact_one)
 {
     const char *path = test_file(bundled);
 
-    assert_non_null(path); /* it is part of the checkout */
+    assert_non_null(path); /* the held-out text is a part of the checkout */
     fast_is_near(path, bundled);
 }
 
@@ -204,7 +205,7 @@ TEST(perplexity_of_fast_weights_is_the_exact_one)
     fast_is_near(path, name);
 }
 
-/* The table of doc/benchmarks.md. */
+/* Repeats the table of perplexities by cache format in doc/benchmarks.md. */
 TEST_LONG(perplexity_of_each_cache_format_is_its_figure)
 {
     static const struct {
@@ -240,7 +241,7 @@ TEST_LONG(perplexity_of_each_format_is_its_figure)
 {
     static const struct {
         const char *name;
-        double want; /* llama.cpp's, models/README.md */
+        double want; /* perplexity that llama.cpp measured (models/README.md) */
     } rows[] = {{"models/fable-moe-Q8_0.gguf", 25.7605},
                 {"../shared/demo/fable-moe-BF16.gguf", 25.7558},
                 {"../shared/demo/fable-moe-Q4_K_M.gguf", 25.8601}};

@@ -167,7 +167,8 @@ static void check_json(const pl_plan *p, int n_dev, bool one_group)
         int64_t weights = 0, cache = 0;
 
         assert_true(json_is_string(field(x, "name")));
-        assert_true(json_is_array(r)); /* every rank once, in order */
+        /* the devices' lists of ranks name every rank once, in order */
+        assert_true(json_is_array(r));
         for (size_t i = 0; i < json_array_size(r) && one_group; i++)
             assert_int_equal(json_integer_value(json_array_get(r, i)), next++);
         check_use(field(field(x, "predicted"), "prefill"));
@@ -352,11 +353,12 @@ TEST(engine_plan_counts_a_shared_cache_once)
     assert_int_equal(n, 2 * 3);
     for (int d = 0; d < 2; d++)
         region += c->low->prog[d].bytes[REGION_CACHE];
-    assert_int_equal(region, 2 * bytes); /* one KV head: both devices have it */
+    /* the model has one KV head, so both devices have the whole cache */
+    assert_int_equal(region, 2 * bytes);
     n = 0;
     for (const char *s = t.s; (s = strstr(s, "cache_k  ")); s++)
         n++;
-    assert_int_equal(n, 2); /* of layers 0-1 and of layer 2 */
+    assert_int_equal(n, 2); /* one line for layers 0 and 1, one for layer 2 */
     assert_non_null(strstr(t.s, "layers 3-4\n"));
     free(t.s);
     all = print_json(p);
@@ -372,7 +374,8 @@ TEST(engine_plan_counts_a_shared_cache_once)
     pl_model_free(m);
 }
 
-/* So are layers with states, which take the same memory in any context. */
+/* The plan also shows layers with states, which take the same memory in any
+ * context. */
 TEST(engine_plan_shows_layers_with_states)
 {
     pl_model *m = open_model(test_ref_need("qwen35moe-f32.gguf"));
@@ -476,7 +479,8 @@ static int check_boxes(const char *s)
         unit = 0;
         assert_true(sscanf(size, "%lf%c", &bytes, &unit) >= 1);
         bytes *= unit == 'K' ? 1024. : unit == 'M' ? 1024. * 1024 : 1;
-        if (bw < 20 || bh < 20) /* rounded to tenths */
+        /* boxes are too small to compare, as sizes are rounded to tenths */
+        if (bw < 20 || bh < 20)
             continue;
         if (scale == 0)
             scale = bw * bh / bytes;
@@ -503,7 +507,9 @@ TEST(engine_plan_picture_shows_all)
 {
     static const struct {
         pl_options o;
-        int n_box; /* of experts, attention, cache, embedding */
+        /* number of boxes of experts, attention, cache and embedding in the
+         * picture */
+        int n_box;
         const char *says[3];
     } rows[] = {
         {{.split_mode = PL_SPLIT_TENSOR},
@@ -617,7 +623,8 @@ TEST(engine_plan_bytes_are_what_is_allocated)
 
         TEST_OK(pl_engine_create(&e, m, &o, &err), err);
         TEST_OK(plan_facts_init(&f, pl_engine_plan(e), &err), err);
-        assert_int_equal(f.n_dev, e->exec->set->n - 1); /* without "io" */
+        /* the plan's devices are those of the set but io */
+        assert_int_equal(f.n_dev, e->exec->set->n - 1);
         assert_int_equal(f.io_buffers,
                          e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
                              e->exec->set->dev[f.n_dev].bytes[REGION_INBOX]);
@@ -889,7 +896,8 @@ TEST(engine_plan_text_fits_a_terminal)
                         .split_mode = PL_SPLIT_TENSOR};
         pl_plan *p = plan(m, &o);
         struct test_text t = print(p, false);
-        const char *line = strchr(t.s, '\n') + 1; /* the path may be long */
+        /* skips the first line, whose path may be long */
+        const char *line = strchr(t.s, '\n') + 1;
 
         for (const char *end; *line; line = end + 1) {
             end = strchr(line, '\n');

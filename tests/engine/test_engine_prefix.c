@@ -48,7 +48,8 @@ static void equal_rows(const struct engine_run *r, const float *a,
  * diverges from it: they share whole pages, or tokens up to a checkpoint. */
 static void prompts(const char *devices, const char *file, bool states)
 {
-    const int64_t parts = 150; /* within the third page */
+    /* number of equal tokens; they end within the third page */
+    const int64_t parts = 150;
     struct engine_run r, fresh;
     uint64_t seed = test_seed();
     int32_t token[N], other[N];
@@ -135,7 +136,8 @@ TEST(prefix_is_held_once)
     TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
     assert_int_equal(p->n_free, p->n_page - 2);
     assert_int_equal(share(&r, 2, token, 129), 128);
-    assert_int_equal(share(&r, 3, token, 128), 64); /* never all */
+    /* at least one token is decoded, so not all 128 are shared */
+    assert_int_equal(share(&r, 3, token, 128), 64);
     assert_int_equal(p->n_free, p->n_page - 2);
     for (int s = 0; s < 4; s++)
         clear(&r, s);
@@ -208,7 +210,9 @@ TEST(prefix_is_forgotten_with_its_weights)
     clear(&r, 0);
     TEST_OK(pl_tensor_set(x, t, &one, 0, sizeof one, &err), err);
     assert_int_equal(share(&r, 0, token, N), 0);
-    engine_run_decode(&r, 1, N, token, NULL); /* continues an old past */
+    /* this sequence began before the weight was set, so its pages are not
+     * cached */
+    engine_run_decode(&r, 1, N, token, NULL);
     assert_int_equal(share(&r, 0, token, N), 0);
     engine_run_decode(&r, 0, N, token, NULL);
     assert_int_equal(share(&r, 2, token, N), 192);
@@ -281,7 +285,8 @@ static void copied(const struct engine_run *r, int dst, int src)
         assert_int_equal(s, PL_FULL);
 }
 
-/* pl_engine_free_tokens tokens can be decoded, one more cannot. */
+/* As many tokens as pl_engine_free_tokens says can be decoded, and one more
+ * cannot. */
 TEST(prefix_room_is_what_fits)
 {
     struct engine_run r;
@@ -292,7 +297,7 @@ TEST(prefix_room_is_what_fits)
     int32_t seq[1024];
     pl_err err = {0};
 
-    open_plain(&r, some_options("cpu")); /* 16 pages */
+    open_plain(&r, some_options("cpu")); /* the cache has 16 pages */
     memset(none, 0, 1024);
     assert_int_equal(pl_engine_free_tokens(r.engine, -1), 1024);
     assert_int_equal(pl_engine_free_tokens(r.engine, 0), 1024);

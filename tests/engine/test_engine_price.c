@@ -73,7 +73,7 @@ static double all_weights(const pl_plan *p)
     return weights(p, 0, p->compiled->list.n);
 }
 
-/* Returns the memory of a model on one device. */
+/* Returns the bytes of memory that the model needs on a single device. */
 static double needed(const pl_model *m)
 {
     pl_plan *p = on_paper(m, "gpu:1TiB:1TB/s", PL_SPLIT_NONE);
@@ -154,7 +154,8 @@ TEST(price_of_a_gpu_is_its_own_whatever_the_processors)
         assert_true(r[k][0].has_copy_engine && !r[k][1].has_copy_engine);
         assert_int_equal(basis.calibrated, k);
     }
-    near(r[1][1].collective_s, 7); /* that of the processors */
+    /* the processors' measured time of a collective */
+    near(r[1][1].collective_s, 7);
     assert_true(r[0][1].collective_s < 1);
     pl_plan_free(p);
     pl_model_free(m);
@@ -267,8 +268,8 @@ TEST(price_of_a_link_decides_from_when_on_experts_are_streamed)
 
 /* ---- a group of both ----------------------------------------------------- */
 
-/* Its ranks are equal, and their number does not depend on the rates, which
- * only apportion them. */
+/* The ranks of a GPU and a CPU are equal. Their number does not depend on the
+ * devices' rates, which only decide how many each device gets. */
 TEST(price_deals_whole_ranks_to_unlike_devices)
 {
     static const int speed[] = {5, 50, 500, 2400, 4800};
@@ -299,7 +300,9 @@ TEST(price_deals_whole_ranks_to_unlike_devices)
                              PLAN_CONFIG_MIXED_RANKS);
             assert_true(ranks_of(p, 1) >= (i > 0 ? before : 0));
             before = ranks_of(p, 1);
-            assert_true(i > 2 || before <= 2); /* a tenth of the speed */
+            /* processors at no more than a tenth of the GPU's speed get at most
+             * 2 of 16 ranks */
+            assert_true(i > 2 || before <= 2);
             assert_true(i < N - 1 || before == PLAN_CONFIG_MIXED_RANKS / 2);
             assert_non_null(strstr(pl_plan_options(p), "--ranks 16"));
             pl_plan_free(p);
@@ -334,7 +337,9 @@ TEST(price_leaves_ranks_that_are_asked_for)
         o.no_fit = true;
         p = plan(m, o);
         assert_int_equal(p->compiled->place.n_rank, rows[i].n_rank);
-        o.size = sizeof o; /* and without any choice */
+        /* the number of ranks is the same for a graph that is compiled without
+         * fitting */
+        o.size = sizeof o;
         TEST_OK(compile_graph(&q, p->compiled->g, &o, &err), err);
         assert_int_equal(q->place.n_rank, rows[i].n_rank);
         compiled_free(q);
@@ -374,7 +379,8 @@ TEST(price_of_peers_decides_how_gpus_share_a_model)
                      pl_plan_options(p), seconds(p), best, before);
         before = seconds(p);
         if (i == 1)
-            near(s[PL_SPLIT_TENSOR], split); /* as fast as through the host */
+            /* this link is as fast as the way through the host */
+            near(s[PL_SPLIT_TENSOR], split);
         split = s[PL_SPLIT_TENSOR];
         if (i == 2)
             assert_non_null(strstr(pl_plan_options(p), "-sm tensor"));

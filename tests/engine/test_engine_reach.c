@@ -76,7 +76,7 @@ TEST(engine_reach_kept_values_are_those_of_the_model)
             assert_memory_equal(x, first, sizeof x);
         assert_int_equal(pl_engine_tensor(r.engine, "nothing"), -1);
         t = pl_engine_tensor(r.engine, "l_out-2");
-        assert_true(t >= 0); /* not kept */
+        assert_true(t >= 0); /* a tensor of the graph that is not kept */
         assert_int_equal(
             pl_tensor_get(pl_engine_exec(r.engine), t, x, 0, 4, NULL),
             PL_BAD_ARGUMENT);
@@ -185,13 +185,15 @@ TEST(engine_reach_a_copy_waits_for_what_was_begun)
     n = (size_t)(dim[1].n * dim[2].n);
     assert_true(n <= 4096);
     engine_run_tokens(&r, &seed, LENGTH, token);
-    engine_run_decode(&r, 0, LENGTH, token, NULL); /* into the first pages */
+    /* fills the sequence's first pages */
+    engine_run_decode(&r, 0, LENGTH, token, NULL);
     for (size_t i = 0; i < 2 * PAGE * n; i++)
         row[i] = test_unit(&seed);
     assert_int_equal(
         pl_tensor_set_async(x, t, row, 0, 2 * PAGE * n * sizeof *row, NULL),
         PL_OK);
-    assert_int_equal(pl_seq_copy(r.engine, 1, 0, NULL), PL_OK); /* the third */
+    /* copies the partly filled third page */
+    assert_int_equal(pl_seq_copy(r.engine, 1, 0, NULL), PL_OK);
     assert_int_equal(pl_tensor_get(x, t, got, 2 * PAGE * n * sizeof *row,
                                    (LENGTH - PAGE) * n * sizeof *row, NULL),
                      PL_OK);

@@ -44,7 +44,8 @@ enum param {
     P_COUNT
 };
 
-static const int rank_values[] = {0, 1, 2, 3, 4, 5, 8}; /* 0: one a device */
+/* numbers of ranks; 0 for one per device */
+static const int rank_values[] = {0, 1, 2, 3, 4, 5, 8};
 struct devices {
     const char *spec;
     int n;
@@ -53,9 +54,10 @@ static const struct devices device_values[] = {
     {"cpu", 1},     {"cpu*2", 2},  {"cpu*3", 3},       {"cpu*4", 4},
     {"sim", 1},     {"sim*2", 2},  {"sim*3", 3},       {"sim*4", 4},
     {"cpu,sim", 2}, {"proc*2", 2}, {"cpu,sim,proc", 3}};
-static const struct devices *devices = device_values; /* of the runs */
-static const double shares[] = {3, 1, 0, 2}; /* uneven, one device without
-                                              * any */
+/* device strings that the running case combines */
+static const struct devices *devices = device_values;
+/* uneven shares of the devices, one of which gets none */
+static const double shares[] = {3, 1, 0, 2};
 static const int ubatch_values[] = {1, 7, 512};
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -65,16 +67,20 @@ struct ref_model {
     struct ref_seq seq[REF_SEQS];
     int n_seq;
     int64_t n_row, n_vocab;
-    float *logits;      /* owned */
-    bool experts, half; /* by name: moe; every weight F32, F16 or BF16 */
-    double row_rms;     /* the other engine's error with 8-bit activations; 0:
-                         * none */
-    int64_t n_bytes;    /* of the file */
-    bool first;         /* the smallest of its family and kind of weights */
+    float *logits; /* [n_row, n_vocab] reference logits, owned */
+    /* experts: the name has "moe"; half: every weight is in F32, F16 or BF16 */
+    bool experts, half;
+    /* root mean square error that the other engine's 8-bit activations cause; 0
+     * if it is unknown */
+    double row_rms;
+    int64_t n_bytes; /* size of the model's file */
+    /* true if no model of the same family and kind of weights is smaller */
+    bool first;
 };
 
 static struct ref_model models[MAX_MODEL];
-static int n_model, n_first; /* the first n_first are such */
+/* n_first: number of models with `first`, which stand first in models[] */
+static int n_model, n_first;
 
 static void read_json(struct ref_model *m)
 {
@@ -228,7 +234,8 @@ static void run_sequence(pl_engine *e, const struct ref_seq *s, int64_t n_vocab,
                       .logits = out + (int64_t)at * n_vocab};
 
         for (int i = 0; i < n; i++) {
-            if (company && (at + i) % 3 != 1) { /* interleaved on purpose */
+            /* tokens of the second sequence are mixed in between */
+            if (company && (at + i) % 3 != 1) {
                 id[k] = (s->id[at + i] * 7 + 3) % (int)n_vocab;
                 seq[k] = 1;
                 wanted[k++] = 0;
@@ -286,7 +293,7 @@ static void compare(const struct ref_model *m, const float *got,
                 double d = fabs((double)a[k] - (double)b[k]);
                 uint32_t u;
 
-                if (!(d <= r->max)) /* NaN too */
+                if (!(d <= r->max)) /* true if d is NaN, too */
                     r->max = d;
                 d2 += d * d;
                 memcpy(&u, &a[k], 4);
@@ -312,8 +319,8 @@ static void judge(const struct ref_model *m, bool floats,
 
     if (floats)
         ok = r->max <= 1e-3 && r->rms <= 1e-4 && r->greedy_wrong == 0;
-    else if (m->half) /* float activations, F16 cache; with experts a router's
-                       * near-tie may flip in one row */
+    else if (m->half) /* float activations, F16 cache; with experts, a near-tie
+                       * of the router may flip in one row */
         ok = (r->max <= 5e-2 || m->experts) && r->rms <= 5e-3;
     else
         ok = r->row_median <= 2 * m->row_rms && r->same_top >= 0.9 * r->rows;
@@ -324,7 +331,7 @@ static void judge(const struct ref_model *m, bool floats,
                  r->greedy_wrong);
 }
 
-/* Returns the model with one sequence only. */
+/* Returns a copy of the model that has only sequence `s`. */
 static struct ref_model alone(const struct ref_model *m, int s)
 {
     struct ref_model one = *m;
@@ -337,7 +344,8 @@ static struct ref_model alone(const struct ref_model *m, int s)
     return one;
 }
 
-/* Runs all sequences, or only the given one. */
+/* Runs the combination v with all sequences, or with sequence `only` if that is
+ * not negative. */
 static void run(const int *v, int only)
 {
     const struct ref_model one =
@@ -358,7 +366,7 @@ static void run(const int *v, int only)
         .cpu = floats ? "reference" : NULL,
         .sim_seed = test_seed() + (uint64_t)v[P_MODEL],
         .no_pin = true,
-        .no_fit = true, /* which may apportion unequal shares */
+        .no_fit = true, /* fitting might give the ranks unequal shares */
     };
     char what[200], key[160], dealt[32];
     pl_err err = {0};
@@ -434,15 +442,15 @@ TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
 
     read_models();
     test_part(&part, &n_part);
-    if (test_long()) { /* the full product, odometer order */
+    if (test_long()) { /* runs all combinations, counting like an odometer */
         for (bool more = true; more; runs++) {
             v[P_COMPANY] = (int)test_below(&random, 2);
             if (runs % n_part == part && !another_name(v)) {
                 run(v, only_of(v, &random));
                 n_run++;
             }
-            v[P_COMPANY] = n_values(P_COMPANY) - 1; /* not part of the
-                                                     * product */
+            /* P_COMPANY is drawn at random instead of being combined */
+            v[P_COMPANY] = n_values(P_COMPANY) - 1;
             more = false;
             for (int p = 0; p < P_COUNT && !more; p++) {
                 more = ++v[p] < n_values(p);
@@ -469,7 +477,8 @@ TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
 
 /* On GPUs ----------------------------------------------------------------- */
 
-enum { RANKS_2 = 2, CPU_2 = 1 }; /* of rank_values, device_values */
+/* indices in rank_values[] and device_values[] */
+enum { RANKS_2 = 2, CPU_2 = 1 };
 
 /* Runs each model at two ranks, on cpu*2 and on each of these GPUs: within the
  * limits, and with the same bits. Self test results are cached. */
@@ -501,7 +510,7 @@ TEST_FLAGGED(__FILE__, reference_models_on_emulated_gpus_have_the_bits_of_cpus,
     models_on(gpu, COUNT(gpu));
 }
 
-/* The fake libraries. */
+/* Runs the models on GPUs of the fake CUDA and HIP libraries. */
 TEST_FLAGGED(__FILE__, reference_models_on_cuda_have_the_bits_of_cpus,
              TEST_LONG_TIER | TEST_SHARES)
 {

@@ -11,7 +11,7 @@
 
 enum { N = 21, N_VOCAB = 96, LONG = 4500 };
 
-/* The placement of a scene. */
+/* One of the placements under which every scene runs. */
 struct config {
     const char *devices;
     pl_split_mode mode;
@@ -67,7 +67,7 @@ static void logits(const struct engine_run *r, float *out)
     engine_run_decode(r, 0, 1, token + N, out + N * N_VOCAB);
 }
 
-/* Options of a scene besides the split mode. */
+/* Options of a scene besides those of the placement. */
 struct wish {
     const char *experts, *override;
     bool cache;
@@ -126,7 +126,7 @@ TEST(scene_cache_on_the_host_with_split_queries)
 {
     static const struct scene_model m = {2, 6, 2, 64, false};
 
-    /* ranks cut a group of 3 */
+    /* 4 ranks divide groups of 3 query heads */
     assert_int_equal(scene(&m, 4, &(struct wish){.cache = true}),
                      COUNT(configs));
     scene(&m, 3, &(struct wish){.cache = true});

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALONE = 3, MAX_TOKEN = 200 }; /* the sequence that is decoded alone */
+/* ALONE is the sequence in which tokens are decoded alone */
+enum { ALONE = 3, MAX_TOKEN = 200 };
 
 static const char *const model = "qwen2-bias-f32.gguf";
 static const struct machine {
@@ -19,7 +20,7 @@ static const struct machine {
     {"cpu", PL_SPLIT_TENSOR},
     {"cpu*2", PL_SPLIT_TENSOR},
     {"sim*3", PL_SPLIT_TENSOR},
-    {"sim*2", PL_SPLIT_LAYER}, /* a pipeline of micro-batches */
+    {"sim*2", PL_SPLIT_LAYER}, /* this engine has a pipeline of micro-batches */
 };
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
@@ -27,7 +28,8 @@ struct run {
     struct engine_run e;
     uint64_t seed;
     int32_t token[MAX_TOKEN];
-    float *got, *want;   /* [MAX_TOKEN, n_vocab]; owned */
+    /* [MAX_TOKEN, n_vocab] computed and expected logits, owned */
+    float *got, *want;
     struct device *lost; /* the device to lose after a step of a batch, or
                           * NULL */
 };
@@ -69,7 +71,7 @@ static void trim(struct run *r, int seq, int64_t n)
     assert_int_equal(pl_seq_length(r->e.engine, seq), n);
 }
 
-/* Computes want = logits of tokens [0, n), alone. */
+/* Sets r->want to the logits of token[0 .. n-1], decoded alone. */
 static void alone(struct run *r, const int32_t *token, int64_t n)
 {
     trim(r, ALONE, 0);
@@ -133,7 +135,8 @@ TEST(engine_goes_on_where_a_sequence_was_cut)
 
         run_open(&r, &devices[d]);
         engine_run_tokens(&r.e, &r.seed, MAX_TOKEN, r.token);
-        engine_run_decode(&r.e, 1, 3, r.token, NULL); /* moves the pages on */
+        /* so that sequence 0 does not begin in the first page */
+        engine_run_decode(&r.e, 1, 3, r.token, NULL);
         engine_run_decode(&r.e, 0, 170, r.token, NULL);
         for (size_t k = 0; k < sizeof keep / sizeof keep[0]; k++) {
             trim(&r, 0, keep[k]);
@@ -156,7 +159,9 @@ TEST(engine_copies_go_their_own_ways)
     for (int d = 0; d < N_DEVICES; d++)
         for (size_t k = 0; k < 2 * sizeof keep / sizeof keep[0]; k++) {
             int64_t kept = keep[k / 2];
-            int cut = k % 2; /* the sequence that is trimmed: copy or source */
+            /* which of the two sequences is trimmed: the source (0) or the copy
+             * (1) */
+            int cut = k % 2;
             int32_t other[MAX_TOKEN];
             struct run r;
 
@@ -192,7 +197,7 @@ TEST(engine_forgets_a_run_that_failed)
             pl_batch b = {.size = sizeof b, .n = MORE};
 
             run_open(&r, &devices[d]);
-            /* not "io", which may have no instructions */
+            /* any device but io, which may have no instructions */
             lost =
                 &r.e.engine->exec->set->dev[k % (r.e.engine->exec->set->n - 1)];
             engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
@@ -201,7 +206,8 @@ TEST(engine_forgets_a_run_that_failed)
             lost->fail_insn = c->n_insn * k / 4;
             while (c->insn[lost->fail_insn].micro > 0 ||
                    c->insn[lost->fail_insn].max_rows > 0)
-                lost->fail_insn--; /* predicates may skip the others */
+                /* other instructions may be skipped by their predicate */
+                lost->fail_insn--;
             b.token = r.token + FIRST;
             b.logits = r.got;
             assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
@@ -215,7 +221,8 @@ TEST(engine_forgets_a_run_that_failed)
         }
 }
 
-/* The trace reports each step at its end. */
+/* A pl_write_fn for the trace, which is called at the end of each step: loses a
+ * device in the next step. */
 static void lose_the_next(void *user, const char *text, size_t n)
 {
     struct run *r = user;
@@ -232,7 +239,8 @@ TEST(engine_forgets_a_batch_that_failed)
 {
     enum { FIRST = 70, MORE = 90 };
 
-    for (int d = 0; d < N_DEVICES - 1; d++) { /* the last one takes one step */
+    /* without the last devices, whose pipeline takes all tokens in one step */
+    for (int d = 0; d < N_DEVICES - 1; d++) {
         int32_t seq[MORE], token[MORE];
         struct run r;
         pl_batch b = {.size = sizeof b, .n = MORE, .token = token, .seq = seq};

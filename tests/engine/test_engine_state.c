@@ -27,7 +27,7 @@ enum { N_MODEL = 4, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
 /* ---- helpers ------------------------------------------------------------- */
 
 struct state {
-    void *data; /* owned */
+    void *data; /* [n] bytes of the state, owned */
     size_t n;
 };
 
@@ -55,7 +55,7 @@ static void restore(const struct engine_run *r, int seq, struct state s,
         fail_msg("restoring into %d: %s", seq, err.message);
 }
 
-/* Fails unless a save gives these bytes. */
+/* Fails the case unless saving sequence `seq` gives the bytes of `want`. */
 static void holds(const struct engine_run *r, int seq, struct state want)
 {
     struct state got = save(r, seq, 0, -1);
@@ -89,7 +89,9 @@ struct config {
     const char *devices;
     int64_t n_ubatch, n_ctx;
     uint64_t sim_seed;
-    pl_split_mode mode; /* with several devices; AUTO: all in one group */
+    /* split mode of several devices; PL_SPLIT_AUTO here means all devices in
+     * one group */
+    pl_split_mode mode;
     int hybrid_size;
     bool host_cache;
 };
@@ -180,12 +182,13 @@ TEST(state_goes_on_with_the_same_bits)
                 engine_run_tokens(&r, &seed, MAX_TOKEN, other);
                 want = logits_of(&r, N_MORE);
             }
-            engine_run_decode(&r, 1, 3, other, NULL); /* moves the pages on */
+            /* so that sequence 0 does not begin in the first page */
+            engine_run_decode(&r, 1, 3, other, NULL);
             engine_run_decode(&r, 0, N_PAST, token, NULL);
             s[i] = save(&r, 0, 0, -1);
             if (i == 0)
                 engine_run_decode(&r, 0, N_MORE, token + N_PAST, want);
-            else /* a state does not depend on its saver */
+            else /* the state does not depend on the engine that saved it */
                 assert_memory_equal(s[i].data, s[0].data, s[0].n);
             engine_run_close(&r);
         }
@@ -223,13 +226,14 @@ TEST(state_leaves_other_sequences_alone)
     pl_seq_trim(r.engine, 3, N_PAST, NULL, NULL);
     engine_run_decode(&r, 3, N_MORE, b + N_PAST, want_b);
     pl_seq_trim(r.engine, 3, 0, NULL, NULL);
-    for (int i = 0; i < 5; i++) { /* in turns */
+    for (int i = 0; i < 5; i++) { /* the two sequences are decoded in turns */
         engine_run_decode(&r, 0, 30, a + 30 * i, NULL);
         engine_run_decode(&r, 1, 30, b + 30 * i, NULL);
     }
     s = save(&r, 0, 0, -1);
     engine_run_decode(&r, 0, N_MORE, a + N_PAST, want_a);
-    engine_run_decode(&r, 0, 100, b, NULL); /* diverges */
+    /* the copy diverges from its source */
+    engine_run_decode(&r, 0, 100, b, NULL);
     restore(&r, 0, s, 0);
     goes_on(&r, 1, b + N_PAST, want_b);
     goes_on(&r, 0, a + N_PAST, want_a);
@@ -245,8 +249,10 @@ TEST(state_leaves_other_sequences_alone)
  * the state does not name are empty afterwards. */
 TEST(state_of_the_whole_cache_keeps_what_is_shared)
 {
-    static const struct config tight = {
-        .devices = "cpu*2", .n_ubatch = 64, .n_ctx = 320}; /* 5 pages */
+    static const struct config tight = {/* a cache of 5 pages */
+                                        .devices = "cpu*2",
+                                        .n_ubatch = 64,
+                                        .n_ctx = 320};
     uint64_t seed = test_seed();
     int32_t a[MAX_TOKEN], b[MAX_TOKEN];
     struct engine_run r;
@@ -256,7 +262,8 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     open_as(&r, models[0], &tight, 2, PL_F16);
     engine_run_tokens(&r, &seed, MAX_TOKEN, a);
     engine_run_tokens(&r, &seed, MAX_TOKEN, b);
-    engine_run_decode(&r, 1, N_PAST, a, NULL); /* 3 pages, 2 of them full */
+    /* takes 3 pages, of which 2 are full */
+    engine_run_decode(&r, 1, N_PAST, a, NULL);
     assert_int_equal(pl_seq_copy(r.engine, 3, 1, NULL), PL_OK);
     assert_int_equal(pl_seq_copy(r.engine, 0, 3, NULL), PL_OK);
     pl_seq_trim(r.engine, 3, 128, NULL, NULL);
@@ -271,7 +278,8 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     pl_seq_trim(r.engine, 0, 0, NULL, NULL);
     pl_seq_trim(r.engine, 1, 0, NULL, NULL);
     engine_run_decode(&r, 2, 50, b, NULL);
-    restore(&r, -1, s, 0); /* in place: too few pages for both */
+    /* there are too few pages for the old and the new contents at once */
+    restore(&r, -1, s, 0);
     assert_int_equal(pl_seq_length(r.engine, 2), 0);
     assert_int_equal(pl_seq_length(r.engine, 3), 138);
     assert_int_equal(r.engine->kv.pool[0].n_free, 0);
@@ -288,7 +296,7 @@ TEST(state_of_the_whole_cache_keeps_what_is_shared)
     engine_run_close(&r);
 }
 
-/* A copy of whole pages owns nothing but its state. */
+/* A sequence copied as whole pages owns nothing but its state. */
 TEST(state_of_a_copy_has_its_state)
 {
     uint64_t seed = test_seed();
@@ -312,7 +320,8 @@ TEST(state_of_a_copy_has_its_state)
     engine_run_close(&r);
 }
 
-/* Any cut: the parts in order are the whole. */
+/* A sequence is saved in two parts, cut at any position, and restored from
+ * them. */
 TEST(state_of_a_range_goes_to_the_end)
 {
     static const int64_t cuts[] = {0, 1, 63, 64, 65, 100, 128, 149, 150};
@@ -336,7 +345,8 @@ TEST(state_of_a_range_goes_to_the_end)
 
         restore(&r, 1, a, 0);
         assert_int_equal(pl_seq_length(r.engine, 1), cuts[i]);
-        if (cuts[i] > 0) { /* a copy shares the page that is written */
+        /* a copy shares the page into which the second part is written */
+        if (cuts[i] > 0) {
             assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
             pl_seq_trim(r.engine, 2, cuts[i] - 1, NULL, NULL);
         }
@@ -418,7 +428,8 @@ TEST(state_converts_as_the_cache_would)
         engine_run_decode(&r, 0, N_MORE, token + N_PAST, NULL);
         engine_run_close(&r);
     }
-    /* F32 holds all values of narrow formats: there and back changes nothing */
+    /* F32 holds all values of narrow formats: a state converted to F32 and back
+     * is unchanged */
     open_as(&r, model, &plain, 2, PL_F16);
     engine_run_decode(&r, 0, N_PAST, token, NULL);
     free(wide.data);
@@ -460,7 +471,7 @@ TEST(state_of_another_model_is_refused)
     refuses(&r, 0, s, 0, PL_BAD_ARGUMENT, words);
     engine_run_close(&r);
     free(s.data);
-    /* the same shapes, other weights */
+    /* a model with the same shapes and other weights */
     open_as(&r, llama[0], &plain, 1, PL_F16);
     engine_run_decode(&r, 0, 10, token, NULL);
     s = save(&r, 0, 0, -1);
@@ -471,8 +482,8 @@ TEST(state_of_another_model_is_refused)
     free(s.data);
 }
 
-/* It is restored without a read of the weights. Other engines reject it, and
- * accept a permanent state as before. */
+/* A state put aside is restored without a read of the weights. Other engines
+ * reject it, and accept a permanent state as before. */
 TEST(state_put_aside_is_for_its_engine_alone)
 {
     static const char *const words[3] = {"another engine", "llama",
@@ -510,7 +521,8 @@ TEST(state_put_aside_is_for_its_engine_alone)
     free(lasts.data);
 }
 
-/* Older versions, whose fingerprints mean something else, and newer ones. */
+/* States of older versions, whose fingerprints mean something else, and of
+ * newer ones. */
 TEST(state_of_another_version_is_refused_with_a_remedy)
 {
     static const char *const words[][3] = {
@@ -656,13 +668,13 @@ TEST(state_that_does_not_fit_is_refused)
     refuses(&r, -1, all, 0, PL_FULL, ids);
     engine_run_close(&r);
 
-    open_as(&r, small, &two, 1, PL_F16); /* two pages */
+    open_as(&r, small, &two, 1, PL_F16); /* a cache of two pages */
     engine_run_decode(&r, 0, 40, token, NULL);
     refuses(&r, 2, one, 0, PL_FULL, ctx);
     refuses(&r, 2, range, 0, PL_FULL, pages);
     engine_run_decode(&r, 0, 60, token, NULL);
-    /* it fits only in place of the old contents, so not from a source that can
-     * be read once only */
+    /* the state fits only in place of the old contents, so it is not taken from
+     * a source that can be read once only */
     once = range;
     assert_int_equal(pl_state_restore(r.engine, 0, read_once, &once, 0, &err),
                      PL_FULL);
@@ -712,7 +724,8 @@ TEST(state_of_other_ranks_is_taken_with_a_note)
     restore(&r, 0, s, 0);
     assert_non_null(strstr(said, "warning: "));
     assert_non_null(strstr(said, "1 rank, this engine has 3"));
-    for (int i = 0; i < 2; i++) { /* the past is the saver's */
+    /* the restored tokens keep the bits of the engine that saved them */
+    for (int i = 0; i < 2; i++) {
         rows_of(&r, i, N_PAST, &got);
         assert_memory_equal(got.data, want[i].data, got.n);
         free(got.data);
@@ -767,8 +780,8 @@ TEST(state_damage_changes_nothing)
             copy[test_below(&seed, (int64_t)s.n)] ^=
                 (char)(1 + test_below(&seed, 255));
         } else {
-            exact =
-                test_need(1, n + 1); /* a sanitizer sees one byte too many */
+            /* a sanitizer reports a read beyond these bytes */
+            exact = test_need(1, n + 1);
             memcpy(exact, s.data, n);
         }
         got = pl_state_restore_memory(r[k].engine, 0, exact ? exact : copy, n,
@@ -781,7 +794,7 @@ TEST(state_damage_changes_nothing)
         }
     }
     memcpy(copy, s.data, s.n);
-    copy[s.n] = 0; /* a byte follows */
+    copy[s.n] = 0; /* one byte follows the complete state */
     for (int k = 0; k < 2; k++) {
         assert_int_equal(
             pl_state_restore_memory(r[k].engine, 0, copy, s.n + 1, 0, NULL),
@@ -836,8 +849,8 @@ TEST(state_out_of_memory_changes_nothing)
                 break;
             n_fail++;
             assert_int_equal(got, PL_NO_MEMORY);
-            /* in place, memory may run out in the second half, after the old
-             * contents are gone */
+            /* a restore in place may run out of memory in its second half,
+             * after the old contents are gone */
             if (pl_seq_length(r.engine, 0) == 0)
                 continue;
             holds(&r, -1, before);
@@ -907,7 +920,8 @@ TEST(state_file_is_whole_or_as_it_was)
 
     engine_run_decode(&r, 0, 50, token + 100, NULL);
     second = save(&r, 0, 0, -1);
-    signal(SIGXFSZ, SIG_IGN); /* a full disk */
+    /* so that writes beyond a limit fail as on a full disk */
+    signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);
     low = old;
     low.rlim_cur = second.n / 2;
@@ -934,7 +948,7 @@ TEST(state_file_is_whole_or_as_it_was)
     assert_int_equal(now.n, second.n);
     assert_memory_equal(now.data, second.data, second.n);
     free(now.data);
-    /* permissions stay, whatever those of new files are */
+    /* the replaced file keeps its permissions */
     assert_int_equal(chmod(path, 0640), 0);
     mask = umask(077);
     assert_int_equal(
@@ -987,7 +1001,7 @@ TEST(state_file_is_whole_or_as_it_was)
     engine_run_close(&r);
 }
 
-/* The engine still reads its model from that file. */
+/* A state is not saved over the model's file, which the engine still reads. */
 TEST(state_is_never_saved_over_its_model)
 {
     const char *path[] = {test_temp("own.gguf"), test_temp("own-link"),
@@ -1100,7 +1114,8 @@ static void forget(const struct engine_run *r, struct state *past, int n)
     }
 }
 
-/* Each restores its past, continues, and saves it again. */
+/* Each of 500 requests restores its sequence, continues it, and saves it
+ * again. */
 TEST(state_500_requests_hold_no_memory)
 {
     enum { N_REQUEST = 500, N_WARM = 20, N_CLIENT = 3 };

@@ -117,11 +117,13 @@ TEST(sum_of_weights_is_made_once_a_file)
     copy_file(test_model(), path);
     assert_int_equal(setenv("XDG_CACHE_HOME", dir, 1), 0);
     first = sum_of(path, 2, UINT64_MAX);
-    assert_int_equal(n_kept(dir), 0); /* too small */
+    /* checksums of small files are not stored */
+    assert_int_equal(n_kept(dir), 0);
     assert_int_equal(sum_of(path, 2, 0), first);
     assert_int_equal(n_kept(dir), 1);
     assert_int_equal(sum_of(path, 2, 0), first);
-    lie(dir, "x", 9, true); /* a damaged cached sum is made again */
+    /* damages the stored checksum, which is then computed again */
+    lie(dir, "x", 9, true);
     assert_int_equal(sum_of(path, 2, 0), first);
     lie(dir, "", 0, false);
     assert_int_equal(sum_of(path, 2, 0), first);
@@ -169,7 +171,9 @@ TEST(sum_of_weights_of_another_way_is_made_again)
     copy_file(test_model(), path);
     assert_int_equal(setenv("XDG_CACHE_HOME", dir, 1), 0);
     first = sum_of(path, 2, 0);
-    for (int way = 0; way < 4; way++) { /* 0: without a number */
+    /* number in the stored file; with 0 the file has none, as an older form of
+     * it */
+    for (int way = 0; way < 4; way++) {
         uint64_t v[2] = {(uint64_t)way, first ^ 1};
         unsigned char b[32] = "plaitsum";
         size_t n = way == 0 ? 16 : 24;

@@ -31,13 +31,15 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
-enum { MAX_MODEL = 1024, LARGE = 2 << 20 }; /* bytes of a file */
+/* LARGE: bytes from which on a model's file counts as large */
+enum { MAX_MODEL = 1024, LARGE = 2 << 20 };
 
 /* ---- configurations ------------------------------------------------------ */
 
 static const struct config {
-    const char *name; /* in the table */
-    pl_options o;     /* the rest: options_of */
+    const char *name; /* name of the configuration in the table */
+    /* options that differ between configurations; options_of sets the others */
+    pl_options o;
 } configs[] = {
     /* Configurations with one cache format and as many equal ranks share a sum,
      * whatever devices carry them: tensor-2 and hybrid-4. */
@@ -142,7 +144,8 @@ static const struct config {
       .n_ubatch = 11}},
 };
 
-/* Returns the options common to all. */
+/* Returns the options of a configuration, with those that all configurations
+ * share. */
 static pl_options options_of(const struct config *c, uint64_t *random)
 {
     const char *cpu = getenv("PLAIT_CPU");
@@ -153,7 +156,7 @@ static pl_options options_of(const struct config *c, uint64_t *random)
         o.cpu = cpu;
     o.cache_set = true;
     o.no_pin = true;
-    o.no_fit = true; /* which may apportion unequal shares */
+    o.no_fit = true; /* fitting might give the ranks unequal shares */
     o.n_ctx = 128;
     o.n_seq = 2;
     o.n_threads = 1 + (int)test_below(random, 2);
@@ -166,7 +169,9 @@ static pl_options options_of(const struct config *c, uint64_t *random)
 /* Tokens of sequences 0 and 1 in each call of the engine: prompts together,
  * tokens alone, both at once, and more of both. */
 static const int feeds[][2] = {{17, 6}, {1, 0}, {1, 0}, {0, 1}, {1, 1}, {4, 4}};
-enum { N_ROW = 36, LONGEST = 23, N_TOKEN = 24 }; /* of feeds; a sequence's */
+/* rows of logits of all feeds; tokens of the largest feed; tokens of the
+ * longest sequence */
+enum { N_ROW = 36, LONGEST = 23, N_TOKEN = 24 };
 
 static const char fable_path[] = "models/fable-moe-Q8_0.gguf";
 static const int32_t fable_tokens[2][N_TOKEN] = {
@@ -179,7 +184,7 @@ static const int32_t fable_tokens[2][N_TOKEN] = {
 
 static struct ref_model {
     char name[64];
-    pl_model *model; /* owned; NULL: not supported */
+    pl_model *model; /* owned; NULL if plait does not support the model */
     bool large;
     int32_t token[2][N_TOKEN];
 } models[MAX_MODEL];
@@ -218,7 +223,8 @@ static void find_models(bool all)
         struct ref_model *m = model_add(ref_model_path(*name), *name);
         struct ref_seq seq[REF_SEQS];
 
-        ref_sequences(*name, seq); /* the last two have long prompts */
+        /* takes the last two sequences, whose prompts are long */
+        ref_sequences(*name, seq);
         for (int i = 0; i < 2; i++)
             memcpy(m->token[i], seq[i + 1].id, sizeof m->token[i]);
     }
@@ -239,14 +245,15 @@ static bool in_tier(const struct ref_model *m, int config)
 
 struct sum {
     bool refused;
-    uint64_t bits; /* else */
+    uint64_t bits; /* FNV-1a sum of the logits, unless `refused` */
 };
 
 struct row {
     char model[64], config[32];
     struct sum sum;
 };
-static struct row *table; /* owned */
+/* [n_row] rows of the file tests/refs/logit_sums.txt, owned */
+static struct row *table;
 static int n_row;
 
 static const char table_path[] = "tests/refs/logit_sums.txt";
@@ -295,7 +302,8 @@ static void read_table(void)
     if (table || !path)
         return;
     text = test_read(path, &n);
-    table = test_need(n / 2 + 1, sizeof *table); /* at most that many lines */
+    /* a line has at least two bytes, so this is enough */
+    table = test_need(n / 2 + 1, sizeof *table);
     for (line = text; *line; line = next) {
         n = strcspn(line, "\n");
         next = line + n + (line[n] != '\0');
@@ -317,7 +325,7 @@ static const struct row *row_find(const char *model, const char *config)
 
 /* ---- steps --------------------------------------------------------------- */
 
-/* Fowler, Noll, Vo: FNV-1a, 64 bits. */
+/* Returns the FNV-1a sum of n logits (Fowler, Noll, Vo), 64 bits. */
 static uint64_t bits_of(const float *logits, int64_t n)
 {
     const unsigned char *p = (const unsigned char *)logits;
@@ -387,7 +395,8 @@ static struct sum run(const struct ref_model *m, const struct config *c,
     return sum;
 }
 
-/* Returns true if the sum is the table's. */
+/* Returns true if `got` is the sum in the table for this model and
+ * configuration. */
 static bool keeps(const struct ref_model *m, const struct config *c,
                   const struct sum *got)
 {
@@ -435,7 +444,8 @@ static void write_sums(const char *path)
 
 /* ---- cases --------------------------------------------------------------- */
 
-/* Writes them instead if PLAIT_WRITE_SUMS names a file. */
+/* Compares the sums of all models with the table. If PLAIT_WRITE_SUMS names a
+ * file, writes the sums there instead. */
 TEST(logits_keep_their_sums)
 {
     const char *path = getenv("PLAIT_WRITE_SUMS");
@@ -472,7 +482,8 @@ TEST(logits_keep_their_sums)
     assert_true(n_sum > 0);
 }
 
-/* A made model of the same form counts too. */
+/* Each model of the table exists, or a made model (made/NAME) of the same name
+ * does. */
 TEST(all_models_with_sums_are_at_hand)
 {
     read_table();

@@ -19,15 +19,17 @@ enum { N_TOK = 5, N_THREAD = 2 };
 struct worker {
     pthread_t thread;
     pthread_barrier_t *start;
-    const pl_model *model; /* NULL: `engine` is given */
+    /* model from which the thread creates its engine; NULL if it uses
+     * `engine` */
+    const pl_model *model;
     const pl_options *o;
     pl_engine *engine;
     int seq;
-    const int32_t *token; /* [N_TOK] */
-    const float *want;    /* [n_vocab] after the last token */
+    const int32_t *token; /* [N_TOK] tokens to decode */
+    const float *want;    /* [n_vocab] expected logits after the last token */
     int64_t n_vocab;
     int n_busy, n_done;
-    char why[200]; /* the error; "": none */
+    char why[200]; /* what failed in the thread; "" if nothing */
 };
 
 /* Returns true if another thread is in the engine, so the call must be
@@ -118,7 +120,8 @@ static void work_together(struct worker w[N_THREAD])
 static const int32_t tokens[N_THREAD][N_TOK] = {{1, 5, 9, 200, 3},
                                                 {7, 77, 12, 4, 31}};
 
-/* Computes the logits of each thread's tokens alone. */
+/* Returns the logits of each thread's tokens, decoded one thread after the
+ * other. */
 static float *alone(const struct engine_run *r)
 {
     float *all =
@@ -196,7 +199,9 @@ TEST(threads_with_engines_of_their_own_get_right_logits)
 struct intruder {
     struct engine_run *r;
     pthread_t thread;
-    bool callback; /* from a state's writer, which may read */
+    /* true if calls come from the callback that writes a state, which may only
+     * read */
+    bool callback;
     int n_call;
     char why[200];
 };
@@ -311,7 +316,8 @@ TEST(threads_meet_a_busy_engine_at_every_door)
     if (t.why[0])
         fail_msg("%s", t.why);
     assert_int_equal(t.n_call, 2 * 15);
-    assert_int_equal(pl_seq_length(r.engine, 0), N_TOK); /* nothing was done */
+    /* the rejected calls have changed nothing */
+    assert_int_equal(pl_seq_length(r.engine, 0), N_TOK);
     TEST_OK(pl_exec_wait(pl_engine_exec(r.engine), &err), err);
     for (int i = 0; i < N_THREAD; i++)
         TEST_OK(pl_seq_trim(r.engine, i, 0, NULL, &err), err);

@@ -54,7 +54,7 @@ static void open_run(struct engine_run *r, const char *file,
     open_as(r, file, devices, mode, PL_F16);
 }
 
-/* Exports all dirty pages. */
+/* Exports all dirty pages of the engine and appends them to `all`. */
 static void take_all(const struct engine_run *r, struct pages *all)
 {
     pl_err err = {0};
@@ -105,7 +105,7 @@ static pl_status extend(const struct engine_run *r, int seq,
                               p->bytes, err);
 }
 
-/* Imports pages of a sequence up to n tokens. */
+/* Imports the pages of the first n tokens into sequence `seq`. */
 static void come_back(const struct engine_run *r, int seq,
                       const struct pages *all, const int32_t *token, int64_t n)
 {
@@ -301,7 +301,9 @@ TEST(kept_pages_are_for_their_engine_alone_until_it_has_a_sum)
     clear(&a, 1);
     assert_int_equal(pl_engine_sum(a.engine, &cancel, &err), PL_CANCELLED);
     TEST_OK(pl_engine_sum(a.engine, NULL, &err), err);
-    come_back(&a, 1, &all, token, N / 64 * 64); /* it is still that engine */
+    /* pages exported before the checksum was known are accepted by the engine
+     * that exported them */
+    come_back(&a, 1, &all, token, N / 64 * 64);
     token[0]++;
     clear(&a, 0);
     engine_run_decode(&a, 0, 64, token, NULL);
@@ -356,8 +358,9 @@ TEST(kept_pages_survive_failing_memory)
 
     open_run(&a, "qwen2-bias-f32.gguf", "cpu", PL_SPLIT_NONE);
     open_run(&b, "qwen2-bias-f32.gguf", "cpu", PL_SPLIT_NONE);
-    for (n = 1; s != PL_OK; n++) { /* a page that could not be exported is
-                                    * lost */
+    /* a page whose export failed is not exported again, so each try decodes new
+     * tokens */
+    for (n = 1; s != PL_OK; n++) {
         clear(&a, 0);
         engine_run_tokens(&a, &seed, 64, token);
         engine_run_decode(&a, 0, 64, token, NULL);

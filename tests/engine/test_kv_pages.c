@@ -17,21 +17,23 @@ enum {
     N_SEQ = 4,
     N_PAGE = 9,
     N_TOKEN = N_PAGE * PAGE_TOKENS,
-    WINDOW = 70, /* of the second pool */
-    N_POOL = 2,  /* of pages */
+    WINDOW = 70, /* attention window of the second page pool, in tokens */
+    N_POOL = 2,  /* number of page pools */
     STATES = N_POOL,
     N_SLOT = 2 * N_SEQ + 3,
 };
 
 struct world {
     struct kv kv;
-    int32_t slot[N_POOL][N_PAGE][PAGE_TOKENS]; /* contents of the pages */
+    /* the numbers that the pages contain */
+    int32_t slot[N_POOL][N_PAGE][PAGE_TOKENS];
     uint64_t state[N_SLOT];
-    int32_t want[N_SEQ][N_TOKEN]; /* expected contents of the sequences */
+    /* the numbers that each sequence must contain */
+    int32_t want[N_SEQ][N_TOKEN];
     int64_t n[N_SEQ];
-    int n_copied;   /* pages copied so far */
-    bool fail_copy; /* the next copy fails */
-    int32_t next;   /* a number not yet written */
+    int n_copied;   /* number of pages copied so far */
+    bool fail_copy; /* true if the next copy of a page shall fail */
+    int32_t next;   /* the next number to write, different from all before */
 };
 
 static pl_status copy_page(void *user, int pool, int from, int to, pl_err *err)
@@ -87,7 +89,8 @@ static void check_pool(const struct world *w, int pool)
     assert_int_equal(p->n_free, n_free);
     for (int i = 0; i < n_free; i++) {
         assert_int_equal(refs[p->free[i]], 0);
-        refs[p->free[i]] = 1; /* no page is there twice */
+        /* a page must not be in the list of free pages twice */
+        refs[p->free[i]] = 1;
     }
 }
 
@@ -99,7 +102,7 @@ static uint64_t state_of(uint64_t state, const int32_t *number, int64_t n)
     return state;
 }
 
-/* Checks slots between steps. */
+/* Checks the state slots of all sequences between two steps. */
 static void check_states(const struct world *w)
 {
     const struct kv_pool *p = &w->kv.pool[STATES];
@@ -128,8 +131,9 @@ static void check_states(const struct world *w)
     for (int s = 0; s < N_SEQ; s++)
         for (int64_t n = w->n[s]; n > 0;
              n = kv_trimmable_length(&w->kv, s,
-                                     n - 1)) { /* to any length it can be
-                                                * trimmed to */
+                                     /* all lengths to which the sequence can be
+                                      * trimmed */
+                                     n - 1)) {
             assert_int_equal(kv_trimmable_length(&w->kv, s, n), n);
             assert_int_equal(w->state[kv_state(&w->kv, s, n)],
                              state_of(0, w->want[s], n));
@@ -161,7 +165,8 @@ static void put_state(struct world *w, int seq, uint64_t before,
     w->state[slot] = state_of(before, number, n);
 }
 
-/* Returns the state that a sequence's next step reads. */
+/* Returns the content of the state slot that the next step of sequence `s`
+ * reads. */
 static uint64_t state_read(const struct world *w, int seq)
 {
     return w->kv.states >= 0 && w->n[seq] > 0
@@ -232,7 +237,8 @@ static void copy(struct world *w, int dst, int src)
         assert_int_equal(s, PL_OK);
         return;
     }
-    w->n[dst] = s == PL_OK ? w->n[src] : 0; /* emptied first */
+    /* copying empties the destination before it fails */
+    w->n[dst] = s == PL_OK ? w->n[src] : 0;
     memcpy(w->want[dst], w->want[src], sizeof w->want[dst]);
     if (s != PL_OK)
         assert_int_equal(s, w->fail_copy && w->kv.pool[0].n_free ? PL_DEVICE
@@ -268,7 +274,8 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         if (kv_first_visible(WINDOW, n) < w->kv.pool[1].first[other])
             shared = 0;
         kv_share(&w->kv, stand_in, other, shared);
-        if (w->kv.states >= 0 && n == shared) /* its state is its own */
+        /* a shared state is not written, so the sequence gets one of its own */
+        if (w->kv.states >= 0 && n == shared)
             n++;
     }
     if (kv_reserve(&w->kv, stand_in, n - shared, true, copy_page, w, &err) !=
@@ -434,7 +441,8 @@ TEST(kv_checkpoints_unused_go_first)
                 extend(&w, 1, 1, false);
             }
             check(&w);
-            /* besides these: sequence 1's slots, and one being written */
+            /* slots other than sequence 1's and the one being written can hold
+             * checkpoints of sequence 0 */
             if (i <= N_SLOT - 3)
                 assert_int_equal(kv_trimmable_length(&w.kv, 0, 3), 2);
         }
@@ -564,7 +572,9 @@ TEST(kv_windows_hold_what_they_keep_and_a_run)
             }
             for (int s = 0; s < N_SEQ; s++)
                 kv_trim_windows(&kv, s);
-            for (int s = 0; s < N_SEQ; s++) /* the first was trimmed */
+            /* sequence 0 was trimmed, which uses up part of the margin
+             * KV_MIN_TRIM */
+            for (int s = 0; s < N_SEQ; s++)
                 assert_true(kv_min_length(&kv, s) == 0 ||
                             kv_min_length(&kv, s) <=
                                 kv.length[s] - (s == 0 ? 0 : KV_MIN_TRIM));

@@ -24,11 +24,11 @@ enum {
 };
 
 static const struct {
-    int n_page; /* of pools with all tokens */
+    int n_page; /* number of pages of the pools that keep all tokens */
     int n_pool;
     struct graph_pool pool[PL_MAX_POOL];
 } kinds[] = {
-    {9, 1, {{.window = 0}}}, /* short of pages */
+    {9, 1, {{.window = 0}}}, /* too few pages for all sequences */
     {24, 1, {{.window = 0}}},
     {9, 2, {{.window = 0}, {.window = 70}}},
     {24, 3, {{.window = 130}, {.window = 0}, {.window = 1}}},
@@ -42,16 +42,21 @@ enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 struct world {
     struct kv kv;
     uint64_t seed;
-    uint64_t slot[PL_MAX_POOL][MAX_PAGE][PAGE_TOKENS]; /* contents of pages */
+    /* hashes that the pages contain */
+    uint64_t slot[PL_MAX_POOL][MAX_PAGE][PAGE_TOKENS];
     uint64_t state[N_SLOT];
-    int32_t text[N_TEXT][N_TOKEN]; /* token sources; they begin alike */
+    /* texts from which sequences take their tokens; they begin alike */
+    int32_t text[N_TEXT][N_TOKEN];
     int32_t token[2 * N_SEQ][N_TOKEN];
     int64_t n[N_SEQ];
-    bool known[N_SEQ]; /* their tokens are known */
+    /* true if the tokens of the sequence are known to the cache */
+    bool known[N_SEQ];
     bool fail_copy;
-    int n_shared, n_within; /* shares; those that end within a page */
-    int n_merged;           /* steps whose pages existed already */
-    int n_given_up;         /* nodes evicted */
+    /* number of shared prefixes, and of those that end within a page */
+    int n_shared, n_within;
+    /* number of steps whose full pages were in the tree already */
+    int n_merged;
+    int n_given_up; /* number of nodes that were evicted */
 };
 
 /* Computes the contents of n tokens in the cache, and of their states. */
@@ -128,7 +133,8 @@ static int64_t path_of(const struct world *w, int node, int32_t *token)
     return n + v->n_tok;
 }
 
-/* Counts references to pages; sequences[page] leaves the nodes out. */
+/* Counts the references to each page of a pool: all of them in refs[], and
+ * those of sequences, without nodes of the tree, in sequences[]. */
 static void recount(const struct world *w, int pool, int *refs, int *sequences)
 {
     const struct kv_pool *p = &w->kv.pool[pool];
@@ -174,7 +180,8 @@ static void check_pool(const struct world *w, int pool)
     for (int i = p->evictable[p->n_page].next; i != p->n_page;
          i = p->evictable[i].next) {
         assert_true(refs[i] == 1 && sequences[i] == 0);
-        refs[i] = 0; /* no page is there twice */
+        /* a page must not be in the list of evictable pages twice */
+        refs[i] = 0;
         n_idle--;
     }
     assert_int_equal(n_idle, 0);
@@ -462,7 +469,7 @@ static void share(struct world *w, int seq, const int32_t *text, int64_t n)
     w->n_within += got % PAGE_TOKENS > 0;
 }
 
-/* Frees all sequences, then evicts the cached pages. */
+/* Empties all sequences, and then evicts all cached pages. */
 static void clear_all(struct world *w)
 {
     for (int s = 0; s < N_SEQ; s++)
@@ -567,7 +574,8 @@ TEST(kv_prefixes_are_forgotten)
         check(&w);
         share(&w, 1, w.text[0], 149);
         assert_int_equal(w.n[1], 0);
-        extend(&w, 0, w.text[0], 50, false); /* still unknown */
+        /* tokens added to a sequence of unknown tokens, which stay unknown */
+        extend(&w, 0, w.text[0], 50, false);
         assert_int_equal(n_used(&w), 0);
         trim(&w, 0, 0);
         extend(&w, 0, w.text[0], 150, false);
@@ -584,19 +592,22 @@ TEST(kv_prefixes_unused_go_first)
 {
     static struct world w;
 
-    world_open(&w, 0, test_seed()); /* 9 pages */
+    world_open(&w, 0, test_seed()); /* a cache of 9 pages */
     extend(&w, 0, w.text[0], 130, false);
     for (int t = 1; t < N_TEXT; t++) {
         extend(&w, 1, w.text[t], 3 * PAGE_TOKENS, false);
         trim(&w, 1, 0);
     }
-    share(&w, 1, w.text[1], 3 * PAGE_TOKENS); /* is used again, */
+    /* this prefix is used once more */
+    share(&w, 1, w.text[1], 3 * PAGE_TOKENS);
     assert_int_equal(w.n[1], 3 * PAGE_TOKENS);
     trim(&w, 1, 0);
-    while (n_used(&w) > 5) /* two of them sequence 0's */
+    /* until 5 pages are left, two of which are sequence 0's */
+    while (n_used(&w) > 5)
         assert_true(prefix_evict_lru(&w.kv, 0));
     check(&w);
-    share(&w, 1, w.text[1], 3 * PAGE_TOKENS); /* and is evicted last */
+    /* the prefix used last is the last to be evicted */
+    share(&w, 1, w.text[1], 3 * PAGE_TOKENS);
     assert_int_equal(w.n[1], 3 * PAGE_TOKENS);
     trim(&w, 1, 0);
     while (prefix_evict_lru(&w.kv, 0))

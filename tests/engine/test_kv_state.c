@@ -44,7 +44,7 @@ TEST(hash64_sees_every_change)
     for (size_t n = 0; n <= sizeof data; n++) {
         last = hash64(7, data, n);
         assert_int_not_equal(last, hash64(8, data, n));
-        if (n < sizeof data) /* trailing zeros count */
+        if (n < sizeof data) /* one more zero byte changes the hash */
             assert_int_not_equal(last, hash64(7, data, n + 1));
         for (size_t i = 0; i < n; i++)
             for (int b = 0; b < 8; b++) {
@@ -55,7 +55,7 @@ TEST(hash64_sees_every_change)
     }
 }
 
-/* Files outlive machines. */
+/* The hash is stored in files, so it must be the same on all machines. */
 TEST(hash64_is_the_same_everywhere)
 {
     unsigned char data[300];
@@ -72,7 +72,7 @@ TEST(hash64_is_the_same_everywhere)
 enum { MAX_CACHE = 6, MAX_SEQ = 4, MAX_BYTES = 1 << 21 };
 
 struct stream {
-    unsigned char *data; /* [MAX_BYTES]; owned */
+    unsigned char *data; /* [MAX_BYTES] bytes written and read, owned */
     size_t n, at;
 };
 
@@ -157,7 +157,9 @@ static void make_head(struct made *m, uint64_t *seed)
             q->like = like;
             q->n_like = q->n < m->seq[like].n ? q->n : m->seq[like].n;
             if (states && q->n_like == q->n && q->n > 0)
-                q->n_like--; /* the state is the sequence's own */
+                /* with recurrent states the last token is not shared, because
+                 * the state is the sequence's own */
+                q->n_like--;
             if (q->n_like < q->n)
                 q->n_like -= q->n_like % STATE_CHUNK;
             for (int c = 0; c < m->h.n_cache; c++)
@@ -170,7 +172,7 @@ static void make_head(struct made *m, uint64_t *seed)
     }
 }
 
-/* Returns a byte that depends on its position. */
+/* Returns a byte that depends on sequence, position, cache and offset. */
 static unsigned char byte_at(int seq, int64_t pos, int cache, size_t i)
 {
     return (unsigned char)(seq * 31 + pos * 7 + cache * 13 + (int64_t)i);
@@ -330,7 +332,7 @@ TEST(kv_state_cut_changed_or_shuffled_is_refused)
         assert_int_not_equal(read_all(&t, NULL, &err), PL_OK);
         t.data[at] ^= by;
     }
-    /* two whole chunks, each with its checksum, swap places */
+    /* exchanges two complete chunks, each with its checksum */
     head = state_head_bytes(&m.h);
     chunk = STATE_CHUNK *
                 (state_row_bytes(&m.cache[0]) + state_row_bytes(&m.cache[1])) +
@@ -349,10 +351,12 @@ static void set_bytes(unsigned char *p, uint64_t v, int n)
         p[i] = (unsigned char)v;
 }
 
-/* Numbers that no writer writes, with a valid checksum. */
+/* Headers with a valid checksum and a number that no writer writes are
+ * rejected. */
 TEST(kv_state_head_without_sense_is_refused)
 {
-    /* offset, bytes, value; sequences begin after two caches */
+    /* Each row: offset in the header, bytes, and the value written there.
+     * Descriptions of the sequences follow those of two caches. */
     enum { CACHE = 160, SEQ = CACHE + 2 * 32, SUM = SEQ + 2 * 40 };
     static const struct {
         int at, n;
@@ -376,23 +380,26 @@ TEST(kv_state_head_without_sense_is_refused)
         {56, 8, STATE_MAX_NOTE + 1, PL_BAD_FILE},
         {56, 8, UINT64_MAX, PL_BAD_FILE},
         {CACHE, 4, (uint32_t)-2, PL_BAD_FILE},
-        {CACHE + 4, 4, 2, PL_BAD_FILE}, /* a state in F16 */
+        {CACHE + 4, 4, 2, PL_BAD_FILE}, /* the recurrent state has format F16 */
         {CACHE + 4, 4, 3, PL_BAD_FILE},
         {CACHE + 8, 4, 99, PL_BAD_FILE},
-        {CACHE + 8, 4, 12, PL_BAD_FILE}, /* Q4_K */
+        {CACHE + 8, 4, 12, PL_BAD_FILE}, /* the cache has format Q4_K */
         {CACHE + 12, 4, 0, PL_BAD_FILE},
         {CACHE + 12, 4, UINT32_MAX, PL_BAD_FILE},
         {CACHE + 16, 8, 0, PL_BAD_FILE},
         {CACHE + 16, 8, UINT64_MAX, PL_BAD_FILE},
         {CACHE + 24, 8, (uint64_t)1 << 31, PL_BAD_FILE},
-        {CACHE + 32 + 16, 8, 33, PL_BAD_FILE}, /* Q8_0 has blocks of 32 */
+        /* 33 values per row, though Q8_0 has blocks of 32 */
+        {CACHE + 32 + 16, 8, 33, PL_BAD_FILE},
         {SEQ, 4, UINT32_MAX, PL_BAD_FILE},
-        {SEQ, 4, 5, PL_BAD_FILE}, /* the next one's too */
+        /* sequence 5 twice: it is also the id of the next one */
+        {SEQ, 4, 5, PL_BAD_FILE},
         {SEQ + 4, 4, 1, PL_BAD_FILE},
         {SEQ + 8, 8, 1ull << 62, PL_BAD_FILE},
         {SEQ + 8, 8, INT32_MAX, PL_BAD_FILE},
         {SEQ + 16, 8, UINT64_MAX, PL_BAD_FILE},
-        {SEQ + 24, 8, 64, PL_BAD_FILE}, /* equal to itself */
+        /* the sequence shares tokens with itself */
+        {SEQ + 24, 8, 64, PL_BAD_FILE},
         {SEQ + 32, 8, 1, PL_BAD_FILE},
         {SEQ + 40, 4, 4, PL_BAD_FILE},
         {SEQ + 40 + 4, 4, 2, PL_BAD_FILE},
@@ -433,7 +440,8 @@ TEST(kv_state_head_with_states_is_bounded)
     static const struct {
         struct state_cache cache;
         int64_t n_like;
-        const char *says; /* NULL: it is accepted */
+        /* text that the error must contain; NULL if the header is accepted */
+        const char *says;
     } heads[] = {
         {{0, true, true, PL_F32, 1 << 10, 1 << 16, 0}, 64, NULL},
         {{0, true, true, PL_F32, (1 << 10) + 1, 1 << 16, 0}, 64, "values"},

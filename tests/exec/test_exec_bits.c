@@ -122,7 +122,7 @@ static const char *with_bf16_values(const char *path, const char *name,
     const char *out = test_temp(name);
     struct gguf *in;
     struct gguf_writer *w;
-    void *kept[256]; /* owned: data that the writer borrows */
+    void *kept[256]; /* data of tensors that the writer borrows, owned */
     int n_kept = 0;
     pl_err err = {0};
 
@@ -159,8 +159,8 @@ static const char *with_bf16_values(const char *path, const char *name,
     return out;
 }
 
-/* So BF16 weights are as correct as the F32 ones, which were compared with
- * references. */
+/* BF16 weights give the same bits as F32 weights of the same values. So they
+ * are as correct as F32 weights, which were compared with references. */
 TEST(bits_of_bf16_weights_are_those_of_their_values)
 {
     static const char *const names[] = {
@@ -271,7 +271,8 @@ TEST(bits_of_fast_numerics_do_not_depend_on_devices)
                   "compared");
 }
 
-/* Kernels without products of BF16 report it. */
+/* With --numerics fast, a kernel set without products of BF16 gives an
+ * error. */
 TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
 {
     static const struct {
@@ -285,7 +286,7 @@ TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
     pl_err err = {0};
     pl_model *model;
 
-    assert_non_null(path); /* it is part of the checkout */
+    assert_non_null(path); /* the bundled model is a part of the checkout */
     TEST_OK(pl_model_open(&model, path, &err), err);
     for (int i = 0; i < COUNT(cases); i++) {
         pl_options o = engine_run_options();
@@ -304,7 +305,8 @@ TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
     pl_model_free(model);
 }
 
-/* An exact kernel before a fast one does not hide it. */
+/* A kernel with fast numerics is found although an exact one comes before
+ * it. */
 TEST(bits_of_fast_numerics_are_refused_behind_exact_ones)
 {
     static const char text[] =
@@ -428,7 +430,7 @@ TEST(bits_do_not_depend_on_who_holds_the_cache)
         }
 }
 
-/* Most ranks have nothing of most matrices then. */
+/* With 64 ranks, most ranks have no part of most matrices. */
 TEST(bits_of_sixty_four_ranks_do_not_depend_on_devices)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "proc*2"};
@@ -468,9 +470,9 @@ enum { LENGTH = 150 };
 
 struct tale {
     struct engine_run r;
-    int32_t token[2][LENGTH]; /* two texts that diverge after `parting`
-                               * tokens */
-    float *row[2];            /* logits of each, decoded afresh */
+    /* two texts that are equal up to token `parting` */
+    int32_t token[2][LENGTH];
+    float *row[2]; /* logits of each text, decoded into an empty sequence */
     float *got;
     const char *what;
 };
@@ -559,7 +561,8 @@ TEST(bits_of_copies_are_those_of_fresh_sequences)
             copy(&t, 1, 0);
             goes_on(&t, 1, 1, at, LENGTH, "the copy parts");
             goes_on(&t, 0, 0, at, LENGTH, "the source goes on");
-            copy(&t, 2, 0); /* and 1 and 2 share the prefix's full pages */
+            /* now sequences 1 and 2 also share the full pages of the prefix */
+            copy(&t, 2, 0);
             trim(&t, 2, 30);
             goes_on(&t, 2, 0, 30, at, "a shared page is written again");
             goes_on(&t, 2, 1, at, LENGTH, "and goes the other way");
@@ -570,7 +573,7 @@ TEST(bits_of_copies_are_those_of_fresh_sequences)
             goes_on(&t, 1, 1, at - 1, LENGTH, "what it shared is unharmed");
             trim(&t, 0, 1);
             goes_on(&t, 0, 0, 1, LENGTH, "so is the source");
-            copy(&t, 1, 0); /* replacing its contents */
+            copy(&t, 1, 0); /* the copy replaces the contents of sequence 1 */
             trim(&t, 1, 64);
             goes_on(&t, 1, 0, 64, LENGTH, "a copy over a copy");
             tale_close(&t);
@@ -659,7 +662,7 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
 
 /* Bytes in and out -------------------------------------------------------- */
 
-/* A leaf or value, and its expected bytes. */
+/* A tensor, and the bytes that it must have. */
 struct shadow {
     pl_tensor t;
     unsigned char *byte;
@@ -716,7 +719,8 @@ static void bench_build(struct bench *b)
         const struct format_info *fi = format_info((pl_format)f);
         size_t row = format_row_bytes((pl_format)f, 256);
 
-        if (f == PL_I32 || f == PL_TQ1_0) /* not all bytes can be read back */
+        /* for these formats not every byte can be read back as it was set */
+        if (f == PL_I32 || f == PL_TQ1_0)
             continue;
         for (int k = 0; k < 2; k++) {
             char *nm = name[b->n];
@@ -727,7 +731,8 @@ static void bench_build(struct bench *b)
             shadow(b, w, 96 * row, nm);
             pl_want_layout(b->g, w, k ? &by_k : &by_rows);
             y = pl_matmul(b->g, x, w);
-            if (f % 3 == 0) /* and as a table: plain besides packed */
+            /* the weight is also a table, so it is stored unpacked, too */
+            if (f % 3 == 0)
                 y = pl_concat(b->g, 2,
                               (pl_tensor[]){y, pl_gather_rows(b->g, w, id)}, 1);
             pl_output(b->g, y);
@@ -925,7 +930,9 @@ TEST(tensor_pieces_compute_as_the_whole)
                                                             : T * dim[k].n);
                 if (pl_tensor_get(x, t, out[how] + n_out, 0, 4, NULL) ||
                     pl_tensor_set(x, t, out[how], 0, 0, NULL) == PL_OK)
-                    continue; /* not computed, or not marked */
+                    /* the value is not computed, or is neither output nor
+                     * kept */
+                    continue;
                 TEST_OK(pl_tensor_get(x, t, out[how] + n_out, 0, 4 * n, &err),
                         err);
                 n_out += n;
@@ -942,7 +949,8 @@ TEST(tensor_pieces_compute_as_the_whole)
     }
 }
 
-/* Values that were marked, in every layout they can have. */
+/* Tensors marked as kept can be read in any part, in every layout they can
+ * have. */
 TEST(tensor_values_kept_are_readable_in_any_part)
 {
     enum { T = 3, D = 96, N = 64 };
@@ -978,7 +986,9 @@ TEST(tensor_values_kept_are_readable_in_any_part)
         pl_want_layout(g, v[0], &split);
         v[1] = pl_sqr(g, v[0]);
         pl_want_layout(g, wt, &(pl_layout){PL_SPLIT, 1, D, 3, owners});
-        v[2] = pl_matmul(g, v[1], wt); /* PARTIAL before it is read */
+        /* contracts over a split dimension, so the result is PARTIAL before its
+         * sum is taken */
+        v[2] = pl_matmul(g, v[1], wt);
         lost = pl_scale(g, v[2], 3);
         v[3] = pl_scale(g, lost, 0.5f);
         for (int i = 0; i < 3; i++)

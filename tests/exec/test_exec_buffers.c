@@ -50,5 +50,5 @@ TEST(exec_buffers_that_live_at_once_lie_apart)
         got += rest > 0 ? 0 : total;
         least += rest > 0 ? 0 : peak;
     }
-    assert_true(got < least + least / 4); /* and memory is reused */
+    assert_true(got < least + least / 4); /* the buffers reuse memory */
 }

@@ -58,7 +58,7 @@ TEST(cache_rows_equal_single_rows)
     }
 }
 
-/* The tests' list of formats is the library's. */
+/* The list of formats in lib/cache_formats.h is that of the library. */
 TEST(cache_formats_are_those_of_the_table)
 {
     int n = 0;

@@ -24,7 +24,7 @@ static int64_t count(const pl_op_value *v, int from, int to)
     return n;
 }
 
-/* Returns this thread's part of n values. */
+/* Returns the first of n values that this thread computes. */
 static int64_t first(const pl_op_call *c, int64_t n)
 {
     return n * c->ith / c->nth;
@@ -58,7 +58,7 @@ static int64_t local(const pl_op_value *v, int d, int64_t i)
     return p->at + (i - p->index);
 }
 
-/* td,td->td */
+/* Kernel of "td,td->td": sqrt(a^2 + b^2). */
 static void hypot_run(const pl_op_call *c)
 {
     const float *a = c->in[0].data, *b = c->in[1].data;
@@ -69,7 +69,8 @@ static void hypot_run(const pl_op_call *c)
         out[i] = sqrtf(a[i] * a[i] + b[i] * b[i]);
 }
 
-/* *d!,d!?->*d!: (x - mean) / deviation, times w. */
+/* Kernel of "*d!,d!?->*d!": (x - mean) / deviation, times w if that is
+ * given. */
 static void norm_run(const pl_op_call *c)
 {
     int last = c->out.n_dim - 1;
@@ -92,7 +93,8 @@ static void norm_run(const pl_op_call *c)
     }
 }
 
-/* *->*, PARTIAL passes: the factor is the user's. */
+/* Kernel of "*->*", which PARTIAL operands pass through: multiplies by the
+ * factor at `user`. */
 static void times_run(const pl_op_call *c)
 {
     const float *x = c->in[0].data;
@@ -114,7 +116,7 @@ static void mix_run(const pl_op_call *c)
         out[i] = 2 * (a ? a[i] : 0) + 5 * (b ? b[i % d] : 0);
 }
 
-/* tke,nk->ten, summed over k. */
+/* Kernel of "tke,nk->ten": products summed over k. */
 static void dot_run(const pl_op_call *c)
 {
     const float *x = c->in[0].data, *w = c->in[1].data;
@@ -131,7 +133,8 @@ static void dot_run(const pl_op_call *c)
     }
 }
 
-/* t(gr)d,gd->t(gr)d: each of r heads times its group's row. */
+/* Kernel of "t(gr)d,gd->t(gr)d": multiplies each of the r heads of a group by
+ * the group's row. */
 static void heads_run(const pl_op_call *c)
 {
     enum { R = 2 };
@@ -149,7 +152,7 @@ static void heads_run(const pl_op_call *c)
     }
 }
 
-/* tg,tr->t(gr): a_g + 10 b_r. */
+/* Kernel of "tg,tr->t(gr)": a[g] + 10 b[r]. */
 static void outer_run(const pl_op_call *c)
 {
     enum { N_R = 4 };
@@ -165,7 +168,8 @@ static void outer_run(const pl_op_call *c)
     }
 }
 
-/* tnd,t->tnd: x, its id and its place. */
+/* Kernel of "tnd,t->tnd": x plus a number that depends on the token's id and on
+ * the indices of the value in the whole tensor. */
 static void place_run(const pl_op_call *c)
 {
     const float *x = c->in[0].data;
@@ -202,7 +206,7 @@ enum { N_DEF = sizeof defs / sizeof *defs };
 static const struct {
     const char *text;
     bool sums;
-    int64_t cut; /* size of a dimension worth splitting */
+    int64_t cut; /* dimensions of this size are split */
 } scenes[] = {
     {"x: f32[n_tok, 12] = input\ny: f32[n_tok, 12] = input\n"
      "z: f32[n_tok, 12] = hypot(x, y) !output\n"
@@ -252,11 +256,13 @@ static const struct {
 };
 enum { N_SCENE = sizeof scenes / sizeof *scenes };
 
-/* Layouts that plans had for each definition. */
+/* For each definition, how often plans have split its op, summed over a split
+ * dimension, and passed a PARTIAL through. */
 static struct {
     int split, sum, through;
 } seen[N_DEF];
-static int seen_groups; /* steps on several groups of devices */
+/* number of steps that ran on several groups of devices */
+static int seen_groups;
 
 static pl_graph *read_scene(const char *text)
 {
@@ -311,7 +317,8 @@ static void note(const struct numeric *p)
         seen[k].sum += n->sum != NULL;
         seen[k].through += n->layout->kind == PL_PARTIAL && !n->sum;
         if (!strcmp(x->custom->name, "norm") && n->layout->kind == PL_SPLIT)
-            assert_int_equal(n->layout->dim, 1); /* '!' */
+            /* the row forbids a split of the last dimension with '!' */
+            assert_int_equal(n->layout->dim, 1);
     }
 }
 
@@ -387,7 +394,8 @@ static void scene(int s, int draw, uint64_t *seed)
     float *want, *got;
 
     split_leaves(split, n_rank, draw % 2 ? 0 : scenes[s].cut, draw == 0, seed);
-    if (scenes[s].sums && !exact) { /* rounding depends on the ranks */
+    /* the sums are rounded, so only equal ranks give equal bits */
+    if (scenes[s].sums && !exact) {
         o.n_ranks = n_rank;
         want = run(split, &o, values, exact, n_tok, &n);
     } else {
@@ -494,7 +502,9 @@ TEST(exec_custom_hash_tells_definitions_apart)
                      times_run,  &three,  0};
     uint64_t h = hash_of(&def);
 
-    def.user = &two; /* pointers differ from process to process */
+    /* `user` does not change the hash, because pointers differ between
+     * processes */
+    def.user = &two;
     assert_true(hash_of(&def) == h);
     def.edition = 1;
     assert_true(hash_of(&def) != h);
@@ -509,7 +519,8 @@ TEST(exec_custom_hash_tells_definitions_apart)
     assert_true(hash_of(&def) != h);
 }
 
-/* One sum after the op, not one before it for each operand. */
+/* The ranks' results are summed once after the op, not before it for each
+ * operand. */
 TEST(exec_custom_is_passed_before_the_sum)
 {
     static const char text[] =

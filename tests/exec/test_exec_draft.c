@@ -86,7 +86,9 @@ TEST(exec_values_in_a_row_are_posted_once)
     pull(&s, &c);
     assert_int_not_equal(a, c);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    assert_int_equal(b, c); /* no instruction since */
+    /* no instruction was added since the last POST, so its event serves
+     * again */
+    assert_int_equal(b, c);
     assert_int_equal(lower_flush_batched_post(&s.w, 0), PL_OK);
     must_be(&s, 0, "pull pull post0 kernel pull post1");
     close_scene(&s);
@@ -116,7 +118,8 @@ TEST(exec_each_micro_batch_posts_for_itself)
     s.w.now.micro = 1;
     pull(&s, &b);
     assert_int_not_equal(a, b);
-    s.w.now.micro = 2; /* another one's wait emits it */
+    /* a wait of another micro-batch makes the deferred POST be emitted */
+    s.w.now.micro = 2;
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
     must_be(&s, 0, "pull pull/1 post0 post1/1");
     must_be(&s, 1, "wait1/2");
@@ -174,7 +177,8 @@ TEST(exec_runs_of_few_rows_post_for_themselves)
     assert_true(a == 0 && b == 1 && c == 2);
     assert_int_equal(s.dev[0].insn[0].max_rows, 2);
     assert_int_equal(s.dev[0].insn[1].min_rows, 3);
-    assert_int_equal(s.dev[0].insn[2].max_rows, 0); /* in every step */
+    /* the predicate is for every step */
+    assert_int_equal(s.dev[0].insn[2].max_rows, 0);
     close_scene(&s);
 }
 
@@ -191,7 +195,9 @@ TEST(exec_queues_know_of_each_other)
     assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
     s.w.now.predicate =
-        PRED_ONE_SHOT_TOK; /* only in these steps it knows of the post */
+        /* the queue knows of the POST only in steps in which this predicate
+         * holds */
+        PRED_ONE_SHOT_TOK;
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
     s.w.now.predicate = PRED_NONE;
     must_be(&s, 0, "post0 wait0");
@@ -200,7 +206,8 @@ TEST(exec_queues_know_of_each_other)
     assert_int_equal(s.dev[0].insn[2].event.dev, 0);
     assert_int_equal(s.dev[0].insn[3].event.dev, 1);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
-    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
+    /* the queue knows of these POSTs already, so no WAIT is added */
+    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0");
     s.w.now.micro = 1;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
@@ -235,6 +242,7 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
         assert_int_equal(lower_insn(&s.w, 0, &kernel), PL_OK);
     lower_end_token_tables(&s.w, 2);
     assert_int_equal(buf[0].death, s.dev[0].n_insn);
-    assert_int_equal(buf[1].death, 0); /* not copied */
+    /* this token table was not copied to the device */
+    assert_int_equal(buf[1].death, 0);
     close_scene(&s);
 }

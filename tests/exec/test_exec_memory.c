@@ -20,7 +20,8 @@ static const char smallest[] = "llama-q-q4_0.gguf";
 
 /* Out of memory ----------------------------------------------------------- */
 
-/* Opens, plans, makes an engine, decodes, frees. */
+/* Opens a model, plans, creates an engine, decodes, and frees everything.
+ * Returns the first failure. */
 static pl_status life(const char *path, const pl_options *o, bool shared,
                       pl_err *err)
 {
@@ -61,7 +62,8 @@ static void fail_each(const char *file, pl_options o, int most)
     int64_t n, step, runs = 0;
     pl_err err;
 
-    TEST_OK(life(path, &o, true, &err), err); /* lazy tables */
+    /* fills tables that are made on first use */
+    TEST_OK(life(path, &o, true, &err), err);
     alloc_stat_reset();
     TEST_OK(life(path, &o, true, &err), err);
     n = alloc_stat_get().n_call;
@@ -79,7 +81,9 @@ static void fail_each(const char *file, pl_options o, int most)
         s = life(path, &o, true, &err);
         failed = alloc_fail_off();
         if (!failed && s == PL_OK)
-            continue; /* threads allocate in any order */
+            /* threads allocate in any order, so fewer allocations may have been
+             * made */
+            continue;
         if (s != PL_NO_MEMORY && s != PL_NO_DEVICE_MEMORY)
             fail_msg("allocation %" PRId64 " of %" PRId64
                      " failed on %s: status %s, \"%s\"",
@@ -112,7 +116,8 @@ TEST(memory_out_gives_a_status_on_sim)
     fail_each(smallest, o, 300);
 }
 
-/* Allocations of the children count too; fork() is one of them. */
+/* Allocations of the child processes are made to fail too, and fork() as one of
+ * them. */
 TEST(memory_out_gives_a_status_on_proc)
 {
     pl_options o = engine_run_options();
@@ -134,7 +139,8 @@ static int64_t resident(void)
     malloc_trim(0);
     f = fopen("/proc/self/status", "r");
     assert_non_null(f);
-    while (fgets(line, sizeof line, f)) { /* inboxes are shared memory */
+    /* anonymous memory and shared memory, in which inboxes are */
+    while (fgets(line, sizeof line, f)) {
         long long more;
 
         if (sscanf(line, "RssAnon: %lld", &more) == 1 ||
@@ -176,7 +182,8 @@ TEST(memory_planned_is_what_is_taken)
         int64_t before, got, want, slack;
 
         o.devices = devices[i];
-        o.n_ctx = 32768; /* so that regions outweigh tables */
+        /* so that the regions are much larger than the host's tables */
+        o.n_ctx = 32768;
         TEST_OK(pl_model_open(&m, path, &err), err);
         TEST_OK(pl_plan_create(&p, m, &o, &err), err);
         want = planned_bytes(p->compiled, 0, REGION_COUNT);
@@ -199,7 +206,7 @@ TEST(memory_planned_is_what_is_taken)
     }
 }
 
-/* Returns the bytes of the file's tensors. */
+/* Returns the size in bytes of all tensors in the file. */
 static int64_t file_bytes(const pl_plan *p)
 {
     int64_t n = 0;
@@ -335,7 +342,9 @@ TEST(steps_allocate_nothing)
 
         o.devices = devices[i % 4];
         o.n_threads = 2;
-        if (i >= 8) { /* steps of several micro-batches, copies, streams */
+        /* options with several micro-batches per step, copies between groups,
+         * and streaming */
+        if (i >= 8) {
             o.split_mode = i % 4 == 1 ? PL_SPLIT_TENSOR : PL_SPLIT_LAYER;
             o.n_ubatch = 6;
             o.host_experts = "1";
@@ -347,7 +356,8 @@ TEST(steps_allocate_nothing)
         for (int k = 0; k < N; k++)
             seq[k] = k % 3;
         logits = test_need(1, (size_t)(N * r.n_vocab) * sizeof *logits);
-        engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
+        /* the first step may allocate */
+        engine_run_decode(&r, 0, 2, token, logits);
         alloc_stat_reset();
         for (int n = 1; n <= N; n += 13) {
             pl_batch b = {.size = sizeof b,
@@ -381,7 +391,8 @@ TEST(steps_allocate_nothing)
     }
 }
 
-/* The last case: it leaves a large heap, which would hide allocations. */
+/* This case comes last: it leaves a large heap, which would hide
+ * allocations. */
 TEST(memory_out_gives_a_status_in_any_placement)
 {
     const char *override = "attn_output=sim0,ffn_norm=host,attn_v=mirrored";

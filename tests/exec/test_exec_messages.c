@@ -96,7 +96,7 @@ static void counted(const char *path, const char *name, const char *on,
     o.n_ranks = ranks;
     o.tensor_split = split;
     o.n_tensor_split = split ? 3 : 0;
-    o.n_ubatch = 16; /* the 30 take two steps */
+    o.n_ubatch = 16; /* so that a batch of 30 tokens takes two steps */
     snprintf(what, sizeof what, "%s on %s, %d ranks", name, on, ranks);
     engine_run_open(&r, path, name, &o);
     p = pl_engine_plan(r.engine)->compiled;
@@ -112,7 +112,8 @@ static void counted(const char *path, const char *name, const char *on,
                       .wanted = wanted,
                       .logits = logits};
 
-        for (int k = 0; k < sizes[i]; k++) /* all, some, none */
+        /* the logits of all, of no, or of every third token are wanted */
+        for (int k = 0; k < sizes[i]; k++)
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);
         TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         for (int from = 0; from < sizes[i]; from += 16) {
@@ -145,7 +146,9 @@ TEST(messages_are_two_a_layer)
 {
     static const struct {
         const char *name;
-        int second; /* values of a layer's second collective */
+        /* values per token in a layer's second collective, in multiples of
+         * d_model */
+        int second;
     } models[] = {
         {"qwen3moe-f32.gguf", 1},
         {"qwen3moe-q-q4_k_m.gguf", 1},
@@ -158,7 +161,8 @@ TEST(messages_are_two_a_layer)
         {"gptoss-wide-mxfp4-q8_0.gguf", 1},
         {"gemma4-dense-f32.gguf", 1},
         {"gemma4-ple-sharedkv-f32.gguf", 1},
-        {"gemma4-moe-f32.gguf", 2}, /* experts and others are normed apart */
+        /* experts and the dense part have a norm each, so both are summed */
+        {"gemma4-moe-f32.gguf", 2},
         {"gemma4-moe-wide-q4_k_m.gguf", 2},
         {"deepseek2-mla-f32.gguf", 1},
 
@@ -193,7 +197,8 @@ TEST(messages_of_gates_in_turns_are_two_a_layer)
             counted(path, "qwen3next-f32.gguf", devices[k], n, NULL, 1);
 }
 
-/* The first device may be one without ranks. */
+/* Counters are the same whichever device carries no ranks; the first one
+ * may. */
 TEST(messages_are_counted_whoever_is_idle)
 {
     static const char *const on[] = {"cpu*3", "sim*3", "sim*2,cpu"};
@@ -457,7 +462,8 @@ TEST(messages_take_one_shot_while_that_is_sooner)
         const char *spec;
         int rows;
     } cases[] = {
-        {"gpu:1GiB:1TB/s*4", 208}, /* 16 GB/s, 10 us: 160 kB */
+        /* at the default of 16 GB/s and 10 us a latency is as long as 160 kB */
+        {"gpu:1GiB:1TB/s*4", 208},
         {"gpu:1GiB:1TB/s:link=8GB/s:latency=5us*4", 52},
         {"gpu:1GiB:1TB/s:link=8GB/s:latency=5us*3,"
          "gpu:1GiB:1TB/s:link=8GB/s:latency=10us",

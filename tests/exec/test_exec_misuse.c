@@ -79,7 +79,8 @@ TEST(exec_refuses_steps_that_do_not_follow_on_states)
     static const int32_t at_0[3] = {0, 1, 2}, at_2[3] = {2, 3, 4};
     static const int32_t gap[3] = {2, 3, 5}, back[3] = {2, 3, 3};
     static const int32_t split[3] = {0, 0, 1};
-    /* words: read, written, at; of the second sequence too */
+    /* Page tables of a pool of states: slot to read, slot to write, and the
+     * length so far; for one sequence or two. */
     static const int32_t fresh[6] = {-1, 0, 0, -1, 1, 0};
     static const int32_t on[3] = {0, 1, 2}, same[3] = {0, 0, 2};
     static const int32_t later[3] = {-1, 1, 1}, before[3] = {0, 1, 3};
@@ -148,7 +149,7 @@ static pl_exec *without_options(const pl_graph *g)
  * a role that means something else, leads to this. */
 TEST(exec_keeps_matrices_dealt_out_whole)
 {
-    enum { BYTES = 3 * 20 * 2 * 34 }; /* [3, 20, 64] in Q8_0 */
+    enum { BYTES = 3 * 20 * 2 * 34 }; /* size of a weight [3, 20, 64] in Q8_0 */
     const int64_t dim[3] = {3, 20, 64};
     const pl_dim rows[2] = {{1, PL_N_TOK}, {4, PL_CONST}};
     unsigned char put[BYTES], got[BYTES];
@@ -185,7 +186,9 @@ TEST(exec_keeps_matrices_dealt_out_whole)
 TEST(exec_refuses_bytes_beyond_a_tensor)
 {
     static const struct {
-        bool set, kept; /* of the weight, else of the kept value */
+        /* set: the call is pl_tensor_set, else pl_tensor_get; kept: on the kept
+         * value, else on the weight */
+        bool set, kept;
         size_t offset, bytes;
         const char *words;
     } cases[] = {
@@ -262,7 +265,8 @@ TEST(exec_rope_takes_any_factors)
             assert_int_equal(pl_exec_step(e, &rows, NULL), PL_OK);
             assert_int_equal(pl_tensor_get(e, out, y, 0, sizeof y, NULL),
                              PL_OK);
-            for (int i = 0; i < 48; i++) /* unrotated values stay */
+            /* values of a head after the first n_rot are not rotated */
+            for (int i = 0; i < 48; i++)
                 if (i % 6 >= 4)
                     assert_true(y[i] == x[i]);
         }

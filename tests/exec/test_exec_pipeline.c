@@ -13,7 +13,7 @@
 
 enum {
     N_LAYER = 6,
-    MOST = 8, /* micro-batches */
+    MOST = 8, /* greatest number of micro-batches */
     MAX_TOK = 9,
     WORDS = 256,
     N_CTX = 256,
@@ -32,13 +32,15 @@ static const struct {
     {"cpu*3", PL_SPLIT_LAYER, 0, "1", NULL, false},
     {"sim*2", PL_SPLIT_LAYER, 0, NULL, NULL, false},
     {"sim*3", PL_SPLIT_LAYER, 0, "all", NULL, false},
-    {"sim:8GB/s*3", PL_SPLIT_LAYER, 0, "all", NULL, false}, /* a thread each */
+    /* each device has a thread of its own */
+    {"sim:8GB/s*3", PL_SPLIT_LAYER, 0, "all", NULL, false},
     {"cpu,sim", PL_SPLIT_LAYER, 0, NULL, NULL, true},
     {"cpu*4", PL_SPLIT_HYBRID, 2, NULL, NULL, false},
     {"sim*4", PL_SPLIT_HYBRID, 2, "2", NULL, false},
     {"cpu*2,sim*2", PL_SPLIT_HYBRID, 2, NULL, NULL, false},
     {"sim*3", PL_SPLIT_HYBRID, 2, NULL, NULL, true},
-    {"sim*2", PL_SPLIT_TENSOR, 0, NULL, "3", false}, /* and the host */
+    /* experts of layers 0 to 2 are on the host */
+    {"sim*2", PL_SPLIT_TENSOR, 0, NULL, "3", false},
     {"cpu*2", PL_SPLIT_TENSOR, 0, "all", NULL, false},
     {"sim", PL_SPLIT_NONE, 0, NULL, "4", false},
 };
@@ -52,7 +54,7 @@ struct batch {
 struct graph {
     pl_graph *g;
     pl_tensor tokens, pos, out_ids, logits, middle;
-    void **bytes; /* [n_node], owned */
+    void **bytes; /* [n_node] data of the weights, owned */
 };
 
 static size_t weight_bytes(const struct graph_node *n)
@@ -89,7 +91,7 @@ static void make(struct graph *y, uint64_t *seed)
         for (size_t k = 0; k < size; k++)
             b[k] = (unsigned char)test_random(seed);
         for (size_t k = 0; n->format == PL_Q8_0 && k < size; k += 34) {
-            b[k] = 0; /* a scale of 2^-9 */
+            b[k] = 0; /* sets the block's scale to 2^-9 */
             b[k + 1] = 0x18;
         }
         for (size_t k = 0; n->format == PL_F32 && k < size; k += 4) {
@@ -211,8 +213,8 @@ TEST(pipeline_gives_each_micro_batch_its_own_bits)
             for (int k = 0; k < n; k++)
                 step(&y, alone, &want[k], 1);
             step(&y, x, got, n);
-            assert_true(isnormal(got[0].logits[0])); /* the result is not
-                                                      * trivial */
+            /* the logits are neither zero nor infinite */
+            assert_true(isnormal(got[0].logits[0]));
             assert_true(isnormal(got[0].middle[0]));
             for (int k = 0; k < n; k++)
                 if (memcmp(got[k].logits, want[k].logits,

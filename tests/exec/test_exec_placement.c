@@ -30,10 +30,12 @@ struct job {
     struct random_graph r;
     struct random_feed f;
     int n_rank;
-    unsigned char **want[FEED_MAX_STEP]; /* [n_node] outputs; owned */
-    unsigned char **cache; /* [n_node] after the last step; owned */
+    /* [n_node] outputs of each step on one device, owned */
+    unsigned char **want[FEED_MAX_STEP];
+    /* [n_node] contents of caches after the last step on one device, owned */
+    unsigned char **cache;
     const char *kernels;
-    uint64_t seed; /* that made it */
+    uint64_t seed; /* number from which the graph was drawn */
 };
 
 /* The thread sanitizer does not see that another process has waited. Two
@@ -257,7 +259,8 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
             if (together && p->g->node[i].op == OP_memory)
                 home[i] = o.n_group - 1;
         }
-        together = true; /* if this placement fails */
+        /* if this draw fails, the next one keeps all caches together */
+        together = true;
     } while (!draw_at(p, home, &o, false, stay_home, at[1], seed) ||
              !draw_at(p, home, &o, false, stay_home, at[2], seed));
     piped = draw_at(p, home, &o, true, stay_home, at[0], seed);
@@ -344,7 +347,8 @@ static bool is_told(const struct program *p, const struct variant *x, int copy,
             wait->event.dev != p->dev ||
             (wait->micro > x->insn[at].micro &&
              wait->micro > x->insn[copy].micro))
-            continue; /* steps may have both instructions and not this one */
+            /* a step may execute both instructions and skip this one */
+            continue;
         for (int i = copy + 1; i < w; i++)
             if (x->insn[i].kind == INSN_POST &&
                 x->insn[i].queue == QUEUE_COPY &&
@@ -535,7 +539,8 @@ static pl_options options(const struct job *j, const char *devices)
                         .n_seq = RANDOM_N_SEQ};
 }
 
-/* Runs steps of up to `most` micro-batches. */
+/* Executes the job's steps with up to `most` micro-batches each, and compares
+ * the results with `want`. */
 static void run_steps(struct job *j, pl_exec *x, int most, bool first,
                       uint64_t *seed)
 {
@@ -585,7 +590,8 @@ static struct compiled *placed(struct job *j, bool stay_home, pl_options *o,
     o->sim_seed = test_random(seed);
     o->n_threads = 1 + (test_below(seed, 4) == 0);
     if (test_below(seed, 2))
-        o->device_layers = "0"; /* with a host */
+        /* no layer is on a device, so the host computes */
+        o->device_layers = "0";
     if (compile_graph(&p, j->r.g, o, &err) != PL_OK)
         JOB_FAIL(j, NULL, "%s", err.message);
     s = replace(p, stay_home, seed, &err);
@@ -631,7 +637,9 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
 
 TEST(exec_random_placements_equal_one_device)
 {
-    enum { N_SEEN = 10 }; /* placements per graph that are only checked */
+    /* further placements of each graph that are planned and checked, but not
+     * run */
+    enum { N_SEEN = 10 };
     const int enough = test_draws(120, 20000);
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;

@@ -5,7 +5,7 @@
 #include "lower/compile.h"
 #include "quant/format.h"
 
-/* Returns the instruction that writes this tensor. */
+/* Returns the kernel instruction that writes tensor `tensor`. */
 static const struct insn_kernel *writer(const struct variant *s, int tensor)
 {
     for (int i = 0; i < s->n_insn; i++)

@@ -28,11 +28,15 @@ struct job {
     struct random_graph r;
     struct random_feed f;
     int n_rank;
-    bool *rounded;                 /* [n_node] after a narrowing cast: owned */
-    double **want[MAX_STEP];       /* [n_node] results, memories; owned */
-    double **spread[MAX_STEP];     /* [n_node][1] change caused by noise */
-    unsigned char **got[MAX_STEP]; /* [n_node] of the first execution; owned */
-    uint64_t seed;                 /* that made it */
+    /* [n_node] true if the value was rounded by a cast to fewer bits, owned */
+    bool *rounded;
+    /* [n_node] expected results and memories of each step, owned */
+    double **want[MAX_STEP];
+    /* [n_node][1] change of a result that noise causes, owned */
+    double **spread[MAX_STEP];
+    /* [n_node] bytes of the first execution, owned */
+    unsigned char **got[MAX_STEP];
+    uint64_t seed; /* number from which the graph was drawn */
 };
 
 #define JOB_FAIL(j, ...)                                                       \
@@ -92,7 +96,8 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
             const struct eval_value *v = &e->value[i];
 
             for (int64_t k = 0; k < v->n; k++)
-                ok &= fabs(v->x[k]) <= most; /* rejects NaN too */
+                /* false if the value is NaN, too */
+                ok &= fabs(v->x[k]) <= most;
             if (!feed_is_read(&j->r.g->node[i]) && !is_memory(&j->r.g->node[i]))
                 continue;
             out[s][i] = test_need((size_t)v->n, sizeof(double));
@@ -212,7 +217,7 @@ static int many_heads(enum op op, int *few)
     return delta ? 2 : op == OP_attention || op == OP_latent_attention ? 0 : -1;
 }
 
-/* Returns true if heads that share one are split. */
+/* Returns true if query heads that share a KV head are divided among ranks. */
 static bool cuts_heads(const struct numeric *p, const struct num_node *n,
                        int many, int few)
 {
@@ -293,7 +298,8 @@ static void set_bytes(struct job *j, pl_exec *x, int node, const void *data,
         cut[2] = cut[1] + (size_t)test_below(seed, (int64_t)(size - cut[1]));
         n = 3;
     }
-    for (int k = n - 1; k >= 0; k--) /* the last part first */
+    /* sets the weight in parts, the last part first */
+    for (int k = n - 1; k >= 0; k--)
         if (pl_tensor_set(x, node, b + cut[k], cut[k], cut[k + 1] - cut[k],
                           &err) != PL_OK)
             JOB_FAIL(j, "setting: %s", err.message);
@@ -463,7 +469,9 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
     pl_err err;
 
     snprintf(dev, sizeof dev, "%s*%d", kinds[test_below(seed, 3)], n_dev);
-    if (test_below(seed, 2)) { /* uneven, or none */
+    /* half of the runs have uneven shares, perhaps with a device that gets
+     * none */
+    if (test_below(seed, 2)) {
         for (int d = 0; d < n_dev; d++)
             share[d] = (double)test_below(seed, 4);
         share[test_below(seed, n_dev)] += 1;
@@ -492,7 +500,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
 
 /* ---- coverage ------------------------------------------------------------ */
 
-/* Returns how often each combination must occur. */
+/* Returns how often each combination of op, split and conversion must occur. */
 static int64_t often(void)
 {
     return test_draws(8, 100);
@@ -636,7 +644,7 @@ TEST(exec_random_graphs_equal_the_unsplit_evaluation)
     assert_true(complete());
 }
 
-/* Cases that random graphs rarely contain. */
+/* Graphs of cases that random graphs rarely contain. */
 static const char *const corners[] = {
     /* the first rank has no addend: values that all have are added all the
      * same */
@@ -646,7 +654,8 @@ static const char *const corners[] = {
     "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
     "s: f32[n_tok, 4] = add(d, b)\nt: f32[n_tok, 4] = add(s, e)\n"
     "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
-    /* and subtracted from, and the other way round */
+    /* a MIRRORED value is subtracted from a PARTIAL one, and a PARTIAL one from
+     * it */
     "a: f32[n_tok, 6] = input\nb: f32[4] = weight\n"
     "w: f32[4, 6] = weight !want=split(1: 3{1} 3{2})\n"
     "v: f32[4, 6] = weight !want=split(1: 2{2} 4{1})\n"
@@ -654,14 +663,15 @@ static const char *const corners[] = {
     "s: f32[n_tok, 4] = sub(b, d)\nu: f32[n_tok, 4] = sub(e, b)\n"
     "t: f32[n_tok, 4] = sub(s, u)\n"
     "y: f32[n_tok, 4] = rms_norm(t) eps=0.01 !output\n",
-    /* different ranks have addends of two sums */
+    /* two sums whose addends are on different ranks */
     "a: f32[n_tok, 6] = input\n"
     "w: f32[4, 6] = weight !want=split(1: 6{2})\n"
     "v: f32[4, 6] = weight !want=split(1: 2{0} 4{1})\n"
     "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 4] = matmul(a, v)\n"
     "s: f32[n_tok, 4] = sub(d, e)\n"
     "y: f32[n_tok, 4] = tanh(s) !output\nz: f32[n_tok, 4] = tanh(e) !output\n",
-    /* moves between two contractions and their one sum */
+    /* a reshape or permute stands between two contractions and the sum of
+     * both */
     "a: f32[n_tok, 6] = input\n"
     "w: f32[12, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
     "v: f32[6, 6] = weight !want=split(1: 2{2} 4{1})\n"
@@ -673,14 +683,15 @@ static const char *const corners[] = {
     "k: f32[n_tok, 6] = scale(e) scale=0.5\n"
     "c: f32[n_tok, 6] = contiguous(q)\n"
     "s: f32[n_tok, 6] = add(c, k)\ny: f32[n_tok, 6] = tanh(s) !output\n",
-    /* factors on either side, and a broadcast addend */
+    /* a PARTIAL value is the left or the right factor, and an addend is
+     * broadcast */
     "a: f32[n_tok, 6] = input\nm: f32[n_tok, 4] = input\n"
     "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
     "v: f32[1, 6] = weight !want=split(1: 2{2} 4{1})\n"
     "d: f32[n_tok, 4] = matmul(a, w)\ne: f32[n_tok, 1] = matmul(a, v)\n"
     "f: f32[n_tok, 4] = mul(m, d)\ng: f32[n_tok, 4] = swiglu(m, f)\n"
     "s: f32[n_tok, 4] = add(e, g)\ny: f32[n_tok, 4] = tanh(s) !output\n",
-    /* a norm's weight that is a sum; its readers */
+    /* the weight of a norm is a sum over ranks, which has further readers */
     "a: f32[1, 6] = input\nx: f32[n_tok, 4] = input\n"
     "w: f32[4, 6] = weight !want=split(1: 1{0} 3{1} 2{2})\n"
     "v: f32[4, 4] = weight !want=split(1: 1{0} 3{2})\n"

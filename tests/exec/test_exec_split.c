@@ -99,7 +99,8 @@ static enum part part_of(pl_role r, int *from_last)
     }
 }
 
-/* A part of a layer, in one measure. */
+/* Size of a part of a layer in one measure (bytes or multiply-adds): on each
+ * rank, and in total. */
 struct amount {
     double rank[PL_MAX_RANKS], total;
 };
@@ -112,12 +113,14 @@ enum { MAX_LAYER = 8 };
 struct split {
     const char *what;
     const struct compiled *p;
-    double share[PL_MAX_RANKS]; /* normalised */
+    double share[PL_MAX_RANKS]; /* share of each rank; their sum is 1 */
     struct amount a[MEASURES][MAX_LAYER + 1][PART_COUNT];
     int64_t size[MAX_LAYER + 1][PART_COUNT];
-    bool blocks[MAX_LAYER + 1][PART_COUNT]; /* cut along a quantized row */
+    /* true if a split of this part cuts quantized rows */
+    bool blocks[MAX_LAYER + 1][PART_COUNT];
     int64_t n_head[MAX_LAYER + 1], n_kv[MAX_LAYER + 1], d_head[MAX_LAYER + 1];
-    double sum[MEASURES][PL_MAX_RANKS]; /* of all, for the counters */
+    /* sums over all layers and parts, to compare with the engine's counters */
+    double sum[MEASURES][PL_MAX_RANKS];
 };
 
 /* Adds each rank's part of a weight, each index for its first owner. */
@@ -134,8 +137,9 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
         if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
-            g->role != PL_ROLE_DELTA_GATES && /* if ranks share key heads */
-            g->role != PL_ROLE_ATTN_Q_A && g->role != PL_ROLE_ATTN_KV_A &&
+            /* not split if ranks share key heads */
+            g->role != PL_ROLE_DELTA_GATES && g->role != PL_ROLE_ATTN_Q_A &&
+            g->role != PL_ROLE_ATTN_KV_A &&
             !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
@@ -156,13 +160,13 @@ static void add_weight(struct split *s, const struct num_node *n,
         return;
     a->total += bytes;
     assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
-    s->size[g->layer + 1][part] = n->layout->period; /* of one, if several are
-                                                      * stacked */
+    /* size of one matrix if several are stacked */
+    s->size[g->layer + 1][part] = n->layout->period;
     s->blocks[g->layer + 1][part] |=
         from_last == 0 && format_info(g->format)->block > 1;
 }
 
-/* Adds the multiply-adds of all contractions, from the programs. */
+/* Adds the multiply-adds of all contractions in the programs. */
 static void add_macs(struct split *s, const struct graph_sizes *z)
 {
     const struct compiled *p = s->p;
@@ -218,14 +222,15 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* Returns the grain as a fraction of the part; see above. */
+/* Returns the grain of a part, as the file's opening comment defines it, as a
+ * fraction of the part's size. */
 static double grain(const struct split *s, int layer, enum part part)
 {
     int64_t size = s->size[layer][part], unit = 32;
 
     if (part == PART_Q || part == PART_KV) {
         int64_t r = s->n_head[layer] / s->n_kv[layer];
-        int64_t heads = r; /* of a KV head */
+        int64_t heads = r; /* number of query heads per KV head */
 
         if (s->blocks[layer][PART_Q]) {
             int64_t g = 32 / gcd(32, s->d_head[layer] * r);

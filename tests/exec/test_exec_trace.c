@@ -10,10 +10,11 @@
 
 enum { MAX_DEV = 8 };
 
-/* Instructions of each lane, waits apart. */
+/* Number of instructions in each lane of a trace, waits not counted. */
 struct lanes {
     int n[MAX_DEV][QUEUE_COUNT];
-    double end_us[MAX_DEV][QUEUE_COUNT]; /* of the last event seen */
+    /* end of the last event that was seen in the lane */
+    double end_us[MAX_DEV][QUEUE_COUNT];
 };
 
 static void expect(struct lanes *l, const struct compiled *p, int script,
@@ -139,7 +140,7 @@ TEST(exec_trace_shows_every_step)
         p = r.engine->plan->compiled;
         assert_in_range(p->list.n, 1, MAX_DEV);
         engine_run_tokens(&r, &random, rows[i].n_tok, token);
-        for (int k = 0; k < 2; k++) { /* a prompt, a token */
+        for (int k = 0; k < 2; k++) { /* first a prompt, then one token */
             pl_exec *x = r.engine->exec;
             int n = 0;
 
@@ -154,7 +155,8 @@ TEST(exec_trace_shows_every_step)
         assert_int_equal(sum.copy_s > 0, rows[i].copies);
         assert_true(sum.hidden_s >= 0);
         assert_true(sum.hidden_s <= sum.copy_s * 1.000001);
-        exec_trace_free(r.engine->exec->trace); /* ends the text */
+        /* freeing the trace writes the end of its text */
+        exec_trace_free(r.engine->exec->trace);
         r.engine->exec->trace = NULL;
         check_events(t.s, p, &want, &sum);
         most = sum.seconds;
@@ -177,14 +179,17 @@ TEST(exec_trace_hidden_is_what_overlaps)
         {{{0, 1}}, 1, {{1, 2}}, 1, 0},
         {{{0, 1}}, 0, {{1, 2}}, 1, 0},
         {{{0, 1}}, 1, {{0.5, 2}}, 1, 0.5},
-        {{{3, 4}, {0, 1}}, 2, {{0, 4}}, 1, 2},         /* unsorted */
-        {{{0, 2}, {1, 3}, {1, 2}}, 3, {{0, 4}}, 1, 3}, /* counted once */
+        /* intervals of computing that are not sorted */
+        {{{3, 4}, {0, 1}}, 2, {{0, 4}}, 1, 2},
+        /* intervals that overlap, whose common part counts once */
+        {{{0, 2}, {1, 3}, {1, 2}}, 3, {{0, 4}}, 1, 3},
         {{{0, 1}, {2, 3}, {4, 5}},
          3,
          {{0.5, 2.5}, {2.5, 4.25}, {6, 7}},
          3,
          0.5 + 0.5 + 0.5 + 0.25},
-        {{{0, 10}}, 1, {{1, 2}, {1, 2}}, 2, 2}, /* two receivers */
+        /* two devices receive at the same time */
+        {{{0, 10}}, 1, {{1, 2}, {1, 2}}, 2, 2},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -73,7 +73,7 @@ static bool readable(const struct graph_node *n)
     return n->n_in == 0 || n->keep || n->output;
 }
 
-/* Sets leaves to random values, and runs one step. */
+/* Sets all leaves to random values and executes one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
     const pl_step_tokens rows = {.size = sizeof rows, .n_tok = N_TOK};
@@ -127,7 +127,7 @@ static unsigned char *whole(pl_exec *x, const pl_graph *g, pl_tensor t,
     return (unsigned char *)v;
 }
 
-/* Draws a view inside c values. */
+/* Draws a view that stays within c values. */
 static pl_view draw(int64_t c, uint64_t *seed)
 {
     pl_view v = {.n_dim = 1 + (int)test_below(seed, 4)};
@@ -327,7 +327,8 @@ TEST(exec_async_keeps_the_order_of_the_calls)
         pl_exec *e = create(g, devices[k]);
         pl_err err;
 
-        TEST_OK(pl_exec_wait(e, &err), err); /* nothing to do */
+        /* waiting succeeds if no transfer is queued */
+        TEST_OK(pl_exec_wait(e, &err), err);
         fill(e, g, &seed);
         for (int i = 0; i < 20; i++) {
             for (int j = 0; j < N_TOK * 96; j++)
@@ -346,7 +347,8 @@ TEST(exec_async_keeps_the_order_of_the_calls)
         for (int i = 0; i < 20; i++)
             for (int j = 0; j < N_TOK * 96; j++)
                 assert_true(got[i][j] == (put[i][j] > 0 ? put[i][j] : 0));
-        for (int i = 0; i < 20; i++) /* freed while it is busy */
+        /* pl_exec_free is called while transfers are queued */
+        for (int i = 0; i < 20; i++)
             TEST_OK(pl_tensor_get_async(e, z, got[i], 0, sizeof got[i], &err),
                     err);
         pl_exec_free(e);
@@ -372,7 +374,8 @@ TEST(exec_async_tells_its_failure_once)
         PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
     TEST_OK(pl_tensor_get(e, w, got, 0, sizeof v, &err), err);
-    assert_memory_equal(got, v, sizeof v); /* calls after it are not done */
+    /* calls queued after the failed one were not executed */
+    assert_memory_equal(got, v, sizeof v);
     TEST_OK(pl_exec_wait(e, &err), err);
     pl_exec_free(e);
     pl_graph_free(g);

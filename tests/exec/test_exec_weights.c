@@ -60,8 +60,10 @@ struct scene {
     pl_graph *g;
     pl_exec *x;
     pl_options o;
-    const void **data;       /* [n_node] owned */
-    struct exec_parts *part; /* [n_node] owned: the same, each in one part */
+    const void **data; /* [n_node] data of the weights, owned */
+    /* [n_node] the same data as a source of exec_load, each weight in one part,
+     * owned */
+    struct exec_parts *part;
 };
 
 static int64_t rows_of(const struct graph_node *n)
@@ -147,7 +149,7 @@ static void load(struct scene *s)
         fail_msg("%s: %s", s->o.devices, err.message);
 }
 
-/* Checks rows [row0, row0 + n) on the devices. */
+/* Compares rows row0 .. row0+n-1 of a weight on the devices with its data. */
 static void check_rows(struct scene *s, int node, int64_t row0, int64_t n)
 {
     const struct graph_node *g = &s->g->node[node];
@@ -190,7 +192,7 @@ TEST(weights_loaded_are_read_back)
         }
 }
 
-/* Reads all bytes of a device's weights. */
+/* Returns the whole weights region of a device, *bytes long, malloc'ed. */
 static unsigned char *region(const pl_exec *x, int dev, size_t *bytes)
 {
     unsigned char *p;
@@ -212,7 +214,8 @@ static void put_ranges(struct scene *s, int node, uint64_t *seed)
     for (int64_t r = 0; r < rows; r += 1 + test_below(seed, 1 + rows / 20))
         first[n_range++] = r;
     first[n_range] = rows;
-    /* a stride coprime to the count visits all */
+    /* a step that has no common divisor with the number of ranges visits each
+     * range once */
     for (int64_t i = 0, at = 0, step = 7919; i < n_range; i++) {
         at = n_range % step ? (at + step) % n_range : i;
         assert_int_equal(exec_put_rows(s->x, node, first[at],
@@ -225,12 +228,14 @@ static void put_ranges(struct scene *s, int node, uint64_t *seed)
     free(first);
 }
 
-/* The padding is equal too. */
+/* Loading all weights gives the same bytes as exec_put_rows, the padding
+ * included. */
 TEST(weights_loaded_equal_rows_put)
 {
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 3; k++) { /* of cpu, whose memory is zero at first */
+    /* cpu devices, whose memory is zero at first, so that padding is equal */
+    for (int k = 0; k < 3; k++) {
         struct scene s;
         pl_exec *loaded;
 
@@ -327,7 +332,7 @@ TEST(weights_go_to_devices_by_slabs)
         slabs += (t[i].n + t[i].slab - 1) / t[i].slab;
         bytes += t[i].n * (int64_t)t[i].piece_bytes;
     }
-    assert_true(slabs > n); /* some have several */
+    assert_true(slabs > n); /* some weights have several slabs */
     write_stat_reset();
     load(&s);
     got = write_stat_get();
@@ -340,7 +345,8 @@ TEST(weights_go_to_devices_by_slabs)
     scene_fini(&s);
 }
 
-/* A stack's matrices are separate in memory. */
+/* A stack of matrices is loaded from a source in which each matrix is a part of
+ * its own. */
 TEST(weights_in_parts_are_put_together)
 {
     static const char *const devices[] = {"cpu", "cpu*2", "sim*3"};
@@ -387,7 +393,7 @@ TEST(weights_in_parts_are_put_together)
 
 /* ---- threads ------------------------------------------------------------- */
 
-/* Loaders wait here until there are `want` of them. */
+/* A barrier at which loading threads wait until `want` of them have arrived. */
 struct crowd {
     atomic_int n;
     int want;
@@ -464,7 +470,7 @@ TEST(weights_failing_write_fails_the_load)
     assert_int_equal(
         exec_load(s.x, &(struct exec_source){.weight = s.part}, &s.o, NULL),
         PL_DEVICE);
-    load(&s); /* nothing is damaged */
+    load(&s); /* after the failure loading works */
     check_all(&s);
     scene_fini(&s);
 }
@@ -479,14 +485,16 @@ TEST(weights_out_of_memory_is_a_status)
         struct scene s;
 
         scene_init(&s, devices[k], &seed);
-        load(&s); /* for what the C library allocates once */
+        load(&s); /* allocates what the C library allocates only once */
         for (int64_t i = 0; alloc_each(&i);) {
             pl_err err = {0};
 
             failures += alloc_ran(exec_load(
                 s.x, &(struct exec_source){.weight = s.part}, &s.o, &err));
         }
-        assert_true(failures > k); /* staging memory is one more */
+        /* more than k allocations can fail, because one is for a staging
+         * buffer */
+        assert_true(failures > k);
         check_all(&s);
         scene_fini(&s);
     }

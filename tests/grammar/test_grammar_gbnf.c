@@ -37,7 +37,8 @@ static bool takes(const struct grammar *g, const char *text)
     return whole;
 }
 
-/* `in` and `out` end with NULL. */
+/* Fails the case unless the grammar accepts all texts of `in` and none of
+ * `out`; both lists end with NULL. */
 static void expect_texts(const char *grammar, const char *const *in,
                          const char *const *out)
 {
@@ -197,7 +198,8 @@ TEST(gbnf_ambiguous_texts_take_no_longer_at_each_level)
     grammar_free(g);
 }
 
-/* Each letter may be the one that 9,000 follow. */
+/* In a text of 8,000 letters each may be the one after which 9,000 must follow,
+ * so the parser would have to keep a state for each. */
 TEST(gbnf_too_many_open_ways_are_refused)
 {
     enum { N = 8000 };
@@ -216,7 +218,8 @@ TEST(gbnf_too_many_open_ways_are_refused)
     TEST_OK(grammar_state_create(&s, m, &err), err);
     assert_int_equal(grammar_accept_text(s, text, N, &err), PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "is too ambiguous here"));
-    TEST_OK(grammar_accept_text(s, text, 100, &err), err); /* as before */
+    /* the rejected text has not changed the state */
+    TEST_OK(grammar_accept_text(s, text, 100, &err), err);
     grammar_state_free(s);
     grammar_masks_free(m);
     grammar_vocab_free(v);

@@ -19,15 +19,16 @@ enum {
     MOST_RULE = 6,
     MOST_NODE = 512,
     UNLIMITED = -1,
-    MOST_STEPS = 20000, /* of a search before it is abandoned */
+    /* steps after which the naive checker gives up a search */
+    MOST_STEPS = 20000,
     MOST_TEXT = 160,
 };
 
 struct node {
     enum node_kind kind;
-    int n; /* children, ranges, or the rule */
+    int n; /* number of children or of ranges, or the index of the rule */
     const struct node *child[MOST_CHILD];
-    char text[16]; /* of a literal */
+    char text[16]; /* text of a literal */
     uint32_t first[MOST_CHILD], last[MOST_CHILD];
     bool negated;
     int min, max;
@@ -70,7 +71,8 @@ static int put_char(char *out, uint32_t c)
 
 static uint32_t random_letter(uint64_t *rng)
 {
-    /* the first ones more often, so that texts grow */
+    /* most letters are among the first three, so that random texts match more
+     * often */
     int64_t n = test_below(rng, 3) ? 3 : N_LETTER;
 
     return letters[test_below(rng, n)];
@@ -89,7 +91,8 @@ static void fill_class(struct random_grammar *g, struct node *t)
 {
     t->n = 1 + (int)test_below(&g->rng, 2);
     t->negated = test_below(&g->rng, 4) == 0;
-    if (test_below(&g->rng, 3) == 0) { /* a wide one, as in strings */
+    /* all characters but the quote, as in JSON strings */
+    if (test_below(&g->rng, 3) == 0) {
         t->n = 1;
         t->negated = true;
         t->first[0] = t->last[0] = '"';
@@ -167,7 +170,7 @@ static void make_row(struct random_grammar *g, uint64_t seed)
     *root = (struct node){.kind = SEQ, .n = 2};
     root->child[0] = row;
     root->child[1] = random_node(g, 1);
-    if (test_below(&g->rng, 4) == 0) { /* and rows in a row */
+    if (test_below(&g->rng, 4) == 0) { /* repeats the repeated row once more */
         struct node *outer = &g->node[g->n_node++];
 
         *outer = *row;
@@ -273,9 +276,10 @@ static void say_grammar(struct test_text *out, const struct random_grammar *g)
 
 /* The continuation after a node: its next sibling, or another repetition. */
 struct rest {
-    const struct node *t; /* of a sequence or a repetition */
-    int i;                /* the child, or the repetitions done */
-    int start;            /* start of the repetition */
+    const struct node *t; /* the sequence or the repetition that continues */
+    /* index of the next child, or number of repetitions that were done */
+    int i;
+    int start; /* offset in the text at which the last repetition began */
     const struct rest *next;
 };
 
@@ -283,7 +287,9 @@ struct search {
     const struct random_grammar *g;
     const char *s;
     int n;
-    bool whole; /* the text must end here; else it may continue */
+    /* true if the grammar's text must end where the given text ends; else it
+     * may continue */
+    bool whole;
     int n_step;
 };
 
@@ -300,7 +306,9 @@ static bool resume(struct search *q, int at, const struct rest *rest)
     if (!r)
         return at == q->n;
     if (r->t->kind == REPEAT) {
-        if (at == r->start) /* repetitions that match nothing are free */
+        /* further repetitions that match nothing change nothing, so the search
+         * ends them */
+        if (at == r->start)
             return resume(q, at, r->next);
         return turns(q, r->t, r->i, at, r->next);
     }
@@ -401,7 +409,8 @@ static bool match(struct search *q, const struct node *t, int at,
     return false;
 }
 
-/* Returns -1 if the search was abandoned. */
+/* Returns 1 if the text matches, 0 if not, and -1 if the search was given
+ * up. */
 static int naive(const struct random_grammar *g, const char *s, int n,
                  bool whole)
 {
@@ -460,7 +469,9 @@ struct trip {
     struct grammar_state *s;
     char text[MOST_TEXT + TOKEN_BYTES];
     int n, most;
-    int64_t n_seen, n_allowed, n_left; /* tokens; those abandoned */
+    /* number of tokens compared, of those allowed, and of those for which the
+     * checker gave up */
+    int64_t n_seen, n_allowed, n_left;
 };
 
 static bool has(const uint32_t *bits, int i)
@@ -468,7 +479,8 @@ static bool has(const uint32_t *bits, int i)
     return bits[i / 32] >> i % 32 & 1;
 }
 
-/* Returns the checker's answer for the token. */
+/* Returns the naive checker's answer for token `id`: 1 allowed, 0 not, -1 given
+ * up. */
 static int expected(struct trip *p, int id)
 {
     const struct grammar_token *t = &p->v->token[id];
@@ -540,7 +552,8 @@ static void go(struct trip *p, struct grammar_masks *m, uint64_t *rng)
             assert_int_equal(grammar_is_whole(p->s), whole);
         check_mask(p, bits);
         TEST_OK(grammar_state_copy(&copy, p->s, &err), err);
-        if (test_below(rng, 2)) { /* continues with either */
+        /* continues with the copy of the state or with the state itself */
+        if (test_below(rng, 2)) {
             grammar_state_free(p->s);
             p->s = copy;
         } else {

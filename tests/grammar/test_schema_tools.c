@@ -5,7 +5,8 @@
 
 enum { MOST = 5 };
 
-/* `note` is NULL if everything is enforced. */
+/* Schemas, documents that they allow and do not allow, and a part of the notes;
+ * `note` is NULL if everything is enforced. */
 static const struct row {
     const char *of, *schema, *in[MOST], *out[MOST], *note;
 } rows[] = {

@@ -42,7 +42,7 @@ static const struct {
     const char *in[5];
     const char *want;
 } cases[] = {
-    /* shapes */
+    /* rows whose operands fit; `want` is the inferred shape */
     {"td,td->td", 0, {"td", "td"}, "f32[n_tok, 64] = my.op(td, td)"},
     {"td!,d!->td!", 0, {"td", "d"}, "f32[n_tok, 64] = my.op(td, d)"},
     {"td,d?->td", 0, {"td"}, "f32[n_tok, 64] = my.op(td)"},
@@ -55,7 +55,7 @@ static const struct {
     {"t(gr)!d,gd->tdg", 0, {"h", "k"}, "f32[n_tok, 16, 3] = my.op(h, k)"},
     {"g,r->(gr)", 0, {"g", "r"}, "f32[6] = my.op(g, r)"},
     {"g,r->(rg)", 0, {"g", "r"}, "f32[6] = my.op(g, r)"},
-    /* operands */
+    /* wrong numbers or shapes of operands */
     {"td,td->td", 0, {"td"}, "!my.op: 1 operands, expected 2 to 2"},
     {"td->td", 0, {"td", "td"}, "!my.op: 2 operands, expected 1 to 1"},
     {"td->td", 0, {"none"}, "!my.op: operand 0 is missing"},
@@ -75,7 +75,7 @@ static const struct {
     {"d->d", 0, {"hw"}, "!a half-precision weight must be cast to F32"},
     {"sgd->sgd", 0, {"c"}, "!expected a value, got a memory"},
     {"td->td", PL_OP_SUM, {"ti"}, "!my.op: ti is I32, but PL_OP_SUM needs"},
-    /* rows */
+    /* rows that are not valid */
     {"", 0, {"td"}, "!row '': an operand without dimensions"},
     {"td", 0, {"td"}, "!row 'td': no '->' after the operands"},
     {"td->", 0, {"td"}, "!an operand without dimensions"},
@@ -215,7 +215,7 @@ TEST(graph_custom_one_name_is_one_op)
     pl_err err;
 
     d = pl_custom(g, &def, 1, &d);
-    name[0] = dims[0] = 'x'; /* the graph has a copy */
+    name[0] = dims[0] = 'x'; /* the graph has copied name and dims */
     def = def_of("f", "d->d", 0);
     d = pl_custom(g, &def, 1, &d);
     TEST_OK(pl_graph_check(g, &err), err);

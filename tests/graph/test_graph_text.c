@@ -40,12 +40,13 @@ TEST(graph_text_every_op_reads_and_prints_the_same)
     bool seen[OP_COUNT] = {false};
 
     print(g, &t);
-    /* the first line is a comment */
+    /* skips the first line of the file, a comment */
     assert_string_equal(strchr(s, '\n') + 1, t.s);
     for (int i = 0; i < g->n_node; i++)
         seen[g->node[i].op] = true;
     for (int i = 0; i < OP_COUNT; i++)
-        if (!seen[i] && i != OP_custom) /* its name is the user's */
+        /* custom ops are missing, because their names are the caller's */
+        if (!seen[i] && i != OP_custom)
             fail_msg("the text lacks %s", op_info((enum op)i)->name);
     pl_graph_free(g);
     free(s);
@@ -110,7 +111,7 @@ TEST(graph_text_floats_survive_exactly)
 
         memcpy(&f, &bits, sizeof f);
         if (f != f)
-            continue; /* any NaN is a NaN */
+            continue; /* the text does not distinguish NaNs */
         assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
         pl_scale(g, pl_input(g, "x", PL_F32, 1, &d), f);
         print(g, &a);

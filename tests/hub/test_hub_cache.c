@@ -20,11 +20,12 @@ TEST(hub_split_models_come_whole)
 
     hub_try_start(&t);
     (void)hub_try_add_random(&t, "m-Q8_0-00001-of-00001.gguf", 100);
-    for (int i = 2; i >= 0; i--) { /* a hub may list them in any order */
+    /* adds the parts in reverse, because a hub may list them in any order */
+    for (int i = 2; i >= 0; i--) {
         snprintf(path, sizeof path, "d/m-Q4_K_M-%05d-of-00003.gguf", i + 1);
         f[i] = hub_try_add_random(&t, path, N + (size_t)i);
     }
-    t.page = 1; /* one file a page */
+    t.page = 1; /* each page of the listing has one file */
     hub_use_init(&u, &t);
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     assert_int_equal(t.n_api, 1 + 4);
@@ -97,7 +98,7 @@ TEST(hub_the_cache_serves_without_the_hub)
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "--offline");
     u.o.offline = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
-    /* A newer revision without downloads hides nothing. */
+    /* A newer revision without downloaded files does not hide the older one. */
     t.revision = "fedc0000fedc0000";
     f->data[0] ^= 1;
     f->sum[0] = '\0';
@@ -229,8 +230,8 @@ TEST(hub_names_never_lead_out_of_the_cache)
                  names[i]);
         hub_use(&u, "T/R", NULL, PL_BAD_FILE, "the hub's listing");
         assert_int_equal(t.n_get, 0);
-        assert_int_not_equal(access(u.o.cache, F_OK), 0); /* nothing is
-                                                           * created */
+        /* the cache folder was not created */
+        assert_int_not_equal(access(u.o.cache, F_OK), 0);
         hub_use_fini(&u);
     }
     t.listing = NULL;
@@ -291,7 +292,7 @@ TEST(hub_files_of_addresses_are_asked_for_by_their_tag)
     hub_use_url(&u, url, PL_OK, NULL);
     assert_int_equal(t.n_same, 1);
     hub_use_has(&u, f);
-    /* Another version. */
+    /* The server now has another version of the file. */
     snprintf(f->etag, sizeof f->etag, "\"another\"");
     f->data[7] ^= 1;
     hub_use_url(&u, url, PL_OK, NULL);

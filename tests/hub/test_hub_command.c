@@ -13,7 +13,7 @@
 
 struct scene {
     struct hub_try t;
-    struct hub_use u; /* for the path of its cache */
+    struct hub_use u; /* client whose cache folder the commands use */
 };
 
 /* Opens a hub that has the bundled model. */
@@ -119,7 +119,8 @@ TEST(hub_command_never_writes_its_model)
     const char *place;
 
     (void)open_scene(&s);
-    (void)sh(0, "plait inspect -hf T/R"); /* creates the folder */
+    /* downloads the file, which creates its folder */
+    (void)sh(0, "plait inspect -hf T/R");
     place = hub_use_place(&s.u, &s.t, s.t.revision, "fable-Q8_0.gguf");
     snprintf(line, sizeof line, "plait plan -hf T/R --svg '%s'", place);
     must_say(sh(2, line), "would overwrite the file of -m");
@@ -155,7 +156,7 @@ TEST(hub_command_waits_for_another)
     pid_t pid[3];
 
     (void)open_scene(&s);
-    s.t.slow_us = 5000; /* in 164 blocks */
+    s.t.slow_us = 5000; /* microseconds after each of the file's 164 blocks */
     for (int i = 0; i < 3; i++)
         pid[i] = start("inspect -hf T/R");
     for (int i = 0; i < 3; i++)

@@ -25,7 +25,8 @@ TEST(hub_addresses_are_shown_without_secrets)
         {"https://a.b?pw", "https://a.b?..."},
         {"https://a.b/c#pw", "https://a.b/c?..."},
         {"me:pw@a.b/x?u=http://y", "...@a.b/x?..."},
-        {"//me:pw@a.b", "//me:pw@a.b"}, /* a path without a host */
+        /* without a scheme this is a path and not an address */
+        {"//me:pw@a.b", "//me:pw@a.b"},
         {"", ""},
     };
     char buf[HUB_SHOWN], url[9000];
@@ -58,7 +59,7 @@ TEST(hub_listing_keeps_gguf_files)
     assert_int_equal(again.n, 1);
     assert_int_equal(again.file[0].size, 5000000000);
     assert_string_equal(again.file[0].sha256, l.file[0].sha256);
-    /* The same file once more, from another page. */
+    /* Reading the same page again is an error, because it repeats a file. */
     assert_int_equal(hub_listing_read(&l, text, strlen(text), &err),
                      PL_BAD_FILE);
     free(text);
@@ -144,7 +145,9 @@ static void make(struct hub_listing *l, const char *paths)
 TEST(hub_quant_names_a_file)
 {
     static const struct {
-        const char *files, *quant, *path, *want; /* NULL: none */
+        /* names in the listing, requested quantization or path, and the file
+         * that is chosen; NULL if none */
+        const char *files, *quant, *path, *want;
     } list[] = {
         {"m-Q8_0.gguf m-Q4_K_M.gguf", NULL, NULL, "m-Q4_K_M.gguf"},
         {"m-Q8_0.gguf m-Q4_0.gguf m-BF16.gguf", NULL, NULL, "m-Q4_0.gguf"},
@@ -202,7 +205,7 @@ TEST(hub_what_there_is_is_listed)
     assert_string_equal(err.message, "T/R has no Q4_0; it has: Q8_0, Q6_K");
     hub_pick_fini(&p);
     hub_listing_fini(&l);
-    /* As many as fit. */
+    /* The message lists as many names as fit. */
     for (int i = 0; i < 200; i++) {
         char text[128];
 

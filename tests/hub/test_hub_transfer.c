@@ -86,7 +86,8 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     struct hub_use u;
 
     f = begin(&t, &u);
-    /* More cuts than tries: a try that brings bytes does not count. */
+    /* More transfers are cut than there are tries: a try that brings bytes does
+     * not count. */
     t.n_cut = 5;
     t.cut_at = 150000;
     hub_use(&u, "T/R", NULL, PL_OK, "trying again");
@@ -98,7 +99,8 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     end(&t, &u);
 }
 
-/* It ends without a file, and the next run continues the part. */
+/* A transfer that is cut ends without a file, and the next run continues the
+ * partial one. */
 TEST(hub_a_part_is_gone_on_with_in_the_next_run)
 {
     struct hub_try_file *f;
@@ -302,14 +304,16 @@ TEST(hub_the_token_goes_to_no_other_host)
         elsewhere.cut_at = 1000;
         hub_use(&u, "T/R", NULL, PL_OK, NULL);
         hub_use_has(&u, f);
-        assert_int_equal(t.n_token, 4); /* two of the API, two of the file */
+        /* two requests to the API and two for the file */
+        assert_int_equal(t.n_token, 4);
         assert_int_equal(elsewhere.n_get, 2);
         assert_int_equal(elsewhere.n_part, 1);
         assert_int_equal(elsewhere.n_token, 0);
         assert_null(strstr(u.log, "hf_secret"));
         hub_use_fini(&u);
     }
-    /* A listing that continues on another host does not get it either. */
+    /* If a listing continues on another host, that host does not get the token
+     * either. */
     hub_use_init(&u, &t);
     u.o.token = "hf_secret";
     hub_try_count(&elsewhere);
@@ -374,7 +378,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
         hub_use_init(&u, &t);
         t.status = statuses[i % 6];
         t.status_of_files = i >= 6;
-        t.n_status = 2; /* of three tries */
+        t.n_status = 2; /* two of the three tries get the status */
         hub_use(&u, "T/R", NULL, PL_OK, "trying again in 0.001 s");
         assert_non_null(strstr(u.log, "trying again in 0.002 s"));
         hub_use_has(&u, f);
@@ -388,7 +392,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     t.status = 404;
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 404");
     t.n_status = 1;
-    t.status = 204; /* no file, and no error either */
+    t.status = 204; /* a success without a body is rejected, too */
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server returned status 204");
     t.n_status = 1;
     t.status = 416;
@@ -427,7 +431,9 @@ TEST(hub_silence_ends)
     u.o.timeout_s = 1;
     u.o.n_try = 1;
     t.silent_at = 100000;
-    do /* a slow machine may have received nothing yet */
+    /* on a slow machine the client may have received nothing yet, and then the
+     * message is another */
+    do
         hub_use(&u, "T/R", NULL, PL_IO, "no data for 1 s");
     while (!strstr(u.err.message, "1 s; run the command again"));
     u.o.timeout_s = 1 << 20;

@@ -18,12 +18,12 @@ enum { MAX_TOK = 100, MAX_SEQ = 70, SPAN = 256 };
 struct setting {
     int n_head, n_kv, d, e;
     bool latent; /* the values are the first e of a key's d */
-    bool bf16;   /* products of BF16 */
+    bool bf16;   /* true for products of BF16 */
     pl_format key, value;
     int window;
     float softcap;
     bool sinks;
-    int room; /* empty pages of a sequence */
+    int room; /* number of empty pages in each sequence's page table */
     int n_seq;
     struct {
         int first, n; /* tokens at positions first .. first + n - 1 */
@@ -216,7 +216,8 @@ static void read_row(const struct scene *s, int which, int seq, int64_t pos,
     format_info(t->format)->decode(x, raw, t->dim[2]);
 }
 
-/* Returns x as it is multiplied. */
+/* Returns x as the kernel multiplies it: rounded to BF16 if products are of
+ * BF16. */
 static float taken(const struct scene *s, float x)
 {
     return s->s.bf16 ? bf16_to_f32(bf16_round(x)) : x;
@@ -432,7 +433,8 @@ static void check(const struct setting *set, uint64_t *seed)
 {
     struct setting fast = *set;
 
-    fast.bf16 = test_below(seed, 3) == 0; /* slow in plain C */
+    /* only a third of the cases, because plain C is slow with BF16 */
+    fast.bf16 = test_below(seed, 3) == 0;
     check_one(&fast, seed);
 }
 
@@ -510,7 +512,8 @@ TEST(cpu_attention_of_prompts)
     uint64_t seed = test_seed();
 
     for (int k = 0; k < 16; k++) {
-        int any = k % 2 ? N_CACHE_FLOAT : N_CACHE_FORMAT; /* by its size */
+        /* odd cases have formats of floats only */
+        int any = k % 2 ? N_CACHE_FLOAT : N_CACHE_FORMAT;
 
         check(&(struct setting){.n_head = 2 + k % 5,
                                 .n_kv = 1 + k % 2,
@@ -713,7 +716,9 @@ TEST(cpu_attention_tokens_do_not_depend_on_company)
                 float out[3 * 48];
 
                 if (f == KERNEL_SET_GENERIC && n % 8 != 0)
-                    continue; /* slow, and equal to the others above */
+                    /* the generic kernels are slow, and were compared with the
+                     * others above */
+                    continue;
                 b.n_tok = 1;
                 b.pos += t;
                 b.seq += t;
@@ -799,7 +804,7 @@ static void odd_blocks(float *x)
         x[96 + i] = i % 2 ? -1.5f : 1.5f;
         x[128 + i] = -2.5f;
         x[160 + i] = i % 5 == 1 ? 3e-7f : -1e-7f;
-        x[192 + i] = (float)(i - 9) / 8; /* between two codes */
+        x[192 + i] = (float)(i - 9) / 8; /* values half way between two codes */
         x[224 + i] = 40000.0f * (float)(i % 7);
     }
 }
@@ -823,7 +828,8 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
 
         c.in[1] =
             call_tensor(PL_F32, 3, (const int64_t[]){4, 3, D}, 3.0f, &seed);
-        for (int i = 0; i < 32; i++) /* too small for an f16 scale */
+        /* values so small that an f16 scale becomes zero */
+        for (int i = 0; i < 32; i++)
             ((float *)c.in[1].data)[i] = 1e-9f;
         if (codes)
             odd_blocks(c.in[1].data);
@@ -852,7 +858,9 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
                     assert_true(y[j] == f16_to_f32(f32_to_f16(x[j])));
                 else if (f == PL_BF16)
                     assert_true(y[j] == bf16_to_f32(f32_to_bf16(x[j])));
-                else if (f == PL_Q8_0) /* half a step, rounding of the scale */
+                else if (f == PL_Q8_0)
+                    /* half a step of the code, and the rounding of the
+                     * scale */
                     assert_true(fabsf(y[j] - x[j]) <= 0.00446f * top + 1e-8f);
                 else
                     assert_true(fabsf(y[j] - x[j]) <= 0.2f * top + 4e-7f);
@@ -864,7 +872,9 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
                 plain_block(f, x + 32 * j, want);
                 assert_memory_equal(row + j * size, want, (size_t)size);
             }
-            if (f == PL_F16) { /* where the layout says */
+            /* the value must be at the offset that the layout of a page
+             * gives */
+            if (f == PL_F16) {
                 int p = pos[t] % PAGE_TOKENS;
 
                 for (int j = 0; j < D; j++)
@@ -893,7 +903,8 @@ TEST(cpu_cache_takes_any_run_of_tokens)
         pl_format f = cache_formats[k % N_CACHE_FORMAT];
         const struct graph_attr attr = {.values = k / N_CACHE_FORMAT % 2};
         int n_tok = 1 + (int)test_below(&seed, MOST);
-        int cut = (int)test_below(&seed, n_tok + 1); /* second sequence */
+        /* index of the first token of the second sequence */
+        int cut = (int)test_below(&seed, n_tok + 1);
         int gap = (int)test_below(&seed, n_tok + 1);
         int32_t pos[MOST], seq[MOST];
         struct token_table b = {n_tok, 0, pos, seq, pages, 3};

@@ -11,7 +11,7 @@ struct crew {
     struct cpu_steal_counter taken[MAX_THREAD];
     struct cpu_call call[MAX_THREAD];
     struct cpu_steal deal[MAX_THREAD];
-    unsigned char done[MAX_ITEM]; /* how often */
+    unsigned char done[MAX_ITEM]; /* how often each item was processed */
 };
 
 static void crew_init(struct crew *c, int64_t n, int64_t grain, int nth)

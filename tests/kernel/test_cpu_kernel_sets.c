@@ -87,7 +87,8 @@ TEST(gather_rows_of_a_split_table)
         id[i] = i - 1;
     cpu_kernels_init(&k, kernel_set_best());
     weights_tree_make(&t, 5, 1, 4, 0);
-    assert_int_equal(t.t.n_out, 2); /* {1}, {2, 3} */
+    /* this device has the subtrees {1} and {2, 3} */
+    assert_int_equal(t.t.n_out, 2);
     got = gather(&k, &w, false, id, 52, span, 4, &t.t, 2);
     for (int e = 0; e < 2; e++) {
         for (int i = 0; i < 52; i++) {

@@ -25,11 +25,13 @@ enum { MAX_SPAN = 16, MAX_THREAD = 3, MOST_TOK = 64 };
 struct problem {
     enum kernel kernel;
     const struct weights *w;
-    const float *x;    /* [n_tok, k] or [n_tok, x_used, k] */
-    const int32_t *id; /* [n_tok, n_used]; heads: all, token by token */
+    const float *x; /* activations, [n_tok, k] or [n_tok, x_used, k] */
+    /* [n_tok, n_used] chosen experts; for head_matmul all heads, token by
+     * token */
+    const int32_t *id;
     int64_t n_tok, n_used, x_used;
-    bool plain; /* weights as plain F32 rows */
-    bool bf16;  /* products of BF16, of weights of 16 bits */
+    bool plain; /* true if weights are unpacked F32 rows */
+    bool bf16;  /* true for products of BF16, of weights of 16 bits */
 };
 
 static const struct graph_attr attr_of[2] = {{0}, {.bf16 = 1}};
@@ -111,7 +113,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
             weights_dims(&c.out, 3, p->n_tok, p->n_used, w->n);
     }
     for (c.ith = 0; c.ith < nth; c.ith++) {
-        /* Sized before any pointer is known, as the plan does. */
+        /* Scratch is sized before any pointer is known, as the plan does it. */
         void *scratch = c.scratch =
             weights_alloc(e->scratch ? e->scratch(&c) : 0);
 
@@ -122,7 +124,9 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
         if (!p->plain && cpu_wants_q8(k, p->kernel, w->pack.format)) {
             quantize(k, &w->pack, p->x, rows, q8);
             c.q8 = q8;
-            c.in[0].data = NULL; /* may not be read */
+            /* NULL, because the kernel may read only the quantized
+             * activations */
+            c.in[0].data = NULL;
         }
         e->run(&c);
         free(scratch);
@@ -364,7 +368,8 @@ TEST(threads_do_not_show)
  * rows. */
 static void assert_gpus_were_tried(void)
 {
-    if (getenv("PLAIT_GPU_TEST")) /* OpenCL has a few formats */
+    /* a selected GPU may be one of OpenCL, which tries few formats */
+    if (getenv("PLAIT_GPU_TEST"))
         return;
     for (int m = 0; m < N_KERNEL; m++) {
         int n_by_rows[ROWS_COUNT] = {0};
@@ -419,7 +424,8 @@ TEST(n_tok_does_not_show)
             for (int j = 0; j < MOST_TOK * 2; j++)
                 id[j] = (int32_t)test_below(&seed, 3);
             p.bf16 = f16 == PL_F16 || f16 == PL_BF16;
-            /* In the GPUs' turn plain C would compute these. */
+            /* GPUs have no products of BF16, so plain C would be compared with
+             * itself. */
             p.bf16 = p.bf16 && is_there(&k, &p) && f <= KERNEL_SET_COUNT;
             weights_tree_single(&t, 0);
             all = run(&k, &p, &t.t, 1);
@@ -549,7 +555,7 @@ TEST(panels_in_turn_do_not_show)
                             .n_tok = 1 + i / N_KERNEL,
                             .n_used = n_used,
                             .x_used = n_used};
-        /* Formats after the three of floats. */
+        /* Draws any format but the first three, which are floats. */
         struct weights w =
             weights_make(3 + (int)test_below(&seed, WEIGHTS_N_FORMAT - 3),
                          N_EXPERT, N, 256, span, 3, &seed);

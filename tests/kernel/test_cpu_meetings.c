@@ -20,9 +20,10 @@ struct plan {
     struct merge_item item[N_STEP][2];
     struct merge_addend addend[N_STEP][2][3];
     struct copy_desc piece[N_STEP][2][3];
-    struct range range[N_STEP][MAX_RANGE]; /* accesses of an instruction */
+    /* memory ranges that each instruction accesses */
+    struct range range[N_STEP][MAX_RANGE];
     int n_range[N_STEP];
-    unsigned char how[N_STEP]; /* result of cpu_barriers */
+    unsigned char how[N_STEP]; /* what cpu_barriers says of each instruction */
 };
 
 static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
@@ -66,7 +67,8 @@ static void draw_kernel(struct plan *p, int s, uint64_t *seed)
         if (t >= 0 && i > 0)
             put(p, s, t, 0, 0, false);
     }
-    if (test_below(seed, 4) == 0) { /* results of several subtrees */
+    /* the kernel writes the results of two subtrees */
+    if (test_below(seed, 4) == 0) {
         k->tree.n_out = 2;
         k->out_stride = p->tensor[k->arg[0].tensor].bytes;
     }
@@ -87,7 +89,8 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
     for (int m = 0; m < st->n_item; m++) {
         struct merge_item *it = &p->item[s][m];
         int n = 1 + (int)test_below(seed, 3);
-        int n_own = (int)test_below(seed, n + 1); /* the device's own first */
+        /* number of the device's own addends, which stand first */
+        int n_own = (int)test_below(seed, n + 1);
 
         *it = (struct merge_item){.reduce = test_below(seed, 2),
                                   .out = any(seed)};
@@ -128,7 +131,8 @@ static void draw_pull(struct plan *p, int s, uint64_t *seed)
         .queue = test_below(seed, 2) ? QUEUE_COPY : QUEUE_COMPUTE,
         .pull = {.out = any(seed), .n_piece = 1, .piece = c},
     };
-    if (st->queue == QUEUE_COMPUTE) /* else events order it */
+    /* a pull in the copy queue is ordered by events instead */
+    if (st->queue == QUEUE_COMPUTE)
         put(p, s, st->pull.out, 0, 0, true);
 }
 
@@ -193,7 +197,8 @@ TEST(cpu_threads_meet_between_steps_that_clash)
 
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan p;
-        int last = 0; /* the instruction after the last barrier */
+        /* index of the first instruction after the last barrier */
+        int last = 0;
 
         draw(&p, &seed);
         find(&p);
@@ -205,11 +210,14 @@ TEST(cpu_threads_meet_between_steps_that_clash)
             for (int k = last; k < s; k++)
                 needed |= clash(&p, k, s);
             if (st->kind == INSN_WAIT || st->queue == QUEUE_COPY)
-                continue; /* each thread waits for events by itself */
+                /* threads wait for events each by itself, without a barrier */
+                continue;
             if (st->kind == INSN_POST)
-                assert_true(meet); /* others rely on the instructions before */
+                /* devices that wait for the POST rely on the instructions
+                 * before it */
+                assert_true(meet);
             else if (fixed)
-                assert_false(meet); /* it is a barrier itself */
+                assert_false(meet); /* the instruction is a barrier itself */
             else
                 assert_int_equal(meet, needed);
             if (fixed || meet)

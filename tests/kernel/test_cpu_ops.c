@@ -265,7 +265,8 @@ TEST(cpu_ops_cast_rounds_to_nearest_even)
             struct cpu_call c = {.n_in = 1};
 
             c.in[0] = call_tensor(formats[from], 1, dim, 3.0f, &seed);
-            for (int i = 0; from == 0 && i < 40; i++) /* subnormal as f16 */
+            /* values that are subnormal in F16 */
+            for (int i = 0; from == 0 && i < 40; i++)
                 ((float *)c.in[0].data)[i] *= 1e-5f;
             c.out = call_tensor(formats[to], 1, dim, 1.0f, &seed);
             call_all(KERNEL_cast, &c, 1111 * (to == 0 ? 4 : 2));
@@ -428,7 +429,7 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
 
         c.in[0] = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
         c.in[1] = call_tensor(PL_I32, 1, &n_pos, 1.0f, &seed);
-        for (int i = 0; i < 9; i++) /* 0, 7, 56, ... 823543 */
+        for (int i = 0; i < 9; i++) /* positions up to a million */
             ((int32_t *)c.in[1].data)[i] = (1 << (20 * i / 8)) - 1;
         if (k % 2 == 1) {
             c.in[2] = call_tensor(PL_F32, 1, &half, 1.0f, &seed);
@@ -443,7 +444,8 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
             for (int i = 0; i < 70; i++)
                 close_to(call_value(&c.out, r * 70 + i), want[i], 2e-7, 1.5);
         }
-        for (int f = 0; f < KERNEL_SET_COUNT; f++) { /* in place */
+        /* the result overwrites the operand */
+        for (int f = 0; f < KERNEL_SET_COUNT; f++) {
             struct cpu_call in = c;
 
             if (!kernel_set_runs(f))
@@ -642,7 +644,7 @@ TEST(cpu_ops_router_ties_go_to_the_lowest_id)
     call_all(KERNEL_router_topk, &c, sizeof(id));
     assert_memory_equal(id, want, sizeof(want));
     for (int i = 0; i < 6; i++)
-        logit[i] = NAN; /* ids stay in range for any logits */
+        logit[i] = NAN; /* whatever the logits, ids must stay in range */
     call_all(KERNEL_router_topk, &c, sizeof(id));
     for (int i = 0; i < 4; i++)
         assert_in_range(id[i], 0, 5);
@@ -734,7 +736,8 @@ TEST(cpu_ops_permute_follows_its_definition)
 TEST(cpu_ops_slices_concatenate_to_the_whole)
 {
     static const int64_t dim[] = {3, 10, 7};
-    static const int64_t cut[] = {0, 1, 1, 3}; /* one part may be empty */
+    /* the second of the three operands is empty */
+    static const int64_t cut[] = {0, 1, 1, 3};
     uint64_t seed = test_seed();
 
     for (int axis = 0; axis < 3; axis++) {

@@ -13,7 +13,7 @@
 
 enum { N_STATE = 3 };
 
-/* n floats in [-range, range). */
+/* Returns n random floats in [-range, range). The caller frees them. */
 static float *floats(int64_t n, float range, uint64_t *seed)
 {
     float *x = test_need((size_t)n, sizeof(*x));
@@ -23,7 +23,8 @@ static float *floats(int64_t n, float range, uint64_t *seed)
     return x;
 }
 
-/* Allocates n bytes that no kernel writes by chance. */
+/* Returns n bytes with a pattern that no kernel writes by chance. The caller
+ * frees them. */
 static void *rubbish(size_t n)
 {
     return memset(test_need(n + 1, 1), 0xa5, n);
@@ -89,13 +90,14 @@ static float one_lane(lanes v)
 
 /* A sequence and its expected result. */
 struct conv {
-    struct cpu_short_conv a; /* of the whole sequence */
-    float *before;           /* the state it starts from; NULL: zeros */
-    float *out, *state;      /* wanted */
-    double *exact;           /* out */
+    struct cpu_short_conv a; /* call that computes the whole sequence */
+    float *before;           /* state before the sequence; NULL for zeros */
+    /* expected result and expected state after the sequence */
+    float *out, *state;
+    double *exact; /* expected result in double precision */
 };
 
-/* Computes the sums as specified. */
+/* Computes s->out with the order of operations that numerics.md specifies. */
 static void conv_plain(struct conv *s)
 {
     const struct cpu_short_conv *a = &s->a;
@@ -215,9 +217,10 @@ TEST(cpu_short_conv_is_the_chain_that_is_written)
 
 /* A sequence and its expected result. */
 struct net {
-    struct cpu_delta_net a; /* of the whole sequence */
-    float *before;          /* the state it starts from; NULL: zeros */
-    float *out, *state;     /* wanted */
+    struct cpu_delta_net a; /* call that computes the whole sequence */
+    float *before;          /* state before the sequence; NULL for zeros */
+    /* expected result and expected state after the sequence */
+    float *out, *state;
     int64_t n_state;
 };
 
@@ -529,7 +532,8 @@ TEST(cpu_delta_net_takes_keys_of_zeros)
         k.delta_net(&a, 0, 1, scratch);
         free(scratch);
         assert_memory_equal(memory, want, sizeof memory);
-        for (int e = 0; e < 4; e++) /* q is (0.6, -0.8, 0 ..), sqrt(16) = 4 */
+        /* q normed is (0.6, -0.8, 0, ...), and it is divided by sqrt(16) = 4 */
+        for (int e = 0; e < 4; e++)
             assert_true(fabs((double)out[e] - (0.6 * e - 0.8 * (4 + e)) / 4) <
                         1e-6);
     }

@@ -53,7 +53,7 @@ TEST(gpu_lanes_take_elements_in_turn)
     free_call(&c);
 }
 
-/* Rows longer than what a group keeps of one. */
+/* Rows with more values than a GPU's group of threads keeps of one row. */
 TEST(gpu_rows_of_any_length)
 {
     static const int64_t length[] = {4095, 4096, 4097, 9001};
@@ -106,9 +106,10 @@ static void route(const struct graph_attr *a, int64_t e, uint64_t *seed)
     if (test_below(seed, 2))
         c.in[1] = call_tensor(PL_F16, 1, &e, 1, seed);
     x = c.in[0].data;
-    for (int64_t i = 0; i < e; i++) /* ties in row 1 */
+    for (int64_t i = 0; i < e; i++) /* row 1 has many equal logits */
         x[e + i] = (float)test_below(seed, 5);
-    if (a->gating != PL_GATING_SOFTMAX) /* few that compare in row 2 */
+    /* row 2 has infinite logits, and few that differ */
+    if (a->gating != PL_GATING_SOFTMAX)
         for (int64_t i = 0; i < e; i++)
             x[2 * e + i] = i % 7 == 3            ? (float)(i % 4)
                            : i % 5 == 0          ? -INFINITY
@@ -117,7 +118,8 @@ static void route(const struct graph_attr *a, int64_t e, uint64_t *seed)
     call_all(KERNEL_router_topk, &c, bytes_of(&c.out));
     w.in[0] = c.in[0];
     w.in[1] = c.out;
-    for (int i = 0; i < 3 * a->n_used; i++) /* NaN has no specified bits */
+    /* no NaN, because its bits are not specified */
+    for (int i = 0; i < 3 * a->n_used; i++)
         if (isnan(x[i / a->n_used * e + ((int32_t *)c.out.data)[i]]))
             x[i / a->n_used * e + ((int32_t *)c.out.data)[i]] = 1;
     call_all(KERNEL_router_weights, &w, bytes_of(&w.out));
@@ -181,7 +183,8 @@ TEST(gpu_quantize_by_blocks_and_by_parts_of_spans)
 
 /* ---- rows by index ------------------------------------------------------- */
 
-/* Returns rows as in a file: whole and contiguous. */
+/* Returns the weights as rows in the file's format, one after the other. The
+ * caller frees them. */
 static void *plain_rows(const struct weights *w)
 {
     size_t row = format_row_bytes(w->pack.format, w->k);
@@ -233,7 +236,8 @@ TEST(gpu_gather_reads_every_format)
 
     weights_tree_single(&one, 0);
     weights_tree_make(&three, 4, 0, 3, 0);
-    assert_int_equal(three.t.n_out, 2); /* {0, 1}, {2} */
+    /* this device has the subtrees {0, 1} and {2} */
+    assert_int_equal(three.t.n_out, 2);
     for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
         struct weights w = weights_make(i, 1, 24, 1536, parts, 2, &seed);
 
@@ -609,7 +613,8 @@ static void delta(int64_t d_k, int64_t d_v, int64_t longest, uint64_t *seed)
     c.out = call_tensor(PL_F32, 3, (int64_t[]){n, n_v, d_v}, 1, seed);
     for (int64_t i = 0; i < n * n_v; i++)
         ((float *)c.in[3].data)[i] = -fabsf(((float *)c.in[3].data)[i]);
-    if (test_below(seed, 2)) /* keys of zeros */
+    /* keys of length zero, by which the norm would divide */
+    if (test_below(seed, 2))
         memset(c.in[1].data, 0, (size_t)(n_k * d_k) * sizeof(float));
     same_states(KERNEL_delta_net, c, 5);
     free_call(&c);
@@ -704,7 +709,7 @@ static int64_t piece_end(const struct text_piece *p)
     return p->dst_s0 * p->n0;
 }
 
-/* Copies with the loops as specified: program.h. */
+/* Copies as program.h specifies it, with nested loops. */
 static void copy_plain(const struct text_piece *p, unsigned char *dst,
                        const unsigned char *src)
 {
@@ -799,7 +804,7 @@ TEST(gpu_merge_tree_adds_along_the_stack)
             d[i].skip_tok = 8 * test_below(&seed, 3);
             d[i].skip_out = -4 * test_below(&seed, 3);
             addend[i] = weights_floats(LENGTH, &seed);
-            addend[i] += 64; /* an offset that it does not begin with */
+            addend[i] += 64; /* the addend is a part of a larger buffer */
             d[i].at = address(addend[i]);
             d[i].n_add = t.item[i].n_add;
         }
@@ -853,7 +858,7 @@ static void pages_plain(const struct pages_args *a, const int32_t *pages,
 TEST(gpu_pages_copies_the_tiles_in_use)
 {
     enum { ROWS = 4, STRIDE = 6, PAGES = 20, TOK = 600, HEADS = 3 };
-    enum { TILE = 9000 }; /* bytes, at most */
+    enum { TILE = 9000 }; /* greatest size of a tile in bytes */
     static const int64_t tile[] = {TILE, 64, 4140, 4};
     uint64_t seed = test_seed() + 44;
     unsigned char *x = weights_alloc(PAGES * 2 * TILE);

@@ -65,12 +65,12 @@ TEST(opencl_names_the_library_that_is_missing)
     assert_non_null(strstr(err.message, "/nonexistent"));
     assert_non_null(strstr(err.message, "PLAIT_LIBOPENCL"));
     must_refuse(0, PL_UNSUPPORTED, "/nonexistent");
-    library("libm.so.6"); /* exists, but is not OpenCL */
+    library("libm.so.6"); /* a library that exists but is not OpenCL */
     must_refuse(0, PL_UNSUPPORTED, "libm.so.6 has no clGetPlatformIDs");
     library(NULL);
 }
 
-/* PoCL aborts without /sys. */
+/* PoCL, an OpenCL driver, ends the process if there is no /sys. */
 TEST(opencl_refuses_a_driver_that_ends_the_process)
 {
     static const struct {
@@ -82,7 +82,8 @@ TEST(opencl_refuses_a_driver_that_ends_the_process)
     int n;
 
     for (int i = 0; i < 2; i++) {
-        library("/nonexistent"); /* forgets what is known of the other */
+        /* makes the driver forget the devices of the other list */
+        library("/nonexistent");
         must_refuse(0, PL_UNSUPPORTED, "/nonexistent");
         setenv(list[i].variable, "1", 1);
         library(PLAIT_FAKE_OPENCL);
@@ -282,7 +283,7 @@ TEST(opencl_queues_work_in_order_and_meet_at_marks)
     }
     TEST_OK(d->finish(g, QUEUE_COPY, &err), err);
     assert_memory_equal(in, out, N);
-    d->host_release(g, in); /* close() frees the other */
+    d->host_release(g, in); /* the other buffer is freed by close() */
     d->release(g, a);
     d->close(g);
     d->close(NULL);
@@ -339,7 +340,7 @@ static void must_compute(struct gpu *g)
     TEST_OK(d->write(g, QUEUE_COMPUTE, at, x, sizeof x, &err), err);
     TEST_OK(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, &err),
             err);
-    memset(&a, 0xff, sizeof a); /* they were copied */
+    memset(&a, 0xff, sizeof a); /* launch() has copied the arguments */
     TEST_OK(d->read(g, QUEUE_COMPUTE, y, at + sizeof x, sizeof y, &err), err);
     TEST_OK(d->finish(g, QUEUE_COMPUTE, &err), err);
     for (int i = 0; i < N; i++)
@@ -352,7 +353,7 @@ TEST_LONG(opencl_kernels_find_each_allocation)
 
     g = device(NULL);
     for (int i = 0; i < OPENCL_MAX_MEMORY; i++)
-        must_compute(g); /* one allocation more each time */
+        must_compute(g); /* each call makes one more allocation */
     gpu_opencl.close(g);
 }
 
@@ -404,7 +405,8 @@ TEST(gpu_cache_gives_what_is_whole_or_nothing)
     assert_null(gpu_cache_load(key, sizeof key - 1, &n));
     path = kept();
     file = test_read(path, &n_file);
-    for (size_t i = 0; i < n_file; i++) { /* any byte, or one after the end */
+    /* changes any byte, or adds one at the end */
+    for (size_t i = 0; i < n_file; i++) {
         file[i] ^= 4;
         overwrite(path, file, n_file);
         assert_null(gpu_cache_load(key, sizeof key, &n));
@@ -500,15 +502,17 @@ TEST(opencl_takes_no_damaged_binary)
     uint64_t check;
     char *path;
 
-    gpu_opencl.close(device(NULL)); /* there is one */
+    /* fails the case if the machine has no device */
+    gpu_opencl.close(device(NULL));
     must_fill();
     path = kept();
     good = test_read(path, &n);
     bad = test_need(1, n);
-    must_fill(); /* from the cache */
+    must_fill(); /* loads the kernels from the cache */
     must_mend(path, good, n / 2);
     must_mend(path, good, 0);
-    for (int i = 0; i < 3; i++) { /* head, key, binary */
+    /* damages a byte of the header, of the key, and of the binary */
+    for (int i = 0; i < 3; i++) {
         memcpy(bad, good, n);
         bad[i == 0 ? 20 : i == 1 ? 40 : n - 1] ^= 1;
         must_mend(path, bad, n);

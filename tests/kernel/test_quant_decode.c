@@ -269,7 +269,8 @@ TEST(half_from_float_rounds_to_nearest_even)
     /* between h and h + 1, with 65536 standing for the half above the last */
     for (int h = 0; h < 0x7c00; h++) {
         double lo = half_value(h), hi = half_value(h + 1);
-        float mid = (float)((lo + hi) / 2); /* exact: 12 bits */
+        /* half way between two half floats; 12 bits, so exact in a float */
+        float mid = (float)((lo + hi) / 2);
 
         assert_int_equal(f32_to_f16(mid), h + (h & 1));
         assert_int_equal(f32_to_f16(nextafterf(mid, 0)), h);

@@ -29,9 +29,9 @@ struct sample {
     const struct format_info *fi;
     int64_t n_row, k;
     size_t row_bytes;
-    uint8_t *rows; /* [n_row, k] in the file's format */
+    uint8_t *rows; /* [n_row, k] values in the file's format */
     int n_rank;
-    struct pack_span span[MAX_RANK]; /* some may be empty */
+    struct pack_span span[MAX_RANK]; /* slice of each rank, perhaps empty */
 };
 
 /* Replaces bytes that stand for the same codes by those that unpacking
@@ -374,12 +374,13 @@ static void check_chunks(const struct sample *s, uint64_t *seed)
 
         assert_true(c->n > 0);
         assert_int_equal(c->k_loc, k_loc);
-        assert_int_equal(c->k, k_loc); /* this device has all of the row */
+        /* the device has the whole row, so its offset equals the row's */
+        assert_int_equal(c->k, k_loc);
         assert_true(s->span[c->rank].k <= c->k);
         assert_true(c->k + c->n <= s->span[c->rank].k + s->span[c->rank].n);
         if (s->fi->pack->sup != PACK_SUP_NONE)
             assert_int_equal(c->k / limit, (c->k + c->n - 1) / limit);
-        else /* a rank's slice is one chunk */
+        else /* without super-blocks a rank's slice is one chunk */
             assert_int_equal(c->n, s->span[c->rank].n);
         k_loc += c->n;
     }

@@ -49,7 +49,8 @@ TEST(quant_q8_sums_are_of_the_halves)
         random_row(&seed, x, 32);
         if (round == 0)
             for (int i = 0; i < 32; i++)
-                x[i] = i < 16 ? 1 : -1; /* the largest sums there are */
+                /* values that give the largest possible sums of 16 codes */
+                x[i] = i < 16 ? 1 : -1;
         q8_encode(&b, x, 32, 32);
         for (int i = 0; i < 32; i++)
             sum[i / 16] += b.q[i];
@@ -142,7 +143,8 @@ TEST(quant_q8_chunks_share_a_scale)
     }
 }
 
-/* A damaged value damages all that share its scale. */
+/* A NaN among the activations makes all values NaN that share its scale, and no
+ * others. */
 TEST(quant_q8_damage_is_the_chunks)
 {
     struct q8_block b[3];

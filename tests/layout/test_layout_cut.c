@@ -148,7 +148,8 @@ TEST(layout_cut_takes_the_contraction_of_equals)
     assert_int_equal(solve(&r), 4);
     r.needed[1] = true;
     assert_int_equal(solve(&r), 1);
-    r.needed[1] = r.needed[2] = false; /* without a reader: nothing to sum */
+    /* no value has a reader that needs a sum */
+    r.needed[1] = r.needed[2] = false;
     assert_int_equal(solve(&r), 0);
 }
 

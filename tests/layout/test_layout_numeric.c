@@ -22,7 +22,7 @@
 struct planned_text {
     pl_graph *g;
     struct numeric *p;
-    struct arena arena; /* of the leaves' layouts */
+    struct arena arena; /* memory of the leaves' layouts */
 };
 
 static pl_status make(struct planned_text *t, const char *graph, int n_rank,
@@ -202,7 +202,7 @@ static const struct {
      "s': mirrored = AllReduce(s)\n"
      "y: mirrored = add(x, s')\n"
      "z: mirrored = rms_norm(y, n1)\n"},
-    /* two norms need two sums */
+    /* two PARTIAL values that are normed apart need a sum each */
     {2,
      "x: f32[n_tok, 64] = input\n"
      "blk.0.down: f32[64, 96] = weight role=ffn_down\n"
@@ -295,7 +295,7 @@ static const struct {
      "p': split(1: 2{0} 4{1}) = ReduceScatter(p)\n"
      "s: split(1: 2{0} 4{1})\n"
      "t: split(1: 2{0} 4{1}) = add(p', s)\n"},
-    /* requested layouts are met by exchanges */
+    /* layouts that a graph requests are reached by AllToAll */
     {3,
      "x: f32[n_tok, 8] = input !want=split(1: 6{0} 2{1,2})\n"
      "y: f32[n_tok, 8] = sqr(x)\n"
@@ -327,7 +327,7 @@ static const struct {
      "h: mirrored = rms_norm(x', n)\n"
      "r: mirrored = gather_rows(h, out)\n"
      "logits: split(1: 128{0} 128{1}) = matmul(r, token_embd.weight)\n"},
-    /* only the wanted rows are summed */
+    /* rows are gathered before the sum, so only the wanted rows are summed */
     {2,
      "a: f32[n_tok, 96] = input\n"
      "x: f32[n_tok, 64] = input\n"
@@ -367,7 +367,7 @@ static const struct {
      "w: split(1: 1{0,2} 1{1,2}) = cache_write(v, x')\n"
      "q': split(1: 2{0,2} 2{1,2}) = Slice(q)\n"
      "a: split(1: 2{0,2} 2{1,2}) = attention(q', k, w)\n"},
-    /* also through a cache that two attentions share */
+    /* the caches of two attentions are held alike if they share one */
     {3,
      "q: f32[n_tok, 2, 4] = input\n"
      "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
@@ -381,7 +381,7 @@ static const struct {
      "q': split(1: 1{0} 1{1,2}) = Slice(q)\n"
      "a: split(1: 1{0} 1{1,2}) = attention(q', k, v)\n"
      "b: split(1: 1{0} 1{1,2}) = attention(q', l, v)\n"},
-    /* and mirrored if either should be */
+    /* these caches are MIRRORED if one of them must be */
     {2,
      "q: f32[n_tok, 2, 4] = input !want=split(1: 1{1} 1{0})\n"
      "k: f32[n_slot, 2, 4] = memory values=0 !want=split(1: 1{0} 1{1})\n"
@@ -462,7 +462,7 @@ static const char *const layer_tails[] = {
     "d2: f32[n_tok, 2, 64] = mul(d1, w)\n"
     "e: f32[n_tok, 64] = sum(d2)\n"
     "y: f32[n_tok, 64] = add(x1, e)\n",
-    /* a shared expert, a bias a token */
+    /* with a shared expert, and a bias for each token */
     "aw: f32[n_tok, 2, 96] = mul(a, w)\n"
     "e: f32[n_tok, 64] = expert_down(aw, blk.0.de, ids)\n"
     "blk.0.gs: q8_0[96, 64] = weight role=ffn_gate\n"
@@ -694,7 +694,9 @@ TEST(layout_numeric_shares_are_met_within_a_grain)
             assert_int_equal(n->layout->kind, PL_SPLIT);
             size = x->dim[n->layout->dim].n;
             if (x->role == PL_ROLE_ATTN_K || x->role == PL_ROLE_ATTN_V)
-                continue; /* replicas where heads are few */
+                /* K and V may have replicas, so their shares are not
+                 * compared */
+                continue;
             for (int r = 0; r < n_rank; r++) {
                 double want = share[r] / sum * (double)size;
                 double got =
@@ -825,7 +827,8 @@ static void delta_net_lies_together(const char *text, bool tiled, bool pairs,
         for (int i = 0; i < 2 && !pairs; i++)
             owned(&t, i ? "wb" : "wa", h, o);
     }
-    /* ranks that share a key head have all pairs */
+    /* if several ranks share a key head, each has all rows of the pairs of
+     * gates */
     for (int i = 0; i < 12 && pairs; i++)
         owned(&t, "ab", i,
               key[0] & (key[0] - 1) ? ranks_all(n_rank) : key[i / 6]);

@@ -184,11 +184,12 @@ enum { N_CASE = sizeof cases / sizeof *cases };
 struct
 try {
     pl_graph *g;
-    int first; /* node: the first variant */
+    int first; /* index of the node in its first variant */
     const struct graph_node *n;
     struct eval_rows rows;
     int32_t pos[N_TOK], seq[N_TOK];
-    struct eval_value in[GRAPH_MAX_IN], whole; /* operands; unsplit result */
+    /* operands of the node, and its result without a split */
+    struct eval_value in[GRAPH_MAX_IN], whole;
     uint64_t *seed;
 };
 
@@ -377,8 +378,10 @@ static bool adds_up(struct try *t, const pl_layout *const *l, int n_rank)
 
 /* A rule as applied to one node and one split. */
 struct rule {
-    const pl_layout *in[GRAPH_MAX_IN], *out; /* out PARTIAL: summed over */
-    bool forbidden;                          /* by '!' */
+    /* required layouts of the operands, and layout of the result; PARTIAL if
+     * the letter is summed over */
+    const pl_layout *in[GRAPH_MAX_IN], *out;
+    bool forbidden; /* true if the row forbids the split with '!' */
 };
 
 /* Returns false if a symbolic dimension would be split, which is never
@@ -505,7 +508,9 @@ static bool reason_names(enum op op, int letter)
 }
 
 struct verdict {
-    bool seen[256], legal[256]; /* letters that a '!' of the row forbids */
+    /* for each letter that a '!' of the row forbids: a split of it was tried;
+     * it was legal in all cases */
+    bool seen[256], legal[256];
 };
 
 /* Tries splits that start at one dimension of one operand. */
@@ -516,7 +521,8 @@ static void check_origin(struct try *t, int i, int d, int n_rank,
     int n = test_long() ? 40 : 5, n_split = 0;
     int tries = 8 * n;
     bool legal = true, forbidden = false, summed = false;
-    bool other[GRAPH_MAX_DIM][2]; /* the result could be SPLIT so instead */
+    /* other[d][k]: dimension d of the result could be SPLIT instead */
+    bool other[GRAPH_MAX_DIM][2];
     struct node_letters l;
     struct rule r;
 
@@ -535,7 +541,8 @@ static void check_origin(struct try *t, int i, int d, int n_rank,
         if (s.l->kind == PL_SPLIT && rule_of(t, &a, &s, n_rank, &r)) {
             bool ok;
 
-            n_split += s.l->n_run > 1; /* else one set of ranks has all */
+            /* with a single interval one set of ranks has all values */
+            n_split += s.l->n_run > 1;
             summed = r.out->kind == PL_PARTIAL;
             try_draw(t);
             try_variant(t, t->first);
@@ -714,7 +721,9 @@ static unsigned computed(const struct try *t)
 TEST(layout_rules_partial_operands_are_linear)
 {
     uint64_t seed = test_seed();
-    bool one[OP_COUNT][GRAPH_MAX_IN], all[OP_COUNT]; /* linear in all cases */
+    /* true if the op is linear in the operand, and in all operands together, in
+     * every case tried */
+    bool one[OP_COUNT][GRAPH_MAX_IN], all[OP_COUNT];
     unsigned may[OP_COUNT] = {0};
 
     memset(one, true, sizeof one);
@@ -802,7 +811,8 @@ TEST(layout_rules_project_composites_index_by_index)
 
                 want[x[to]] |= naive_owners(s.l, x[from], n_rank);
             }
-            if (from + to == 3) { /* g and r: nothing in common */
+            /* the letters g and r of a dimension have nothing in common */
+            if (from + to == 3) {
                 assert_int_equal(f, RULE_FREE);
             } else {
                 assert_int_equal(f, RULE_SPLIT);
@@ -1005,7 +1015,8 @@ static void check_moves(enum op op, int n)
                                      m.n_rank);
                 assert_true((double)o == owners[i].x[v]);
             }
-        if (out && out->kind == PL_SPLIT) { /* in normal form */
+        /* the result's layout must be in normal form */
+        if (out && out->kind == PL_SPLIT) {
             const pl_layout *again =
                 layout_split(&a, out->dim, m.n->dim[out->dim].n, out->n_run,
                              out->run, m.n_rank);

@@ -188,13 +188,15 @@ TEST(layout_check_refuses_what_tiles_nothing)
         {{PL_PARTIAL, 0, 0, 0, NULL}, PL_BAD_ARGUMENT},
         {{(pl_layout_kind)7, 0, 4, 2, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, 4, 2, ok}, PL_OK},
-        {{PL_SPLIT, 1, 4, 2, ok}, PL_BAD_ARGUMENT}, /* 4 not in 6 */
+        /* the period 4 does not divide the dimension's size 6 */
+        {{PL_SPLIT, 1, 4, 2, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 2, 4, 2, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, -1, 4, 2, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, 8, 2, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, 4, 0, ok}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, 4, 2, none}, PL_BAD_ARGUMENT},
-        {{PL_SPLIT, 0, 4, 2, far}, PL_BAD_ARGUMENT}, /* of 3 ranks */
+        /* an owner is not one of the 3 ranks */
+        {{PL_SPLIT, 0, 4, 2, far}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, 4, 2, zero}, PL_BAD_ARGUMENT},
         {{PL_SPLIT, 0, -2, 2, huge}, PL_BAD_ARGUMENT},
     };

@@ -1,6 +1,7 @@
-/* Wrappers for -Wl,--wrap: each allocator counts, fails if asked to, or calls
- * the real one. Sizes of live blocks come from malloc_usable_size, so the
- * counts are those of the heap rather than of the requests. */
+/* Wrappers of malloc and the like for -Wl,--wrap: each counts the call, and
+ * fails if a test requested that or calls the real function. Sizes of live
+ * blocks come from malloc_usable_size, so the counts are those of the heap
+ * rather than of the requests. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 
@@ -42,15 +43,19 @@ pid_t __wrap_fork(void);
 
 enum { MAX_REGION = 1024 };
 
-/* Shared with processes that this one forks, whose allocations count too. It
- * belongs to the process that last requested a failure. */
+/* The failure that a test requested, in memory that is shared with processes
+ * forked later, whose allocations count, too. It belongs to the process
+ * fail_owner, which requested the failure. */
 static struct {
-    _Atomic int64_t in; /* allocations until one fails; 0: never */
+    /* number of allocations up to the one that fails; 0 if none shall fail */
+    _Atomic int64_t in;
     atomic_bool failed;
-} * fail; /* NULL: no failure was requested yet */
+} * fail; /* NULL before a failure is requested */
 static pid_t fail_owner;
 static _Atomic int64_t n_call, live_bytes, peak_bytes, max_bytes;
-static size_t region[MAX_REGION]; /* sizes of the latest, by number */
+/* sizes in bytes of the latest regions of device memory; the i-th is at i %
+ * MAX_REGION */
+static size_t region[MAX_REGION];
 static atomic_int n_region;
 
 void alloc_fail_at(int64_t n)
@@ -91,7 +96,7 @@ struct alloc_stat alloc_stat_get(void)
     };
 }
 
-static int64_t each_n; /* in alloc_each's current iteration */
+static int64_t each_n; /* number of alloc_each's current iteration, from 1 */
 static bool each_failed;
 
 bool alloc_each(int64_t *n)
@@ -126,7 +131,8 @@ static void raise_to(_Atomic int64_t *max, int64_t value)
         ;
 }
 
-/* Counts one request. Returns true if this one must fail. */
+/* Counts an allocation of `size` bytes. Returns true if a test requested that
+ * it fails. */
 static bool request(size_t size)
 {
     n_call++;

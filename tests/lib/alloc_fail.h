@@ -1,9 +1,10 @@
-/* Allocations that fail on request, and counts of those that succeeded.
+/* Allocations that fail on request, and counts of those that succeed.
  *
  * The test binary is linked with --wrap, so every allocation by the library and
- * the tests passes here; those of other libraries do not. So does fork, which
- * may run out of memory too. Off until requested. Any thread may allocate at
- * any time, and so may processes forked later. */
+ * the tests goes through these wrappers, but none by other libraries. The same
+ * holds for fork, which may run out of memory, too. No allocation fails unless
+ * a test requests it. Any thread may allocate at any time, and so may processes
+ * forked later. */
 #ifndef TEST_ALLOC_FAIL_H
 #define TEST_ALLOC_FAIL_H
 
@@ -14,10 +15,11 @@
 #include <stdint.h>
 
 struct alloc_stat {
-    int64_t n_call;     /* allocations requested since alloc_stat_reset */
-    int64_t live_bytes; /* bytes allocated now, less those at the reset */
+    int64_t n_call; /* allocations requested since alloc_stat_reset */
+    /* bytes allocated now, minus bytes allocated at the reset */
+    int64_t live_bytes;
     int64_t peak_bytes; /* the maximum of live_bytes */
-    int64_t max_bytes;  /* the largest single request */
+    int64_t max_bytes;  /* size in bytes of the largest single request */
 };
 
 /* Lets the n-th allocation from now fail once; n = 1 is the next. */
@@ -44,8 +46,9 @@ struct alloc_stat alloc_stat_get(void);
 bool alloc_each(int64_t *n);
 bool alloc_ran(pl_status s);
 
-/* Reads the sizes of device memory requested (topology_alloc) since
- * alloc_stat_reset, in order: the last `most` of them. Returns their number. */
+/* Copies the sizes in bytes of the regions of device memory (topology_alloc)
+ * that were requested since alloc_stat_reset to bytes[], in order; of more than
+ * `most` only the last ones. Returns the number of sizes copied. */
 int alloc_device_bytes(size_t *bytes, int most);
 
 #endif

@@ -1,4 +1,5 @@
-/* The formats that caches may have; those of blocks last. */
+/* Lists the formats that caches may have, float formats before block
+ * formats. */
 #ifndef TEST_CACHE_FORMATS_H
 #define TEST_CACHE_FORMATS_H
 
@@ -12,7 +13,7 @@ enum {
     N_CACHE_FLOAT = 3
 };
 
-/* Returns one of the formats of blocks; any i >= 0. */
+/* Returns a block format for caches; different ones for successive i >= 0. */
 static inline pl_format cache_block(int i)
 {
     return cache_formats[N_CACHE_FLOAT + i % (N_CACHE_FORMAT - N_CACHE_FLOAT)];

@@ -1,4 +1,5 @@
-/* Runs command lines through a shell; see command.h. */
+/* Runs command lines of plait through a shell; command.h describes the
+ * functions. */
 #include "lib/command.h"
 
 #include "lib/support.h"
@@ -37,8 +38,9 @@ int command_status(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* `ulimit -f` counts 512 bytes. A command that prints without end stops at 2
- * GiB, before the disk is full. */
+/* Limits the files that the command writes to 2 GiB with `ulimit -f`, which
+ * counts blocks of 512 bytes. So a command that prints without end stops before
+ * the disk is full. */
 struct ran sh(int code, const char *line)
 {
     static const char *dir;
@@ -53,7 +55,7 @@ struct ran sh(int code, const char *line)
     int got;
 
     if (dir == NULL) {
-        (void)test_model(); /* fails the case if the model is absent */
+        (void)test_model(); /* fails the case if the bundled model is absent */
         dir = test_temp("");
         if (symlink(test_file("models"), test_temp("models")) != 0)
             fail_msg("symlink: %s", strerror(errno));

@@ -1,10 +1,10 @@
-/* Calls kernels from tests. Tensors are on the heap. Any number of threads run
- * one after another and share nothing but the result and, in attention, the
- * work they do. Scratch has exactly the size that the kernel asks for.
+/* Calls CPU kernels from tests, with tensors on the heap. Any number of threads
+ * run one after another and share nothing but the result and, in attention, the
+ * work that they divide. Scratch has exactly the size that the kernel requests.
  *
- * One rule holds for all: every kernel set that runs here, with 1, 2, 3 and 7
- * threads, and the GPUs' kernels give the bits of plain C with one thread.
- * Products of BF16 are for the CPU alone. */
+ * The rule that holds for all kernels: every kernel set that this machine can
+ * run, with 1, 2, 3 and 7 threads, and the GPUs' kernels give the bits of plain
+ * C with one thread. Only CPUs have products of BF16. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 
@@ -18,7 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a tensor of random values in [-range, range); free(t.data). */
+/* Returns a tensor of random values in [-range, range). The caller frees its
+ * data. */
 static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
                                             const int64_t *dim, float range,
                                             uint64_t *seed)
@@ -44,7 +45,8 @@ static inline struct cpu_tensor call_tensor(pl_format f, int n_dim,
     return t;
 }
 
-/* Returns element i of a plain tensor. */
+/* Returns element i, counted in memory order, of a tensor of floats or
+ * integers. */
 static inline double call_value(const struct cpu_tensor *t, int64_t i)
 {
     if (t->format == PL_F16)
@@ -77,8 +79,8 @@ static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
     free(scratch);
 }
 
-/* Calls the kernel for all threads in any order, with their scratch side by
- * side, because they may share work. */
+/* Calls the kernel once for each of nth threads, in random order. The threads'
+ * scratch lies side by side, because a kernel's threads may share work. */
 static inline void call_helping(const struct cpu_kernels *k, enum kernel kernel,
                                 struct cpu_call c, int nth, uint64_t *seed)
 {
@@ -115,8 +117,9 @@ static inline void call_run(enum kernel_set set, enum kernel kernel,
     call_table(&k, kernel, c, nth);
 }
 
-/* Runs plain C into c.out.data (out_bytes). Then checks that all kernel sets
- * and thread counts, and the GPUs' kernel, give the same bits. */
+/* Computes the call with plain C into c.out.data [out_bytes]. Then checks that
+ * all kernel sets and thread counts, and the GPUs' kernel, give the same
+ * bits. */
 static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {

@@ -1,4 +1,5 @@
-/* Random weights and trees (cpu_weights.h). */
+/* Makes random weights and summation trees; cpu_weights.h describes the
+ * functions. */
 #include "lib/cpu_weights.h"
 
 #include <stdlib.h>
@@ -48,7 +49,8 @@ void *weights_alloc(size_t size)
     return p;
 }
 
-/* One row in four has only the largest and smallest codes. */
+/* Fills a row of n values with random codes and scales of format fi. One row in
+ * four has only the largest and the smallest codes. */
 static void random_row(int fi, uint8_t *row, int64_t n, uint64_t *seed)
 {
     static const uint8_t extreme[] = {0x00, 0xff, 0x80, 0x7f};
@@ -67,10 +69,13 @@ static void random_row(int fi, uint8_t *row, int64_t n, uint64_t *seed)
             info->encode(row, &x, 1);
         if (f == PL_MXFP4)
             row[0] = (uint8_t)(120 + test_below(seed, 8));
-        if (f == PL_NVFP4) /* sometimes a scale below all exponents */
+        /* NVFP4: scales of 0 to 29, the smallest of which are subnormal */
+        if (f == PL_NVFP4)
             for (int i = 0; i < 4; i++)
                 row[i] = (uint8_t)test_below(seed, 30);
-        if (f == PL_IQ1_M) { /* a nibble of d in each of four words */
+        /* IQ1_M: the block's f16 scale is stored as a nibble in each of four
+         * words */
+        if (f == PL_IQ1_M) {
             half = f32_to_f16(0.01f * test_unit(seed));
             for (int i = 0; i < 4; i++)
                 row[49 + 2 * i] = (uint8_t)((row[49 + 2 * i] & 15) |
@@ -130,7 +135,8 @@ float *weights_floats(int64_t n, uint64_t *seed)
             x[i] = x[i] < -0.2f ? -1.0f : 1.0f;
     }
     if (n >= 64 && test_below(seed, 4) == 0)
-        memset(x + 32, 0, 32 * sizeof(float)); /* a block of zeros */
+        /* one block of 32 values is zero */
+        memset(x + 32, 0, 32 * sizeof(float));
     return x;
 }
 
@@ -145,7 +151,8 @@ int weights_tree_left(int n)
     return left;
 }
 
-/* Emits the items of ranks lo .. lo+n-1. Returns true if there is an addend. */
+/* Appends the addends of ranks lo .. lo+n-1 to t->item[], in the order of the
+ * tree. Returns true if any of these ranks has an addend. */
 static bool tree_emit(struct weights_tree *t, int lo, int n)
 {
     int left = weights_tree_left(n);

@@ -8,7 +8,7 @@
 
 #include "device/cpu/cpu_kernel.h"
 
-/* Formats of weights, and where the f16 scales of a block are. */
+/* Formats of weights, and the offsets of the f16 scales in a block of each. */
 enum { WEIGHTS_N_FORMAT = 26 };
 struct weights_format {
     pl_format format;
@@ -22,33 +22,36 @@ extern const struct weights_format weights_formats[WEIGHTS_N_FORMAT];
  * GPUs' in the emulator (lib/gpu_bridge.h), on any machine. */
 bool weights_next_kernel_set(int *f, struct cpu_kernels *k);
 
-/* Allocates 64-aligned memory, filled with garbage; freed with free(). */
+/* Allocates `size` bytes aligned to 64, filled with garbage. The caller calls
+ * free(). */
 void *weights_alloc(size_t size);
 
-/* Returns n values in [-1, 1). Sometimes they are only -1 and 1, the ends of 8
- * bits, or have a block of zeros. */
+/* Returns n random values in [-1, 1). Sometimes all are -1 or 1, which become
+ * the extremes of 8-bit integers, or one block of 32 is zero. */
 float *weights_floats(int64_t n, uint64_t *seed);
 
-/* Matrices [n_expert][n, k] as one device holds them. */
+/* Matrices [n_expert][n, k]: the part of a weight that one device holds. */
 struct weights {
-    int64_t n_expert, n, k; /* k: the part held */
+    int64_t n_expert, n, k; /* k: columns that the device holds */
     struct pack pack;
     struct pack_chunk *chunk;
-    uint8_t *data; /* packed */
-    float *value;  /* [n_expert][n][k] decoded */
+    uint8_t *data; /* the weights in packed form, owned */
+    float *value;  /* [n_expert][n][k] the decoded values, owned */
 };
 
-/* Makes weights of format weights_formats[fi]; spans as for pack_init. */
+/* Makes random weights of format weights_formats[fi], packed for the spans
+ * span[n_span] of k as pack_init describes. */
 struct weights weights_make(int fi, int64_t n_expert, int64_t n, int64_t n_full,
                             const struct pack_span *span, int n_span,
                             uint64_t *seed);
 void weights_free(struct weights *m);
 
-/* The tree over n_rank ranks as the device sees it that carries first..end-1.
- * Ranks in `empty` have no addend. */
+/* The summation tree over n_rank ranks, as seen by the device that carries
+ * ranks first .. end-1. Ranks whose bit in `empty` is set have no addend. */
 struct weights_tree {
     struct tree_addend item[64];
-    struct rank_tree t; /* points into item[]: do not copy */
+    /* contains pointers into item[], so the struct must not be copied */
+    struct rank_tree t;
     int n_rank, first, end;
     uint64_t empty;
 };
@@ -59,7 +62,7 @@ void weights_tree_single(struct weights_tree *t, int rank);
 /* Returns the number of ranks in the left subtree of a tree over n > 1. */
 int weights_tree_left(int n);
 
-/* Sets the shape [a], [a, b] or [a, b, c]. */
+/* Sets the dimensions of `t` to [a], [a, b] or [a, b, c], by n_dim. */
 void weights_dims(struct cpu_tensor *t, int n_dim, int64_t a, int64_t b,
                   int64_t c);
 

@@ -1,4 +1,4 @@
-/* See edit_model.h. */
+/* Writes changed copies of GGUF files; edit_model.h describes the function. */
 #include "lib/edit_model.h"
 
 #include "gguf/gguf_write.h"

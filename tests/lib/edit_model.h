@@ -1,28 +1,29 @@
-/* Copies of a model's file with changes. */
+/* Writes copies of a model's file with changed keys or tensors. */
 #ifndef TEST_EDIT_MODEL_H
 #define TEST_EDIT_MODEL_H
 
 #include <stdbool.h>
 
-/* A change. A name that begins with a dot follows that of the architecture:
- * ".attention.causal". A key that exists is replaced. */
+/* One change: a key or tensor to add, replace or remove. A name that begins
+ * with a dot follows the name of the architecture: ".attention.causal". */
 struct edit {
     const char *name;
     enum {
-        EDIT_DROP, /* of a key */
+        EDIT_DROP, /* removes the key */
         EDIT_INT,
         EDIT_FLOAT,
         EDIT_BOOL,
         EDIT_TEXT,
-        EDIT_FLAGS,  /* a list of booleans, a digit of `text` each */
-        EDIT_TENSOR, /* a vector of `v` values, all zero */
+        /* key with a list of booleans: a digit 0 or 1 of `text` for each */
+        EDIT_FLAGS,
+        EDIT_TENSOR, /* tensor: a vector of `v` zeros */
     } kind;
     double v;
     const char *text;
 };
 
-/* Writes a copy of the model at `path` to a fresh file and returns its path. If
- * `hollow`, all matrices are zero and take no space on disk. */
+/* Writes a changed copy of the model at `path` to a new file and returns its
+ * path. If `hollow`, all matrices are zero and take no space on disk. */
 const char *edit_model(const char *path, bool hollow, const struct edit *edits,
                        int n);
 

@@ -1,4 +1,5 @@
-/* Engines for tests; see engine_run.h. The checks are in the tests. */
+/* Opens engines for tests; engine_run.h describes the functions. The checks are
+ * in the tests. */
 #include "lib/engine_run.h"
 
 #include <stdlib.h>

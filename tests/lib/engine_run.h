@@ -22,12 +22,12 @@ void engine_run_open(struct engine_run *r, const char *path, const char *name,
                      const pl_options *o);
 void engine_run_close(struct engine_run *r);
 
-/* Decodes n tokens of one sequence. Their logits are written to out [n,
- * n_vocab]; NULL requests none. */
+/* Decodes n tokens of sequence `seq`. Writes their logits to out [n, n_vocab];
+ * requests none if `out` is NULL. */
 void engine_run_decode(const struct engine_run *r, int seq, int64_t n,
                        const int32_t *token, float *out);
 
-/* Draws n random tokens of the model. */
+/* Draws n random token ids of the model's vocabulary. */
 void engine_run_tokens(const struct engine_run *r, uint64_t *random, int64_t n,
                        int32_t *token);
 

@@ -1,5 +1,6 @@
-/* One loop per op; see eval64.h. Formulas are from pl.h, and for rotary
- * positions and routers from the papers that the kernels name. */
+/* Evaluates ops in double precision, one loop per op; eval64.h describes the
+ * functions. Formulas are from pl_graph.h, and for rotary positions and routers
+ * from the papers that the kernels name. */
 #include "lib/eval64.h"
 
 #include "lib/support.h"
@@ -37,7 +38,7 @@ static int64_t rows_of(const struct eval_value *v)
     return last(v) ? v->n / last(v) : 0;
 }
 
-/* Rounds one row to a format and back. */
+/* Rounds a row of n values to format `f` and decodes it again. */
 static void round_row(pl_format f, double *x, int64_t n)
 {
     const struct format_info *info = format_info(f);
@@ -111,7 +112,8 @@ static void head_matmul(const struct eval_value *in, struct eval_value *out)
                 dot(in[0].x + r * k, in[1].x + (r % h * n + j) * k, k);
 }
 
-/* Returns row j of expert `id` times x; 0 if there is no expert. */
+/* Returns the product of row j of the matrix of expert `id` with x [k]; 0 if
+ * there is no such expert. */
 static double expert(const struct eval_value *w, double id, int64_t j,
                      const double *x)
 {
@@ -263,7 +265,8 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
     free(p);
 }
 
-/* The first d_value values of each head's d are its value. */
+/* Attention in which a key is also the value: its first d_value values are the
+ * value vector. */
 static void latent_attention(const struct graph_attr *a,
                              const struct eval_value *in,
                              const struct eval_rows *rows,
@@ -284,7 +287,8 @@ static void latent_attention(const struct graph_attr *a,
 
 /* ---- states -------------------------------------------------------------- */
 
-/* Returns the row of token t's sequence in a state; zeros for a first token. */
+/* Returns the state of the sequence that token t belongs to; sets it to zeros
+ * if the token is the sequence's first. */
 static double *state_row(const struct eval_value *state,
                          const struct eval_rows *rows, int64_t t)
 {
@@ -318,7 +322,7 @@ static void short_conv(const struct graph_attr *a, const struct eval_value *in,
     }
 }
 
-/* Returns 1 / the length of a vector, which is taken as eps at least. */
+/* Returns 1 / max(the Euclidean length of x [n], eps). */
 static double per_length(const double *x, int64_t n, double eps)
 {
     double length = sqrt(dot(x, x, n));
@@ -326,7 +330,8 @@ static double per_length(const double *x, int64_t n, double eps)
     return 1 / (length < eps ? eps : length);
 }
 
-/* One token of one head: k and q [d], v and y [e], m [d, e]. */
+/* Computes the delta net of one token and one head: k and q [d], v and the
+ * result y [e]. Updates the state m [d, e]. */
 static void delta_token(double *m, const double *q, const double *k,
                         const double *v, double decay, double beta, double eps,
                         int64_t d, int64_t e, double *y)
@@ -407,7 +412,8 @@ static void scores(double *y, const double *x, int64_t n, int gating)
         y[i] = gating == PL_GATING_SIGMOID ? 1 / (1 + exp(-x[i])) : x[i];
 }
 
-/* Finds the best `k` of x, best first; *gap as in eval64_op. */
+/* Finds the k largest of x [n] and writes their indices to id, the largest
+ * first. Lowers *gap as eval64_op does. */
 static void best(const double *x, int64_t n, int64_t k, int64_t *id,
                  double *gap)
 {
@@ -430,7 +436,7 @@ static void best(const double *x, int64_t n, int64_t k, int64_t *id,
     free(taken);
 }
 
-/* Keeps only the scores of the best groups. */
+/* Sets the scores of experts outside the best groups to minus infinity. */
 static void keep_groups(const struct graph_attr *a, double *s, int64_t n,
                         double *gap)
 {
@@ -696,7 +702,8 @@ static void permute(const struct graph_attr *a, const struct eval_value *in,
     }
 }
 
-/* Copies src, at index `start` of dst's axis (or dst from src's). */
+/* Copies `len` indices along dimension `axis`, from index `from` of src to
+ * index `to` of dst. */
 static void along(int axis, const struct eval_value *src, int64_t from,
                   struct eval_value *dst, int64_t to, int64_t len)
 {
@@ -741,7 +748,7 @@ static void concat(const struct graph_node *n, const struct eval_value *in,
 
 /* ---- ops and graphs ------------------------------------------------------ */
 
-/* Returns the state among the operands, or NULL. */
+/* Returns the operand that is the op's state, or NULL if the op has none. */
 static const struct eval_value *state_of(const struct graph_node *n,
                                          const struct eval_value *in)
 {
@@ -750,7 +757,7 @@ static const struct eval_value *state_of(const struct graph_node *n,
     return o->is_new && o->updates >= 0 ? &in[o->updates] : NULL;
 }
 
-/* Evaluates an op as eval64_op() does, and updates the state. */
+/* Evaluates an op as eval64_op() does, and also updates its state. */
 static void apply(const struct graph_node *n, const struct eval_value *in,
                   const struct eval_rows *rows, struct eval_value *out,
                   double *gap)
@@ -857,8 +864,8 @@ static void sizes(const struct eval64 *e, int node,
                             .n_out = rows ? rows->n_out : 0,
                             .n_seq = e->n_seq};
 
-    for (int k = 0; k < PL_MAX_POOL; k++) /* pools of windows keep all positions
-                                           * here */
+    /* caches with a window have slots for all positions here */
+    for (int k = 0; k < PL_MAX_POOL; k++)
         s.n_slot[k] = e->n_seq * (e->g->pool[k].state ? 1 : e->max_pos);
 
     for (int d = 0; d < n->n_dim; d++)
@@ -918,8 +925,8 @@ struct eval_value *eval64_input(struct eval64 *e, int node,
     return &e->value[node];
 }
 
-/* Adds an error like that of rounding: relative to the value and to its
- * neighbours' size. */
+/* Adds a random error to each value, as rounding would: relative to the value
+ * and to the mean size of all values. */
 static void disturb(struct eval64 *e, struct eval_value *v)
 {
     double mean = 0;
@@ -954,7 +961,8 @@ void eval64_step(struct eval64 *e, const struct eval_rows *rows)
         }
         if (e->noise != 0 && n->format != PL_I32 && n->op != OP_cache_write)
             disturb(e, &e->value[i]);
-        if (n->op == OP_cache_write) /* the cache's own storage keeps it */
+        /* the values written also go to the cache that later steps read */
+        if (n->op == OP_cache_write)
             memcpy(e->value[n->in[0]].x, e->value[i].x,
                    (size_t)e->value[i].n * sizeof(double));
     }

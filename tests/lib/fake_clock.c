@@ -1,5 +1,6 @@
-/* A wall clock that is set all the time: each reading is three years forward or
- * three back. Preloaded into a process. Monotonic clocks are left alone. */
+/* A preloaded library that replaces the wall clock by one that is set all the
+ * time: each reading is three years before or after the true time. Monotonic
+ * clocks are not changed. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>

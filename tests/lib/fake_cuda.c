@@ -1,11 +1,12 @@
-/* A CUDA library for tests: its devices run the kernels' source in the
+/* A CUDA library for tests. Its devices run the kernels' source in the
  * emulator.
  *
- * It keeps track of contexts, streams, events, modules and memory. It complains
- * if one is used that does not exist or is not in the thread's context.
- * Commands of a stream run as late as possible, in random order between
- * streams. So a missing event shows, and so do arguments or host bytes that did
- * not stay valid. Launches of a graph run in any order that its edges allow. */
+ * It keeps track of contexts, streams, events, modules and memory, and reports
+ * an error if a program uses one that does not exist or does not belong to the
+ * thread's context. Commands of a stream run as late as possible, and in random
+ * order between streams. So tests find events that are missing, and arguments
+ * or host bytes that were changed too early. Launches of a graph run in any
+ * order that its edges allow. */
 #include "lib/fake_cuda.h"
 
 #include <pthread.h>
@@ -25,7 +26,8 @@ enum {
     MAX_DEPTH = 8,
     ALIGN = 256,
     POISON = 0xFF,
-    PAGE = 4096, /* memory is registered in whole pages */
+    /* size in bytes of the pages in which host memory is registered */
+    PAGE = 4096,
     INVALID_VALUE = 1,
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
@@ -40,15 +42,18 @@ enum {
 
 struct cuda_context {
     int device, n_retained;
-    unsigned lost;            /* an error that all later calls return */
-    unsigned refused;         /* what retaining it returns; 0: success */
-    bool shut_out;            /* a thread could not enter it */
-    bool reaches[FAKE_COUNT]; /* devices whose memory it may access, as it
-                               * requested */
+    /* error code that every later call in this context returns; 0 if none */
+    unsigned lost;
+    /* error code that retaining the context returns; 0 for success */
+    unsigned refused;
+    bool shut_out; /* true after a thread failed to make the context current */
+    /* true for each device whose memory this context was allowed to access
+     * (cuCtxEnablePeerAccess) */
+    bool reaches[FAKE_COUNT];
 };
 
-/* HIP's library for tests (fake_hip.c) is this one under other names.
- * Differences are in that file or marked here. */
+/* fake_hip.c includes this file and gives its functions the names of HIP. Code
+ * that differs for HIP is in fake_hip.c or under FAKE_HIP here. */
 #ifndef FAKE_HIP
 #define FAKE_HIP 0
 #endif
@@ -84,33 +89,39 @@ enum kind {
     REGISTERED
 };
 
-/* Anything that is created and freed; handles point to these. */
+/* An object that a program creates and frees: stream, event, module, function,
+ * graph or memory. The library's handles point to these. */
 struct thing {
     struct thing *next;
     enum kind kind;
-    struct cuda_context *context; /* in which it was made */
-    unsigned char *p;             /* memory */
+    /* the context in which the object was created */
+    struct cuda_context *context;
+    unsigned char *p; /* memory: its first byte */
     size_t bytes;
-    char *text; /* of a module, owned */
+    char *text; /* module: its image, owned */
     struct thing *module;
-    enum gpu_kernel kernel;       /* of a function */
-    uint64_t n_set, n_reached;    /* of an event */
-    struct command *first, *last; /* of a stream */
-    unsigned flags;               /* of an event */
-    bool shared;                  /* of HIP's memory: peers may write it */
-    bool fenced;                  /* of a stream: its last command is a fence */
-    struct thing *captures;       /* of a stream: the graph, owned */
-    struct node *node;            /* of a graph, owned; the last one first */
+    enum gpu_kernel kernel; /* function: the kernel that it launches */
+    /* event: how often it was recorded, and how often its record was reached */
+    uint64_t n_set, n_reached;
+    struct command *first, *last; /* stream: its commands in order */
+    unsigned flags;         /* event: the flags with which it was created */
+    bool shared;            /* HIP's memory: true if peers may write it */
+    bool fenced;            /* stream: true if its last command is a fence */
+    struct thing *captures; /* stream: the graph that it captures, owned */
+    struct node *node;      /* graph: its launches, owned, the last one first */
     int n_node;
 };
 
-/* A launch of a graph. */
+/* One launch in a graph. */
 struct node {
     struct node *next;
     struct thing *function;
-    int i, n_after; /* its number */
+    /* i: number of the launch in the graph; n_after: length of after[] */
+    int i, n_after;
     int32_t n_group;
-    int *after; /* owned, numbers, with space for one more */
+    /* numbers of the launches that must run before; owned, with space for one
+     * more */
+    int *after;
     bool done;
     _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
@@ -155,19 +166,25 @@ static const char *const function_name[] = {
 
 static struct {
     pthread_mutex_t lock;
-    bool ready; /* after cuInit */
+    bool ready; /* true after cuInit */
     struct cuda_context context[FAKE_COUNT];
-    struct thing *thing; /* owned, all that live */
+    struct thing *thing; /* all objects that were not freed, owned */
     int n_call[N_FUNCTION];
-    int n_current;     /* contexts on threads' stacks */
-    size_t free_bytes; /* of each device; 0: not set */
+    int n_current; /* number of contexts on all threads' stacks */
+    /* free memory in bytes that each device reports; 0 for the default */
+    size_t free_bytes;
     const char *fail;
     int fail_in;
     unsigned fail_code;
     bool failed;
-    size_t n_loose; /* bytes copied from and to unknown memory */
-    bool swallows;  /* writes into memory of peers are dropped */
-    bool hasty;     /* overlapping launches do not wait */
+    /* bytes copied from and to host memory that was neither allocated nor
+     * registered with the library */
+    size_t n_loose;
+    /* true if writes into a peer's memory are dropped (fake_cuda.swallow) */
+    bool swallows;
+    /* true if launches that overlap do not wait for each other
+     * (fake_cuda.hurry) */
+    bool hasty;
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -189,7 +206,8 @@ blame(unsigned code, const char *fmt, ...)
     return code;
 }
 
-static _Thread_local int set_device; /* of HIP */
+/* HIP: the device that the thread has set */
+static _Thread_local int set_device;
 
 static struct cuda_context *current(void)
 {
@@ -200,7 +218,8 @@ static struct cuda_context *current(void)
     return depth ? stack[depth - 1] : NULL;
 }
 
-/* Counts the call. Returns the error that the test requested for it, or 0. */
+/* Counts a call of function `f`. Returns the error that a test requested for
+ * this call, or 0. */
 static unsigned count(enum function f)
 {
     all.n_call[f]++;
@@ -252,7 +271,8 @@ static bool lives(const void *handle, enum kind kind)
     return false;
 }
 
-/* Returns true if the handle is live and belongs to the thread's context. */
+/* Returns true if the object was not freed and belongs to the thread's context.
+ * Otherwise records the violation. */
 static bool usable(const void *handle, enum kind kind, const char *what)
 {
     if (lives(handle, kind) &&
@@ -288,7 +308,8 @@ static void drop(struct thing *t)
     free(t);
 }
 
-/* Returns the memory that contains the range, or NULL if it is unknown. */
+/* Returns the memory object that contains the `bytes` bytes at p; NULL if none
+ * does. */
 static struct thing *memory_at(const void *p, size_t bytes)
 {
     const unsigned char *at = p;
@@ -343,7 +364,8 @@ static bool ready(const struct command *c)
     return c->kind != WAIT || atomic_load(c->word) >= c->value;
 }
 
-/* Returns true if p is another device's memory that this one may not access. */
+/* Returns true if p is in another device's memory that context `c` may not
+ * access. */
 static bool is_barred(const struct cuda_context *c, const void *p)
 {
     const struct thing *m = memory_at(p, 1);
@@ -352,7 +374,7 @@ static bool is_barred(const struct cuda_context *c, const void *p)
            (!c->reaches[m->context - all.context] || (FAKE_HIP && !m->shared));
 }
 
-/* Checks every argument of the kernel that may be an address. */
+/* Checks each argument of a launch that may be an address. */
 static void look_at_launch(const struct cuda_context *on,
                            const struct command *c)
 {
@@ -406,7 +428,8 @@ static void run(struct thing *s, struct command *c)
     }
 }
 
-/* Runs the first command of a stream. Returns false if none is ready. */
+/* Runs the first command of a stream. Returns false if the stream is empty or
+ * the command must wait. */
 static bool step(struct thing *s)
 {
     struct command *c = s->first;
@@ -419,7 +442,7 @@ static bool step(struct thing *s)
     return true;
 }
 
-/* Runs a command of some streams, at random. */
+/* Runs a command of some streams, which are drawn at random. */
 static void stir(void)
 {
     for (struct thing *t = all.thing; t; t = t->next)
@@ -442,8 +465,8 @@ static struct command *push(struct api_stream *handle, enum command_kind kind)
     return c;
 }
 
-/* Runs commands until the stream is empty. The caller holds the lock, which is
- * released between steps. */
+/* Runs commands until the stream is empty. The caller holds all.lock, which is
+ * released between the commands. */
 static void drain(struct thing *s)
 {
     int idle = 0;
@@ -459,7 +482,9 @@ static void drain(struct thing *s)
         pthread_mutex_unlock(&all.lock);
         if (idle++ < 20)
             sched_yield();
-        else /* a long wait: other work may need the processors */
+        else
+            /* sleeps during a long wait, so that other threads can use the
+             * processors */
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         pthread_mutex_lock(&all.lock);
     }
@@ -480,7 +505,8 @@ CUDA_LATER_CALL_MAP(DECLARE)
 #endif
 #undef DECLARE
 
-/* Every function below holds the lock from here to GIVE. */
+/* Begins each function of the library: takes all.lock, which GIVE releases at
+ * the end of the function. `code` counts the call. */
 #define TAKE(code)                                                             \
     unsigned e;                                                                \
     pthread_mutex_lock(&all.lock);                                             \
@@ -533,7 +559,8 @@ unsigned cuDeviceGetCount(int *n)
     GIVE;
 }
 
-/* Handles of CUDA's devices differ from their ordinals. */
+/* CUDA's handle of device i is i + HANDLE, so that code that confuses the two
+ * fails. */
 enum { HANDLE = FAKE_HIP ? 0 : 40 };
 
 static unsigned is_device(unsigned e, int device)
@@ -652,8 +679,8 @@ unsigned cuDevicePrimaryCtxRetain(struct cuda_context **out, int device)
     GIVE;
 }
 
-/* Ends everything that the context still has. The caller must have freed all of
- * it before, unless it could not enter the context. */
+/* Frees all objects of the context. The caller must have freed them before,
+ * unless it could not make the context current. */
 static void end_all(const struct cuda_context *c)
 {
     for (struct thing *next, *t = all.thing; t; t = next) {
@@ -726,7 +753,7 @@ unsigned cuDeviceCanAccessPeer(int *out, int device, int peer)
     GIVE;
 }
 
-/* Enables the current device's access to a peer's memory. */
+/* Lets the current device access a peer's memory. */
 static unsigned enable(int peer, unsigned flags)
 {
     struct cuda_context *c = current();
@@ -775,14 +802,14 @@ static void say_log(unsigned n, const unsigned *option, void **value)
     }
 }
 
-/* Returns the result of loading the image. */
+/* Returns the status of loading a module from this image. */
 static unsigned check_image(const char *image)
 {
     const char *target = strstr(image, "\n.target sm_");
     int i = current()->device;
     size_t n = strlen(devices[i].arch);
 
-    if (FAKE_HIP) /* "ARCH\n.entry KERNEL(" */
+    if (FAKE_HIP) /* HIP's image begins with "ARCH\n.entry KERNEL(" */
         return strncmp(image, devices[i].arch, n) == 0 && image[n] == '\n'
                    ? 0
                    : blame(NO_BINARY, "code of another device");
@@ -857,7 +884,8 @@ unsigned cuModuleGetFunction(struct api_function **out, struct api_module *m,
     GIVE;
 }
 
-/* Records a launch of a capturing stream, after all others of its graph. */
+/* Appends a launch to the graph that a stream captures, after all earlier
+ * launches. */
 static void take_down(struct thing *g, struct thing *f, int32_t n_group,
                       const void *args)
 {
@@ -983,7 +1011,8 @@ unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
 }
 
 #if HAVE_LATER
-/* Returns true if the kernel's groups wait for the launches before theirs. */
+/* Returns true if the function's kernel waits for earlier launches to end
+ * (griddepcontrol.wait). */
 static bool awaits(const struct thing *function)
 {
     const char *text = function->module->text;
@@ -1017,7 +1046,7 @@ unsigned cuGraphAddDependencies_v2(struct api_graph *graph,
 }
 #endif
 
-/* Copies the graph, which may be destroyed after that. */
+/* Makes an executable copy of the graph, so that the graph may be destroyed. */
 unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
                                      struct api_graph *graph,
                                      unsigned long long flags)
@@ -1060,7 +1089,8 @@ static bool node_ready(struct node *const *node, const struct node *n)
     return !n->done;
 }
 
-/* Submits all launches of the graph to the stream. */
+/* Appends all launches of the graph to the stream, in an order that its edges
+ * allow. */
 static unsigned put_nodes(struct thing *g, struct api_stream *s)
 {
     struct node **node = calloc((size_t)g->n_node + 1, sizeof *node);
@@ -1269,7 +1299,8 @@ static struct thing *allocate(enum kind kind, size_t bytes)
     return t;
 }
 
-/* Returns the object of this kind that begins at p. */
+/* Returns the object of this kind whose memory begins at p; NULL if none
+ * does. */
 static struct thing *begins_at(enum kind kind, const void *p)
 {
     for (struct thing *t = all.thing; t; t = t->next)
@@ -1279,7 +1310,8 @@ static struct thing *begins_at(enum kind kind, const void *p)
     return NULL;
 }
 
-/* Frees memory once no command may use it any more. */
+/* Frees the memory at p, after running the commands of its context's streams,
+ * which may use it. */
 static void give_back(enum kind kind, const void *p)
 {
     struct thing *m = begins_at(kind, p);
@@ -1327,8 +1359,8 @@ unsigned cuMemFreeHost(void *p)
     GIVE;
 }
 
-/* Returns true if this process may write the whole range. It does not touch the
- * memory, because other threads may be using it. */
+/* Returns true if this process may write all bytes of the range. Does not
+ * access the memory, because other threads may be using it. */
 static bool writable(const void *p, size_t bytes)
 {
     uintptr_t at = (uintptr_t)p, end = at + bytes;
@@ -1458,8 +1490,9 @@ static void break_at(const char *function, int nth, unsigned code)
 static void refuse(int device, unsigned code)
 {
     pthread_mutex_lock(&all.lock);
-    all.context[device].refused = code; /* of HIP: calls inside the context
-                                         * return it */
+    /* HIP has no context to retain: its calls for this device return the
+     * code */
+    all.context[device].refused = code;
     pthread_mutex_unlock(&all.lock);
 }
 

@@ -1,4 +1,5 @@
-/* See fake_cuda_use.h. */
+/* Loads the fake libraries of CUDA and HIP; fake_cuda_use.h describes the
+ * functions. */
 #include "lib/fake_cuda_use.h"
 
 #include "lib/own_clock.h"
@@ -11,8 +12,9 @@
 
 #include "device/gpu/stream_api.h"
 
-/* The fakes run on processors, so the watchdog counts processor time: on a busy
- * machine a step may take longer than a card is allowed. */
+/* Loads a fake library. Makes the watchdog count processor time, because the
+ * fake devices run on processors, and on a busy machine a step may take longer
+ * than a GPU is allowed. */
 static const struct fake_cuda *find(const char *path, const char *name)
 {
     const struct fake_cuda *f;
@@ -121,7 +123,8 @@ const char *fake_call_name(const char *call)
 
 /* ---- failures ------------------------------------------------------------ */
 
-/* Returns true for functions that are called after a failure. */
+/* Returns true for functions that are called only after another call has
+ * failed. */
 static bool tells_of_failures(const char *call)
 {
     return strncmp(call, "cuGetError", 10) == 0 ||
@@ -137,7 +140,9 @@ static int run_long(const struct fake_failures *t, const char *call)
     return n;
 }
 
-/* Tries a random call from each of n_draw equal parts of the calls made. */
+/* Repeats the work with failing calls of function `call`. A run without
+ * failures makes `made` calls; one call of each of n_draw equal parts of them
+ * is drawn. Returns how many calls failed. */
 static int run_drawn(const struct fake_failures *t, const char *call, int made,
                      uint64_t *seed)
 {

@@ -1,7 +1,7 @@
-/* A HIP library for tests, with its compiler: the fake CUDA library under HIP's
+/* A HIP library for tests, with its compiler: the fake CUDA library with HIP's
  * names, and HIP's own functions. A thread's device is the one that it has set.
- * The compiler makes "ARCH\n.entry KERNEL(" from a source in which that kernel
- * is requested. */
+ * From a source that requests a kernel, the compiler makes the code
+ * "ARCH\n.entry KERNEL(". */
 #define FAKE_HIP 1
 #include "lib/fake_cuda.c"
 
@@ -76,8 +76,8 @@ unsigned hipExtMallocWithFlags(unsigned long long *out, size_t bytes,
     GIVE;
 }
 
-/* The struct is as long as that of version 6; the architecture is somewhere in
- * it. */
+/* Fills a struct as long as that of HIP version 6, in which the name of the
+ * architecture is at offset ARCH. */
 unsigned hipGetDeviceProperties(struct hip_properties *out, int device)
 {
     enum { BYTES = 1472, ARCH = 1160 };
@@ -139,7 +139,7 @@ unsigned hipStreamBeginCapture(struct api_stream *s, unsigned mode)
     GIVE;
 }
 
-/* The capture ends whatever is returned. A graph that is not returned is
+/* Ends the capture even if it returns an error. A graph that is not returned is
  * freed. */
 unsigned hipStreamEndCapture(struct api_stream *s, struct api_graph **out)
 {
@@ -160,7 +160,7 @@ unsigned hipStreamEndCapture(struct api_stream *s, struct api_graph **out)
 /* ---- the compiler -------------------------------------------------------- */
 
 struct hiprtc_program {
-    char *text, *code; /* owned */
+    char *text, *code; /* the source and the code made from it, owned */
 };
 
 const char *hiprtcGetErrorString(unsigned code)
@@ -194,7 +194,8 @@ unsigned hiprtcCreateProgram(struct hiprtc_program **out, const char *text,
     GIVE;
 }
 
-/* Reads the name that a line of the source requests. */
+/* Copies the name of the kernel that the first lines of the source request to
+ * `name`. Returns false if they request none. */
 static bool wanted(const char *text, char name[64])
 {
     static const char line[] = "#define SOME_KERNELS\n#define WANT_%63s ~, "
@@ -270,13 +271,13 @@ unsigned hiprtcDestroyProgram(struct hiprtc_program **p)
     GIVE;
 }
 
-/* Counts programs as well. */
+/* Counts live objects as n_live does, and programs of the compiler. */
 static int n_live_hip(void)
 {
     return n_live() + n_program;
 }
 
-/* The test program looks for this name. */
+/* The struct that the test program looks up by its name in the library. */
 extern EXPORT const struct fake_cuda fake_hip;
 const struct fake_cuda fake_hip = {break_at, refuse, failed,   n_live_hip,
                                    wrong,    n_call, set_free, swallow,

@@ -19,7 +19,7 @@ struct cl_device {
     const char *name, *version, *extensions;
     uint64_t floats, doubles, local;
     size_t group;
-    int32_t context; /* the result of clCreateContext */
+    int32_t context; /* status that clCreateContext returns for this device */
 };
 
 static struct cl_device device[N_DEVICE] = {
@@ -38,10 +38,11 @@ static struct cl_device device[N_DEVICE] = {
     {"small", "OpenCL 1.2 x", "", GOOD, GOOD, 16384, 1024, CL_OK},
     {"narrow", "OpenCL 1.2 x", "", GOOD, GOOD, 65536, 64, CL_OK},
     {"twin", "OpenCL 3.0 x", "cl_khr_pci_bus_info", GOOD, GOOD, 65536, 1024,
-     CL_OK}, /* the same card as fake_cuda.c's first */
+     CL_OK}, /* has the PCI address of the first device of fake_cuda.c */
 };
 
-/* The devices that are GPUs, with what cl_khr_pci_bus_info reports. */
+/* The devices that report a PCI address by cl_khr_pci_bus_info: domain, bus,
+ * device and function. */
 static const struct gpu {
     const struct cl_device *device;
     uint32_t pci[4];
@@ -108,7 +109,8 @@ static const char *text_of(const struct cl_device *d, uint32_t what)
     return NULL;
 }
 
-/* Returns the size of the value in bytes; 0 if the device lacks it. */
+/* Writes the device's value of property `what` to *out. Returns its size in
+ * bytes, or 0 if the device lacks the property. */
 static size_t value_of(const struct cl_device *d, uint32_t what, uint64_t *out)
 {
     static const uint64_t free_kib[] = {4096, 1024};
@@ -218,7 +220,7 @@ int32_t clGetProgramBuildInfo(struct cl_program *p, struct cl_device *d,
     return give(log, sizeof log, max, out, n);
 }
 
-/* The other functions do nothing and succeed. */
+/* Defines a function of OpenCL that does nothing and succeeds. */
 #define NOTHING(name)                                                          \
     void *name(void)                                                           \
     {                                                                          \

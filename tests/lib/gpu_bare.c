@@ -1,4 +1,5 @@
-/* The emulator's driver without some functions, or with small allocations. */
+/* Copies of the emulator's driver that lack some functions, or whose
+ * allocations are limited. */
 #include "lib/gpu_bare.h"
 #include "lib/gpu_odd.h"
 

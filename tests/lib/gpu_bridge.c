@@ -1,5 +1,5 @@
-/* Translates a cpu_call into launches of the emulator or of a driver
- * (gpu_bridge.h). */
+/* Translates a cpu_call into launches on the emulator or on a GPU; gpu_bridge.h
+ * describes the functions. */
 #include "lib/gpu_bridge.h"
 
 #include "lib/gpu_copies.h"
@@ -12,7 +12,8 @@
 #include "device/gpu/emu/emu_run.h"
 #include "quant/grid.h"
 
-/* NULL: operands are used where they are. */
+/* copies of the call's operands in device memory; NULL if kernels use the
+ * operands where they are, as in the emulator */
 static _Thread_local const struct gpu_copies *copies;
 
 static uint64_t address(const void *p)
@@ -60,8 +61,9 @@ static struct gpu_call translate(const struct cpu_call *c)
     return g;
 }
 
-/* Returns the GPU's number of units, which chooses between kernels for few rows
- * and for many: unknown, one, or more than any call has groups for, in turn. */
+/* Returns the number of multiprocessors that the GPU claims to have, by which
+ * it chooses kernels for few rows or for many: in turn unknown (0), one, and
+ * more than any call has groups for. */
 static int units(int turn)
 {
     static const int n[] = {0, 1, 4096};
@@ -71,7 +73,8 @@ static int units(int turn)
 
 /* ---- in the emulator ----------------------------------------------------- */
 
-/* known: the host's knowledge of the tokens is passed on. */
+/* Computes a call in the emulator. If `known`, the host knows the tokens'
+ * positions and passes them on. */
 static void emulate(const struct cpu_call *c, enum kernel k, int turn,
                     bool known)
 {
@@ -107,9 +110,10 @@ static void emulate(const struct cpu_call *c, enum kernel k, int turn,
     free(scratch);
 }
 
-/* With less knowledge of the tokens, attention has other launches but the same
- * results. Some calls are tried both ways, and all those with mostly empty
- * tables. */
+/* Computes a call in the emulator. If the host does not know the tokens'
+ * positions, attention has other launches, but the results must be the same.
+ * Every fourth call of attention, and each with a very large page table, is
+ * computed both ways. */
 static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
 {
     static _Thread_local int both;
@@ -133,14 +137,15 @@ static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
 /* ---- by a driver --------------------------------------------------------- */
 
 static struct {
-    const struct gpu_driver *d; /* NULL: use the emulator */
+    const struct gpu_driver *d; /* driver of the GPU; NULL for the emulator */
     struct gpu *g;
-    uint64_t at; /* what operands are copied to */
+    uint64_t at; /* address of the device memory to which operands are copied */
     size_t bytes;
     int n_call;
 } driver;
 
-/* Opens the i-th GPU that the driver lists, in the order of -dev. */
+/* Opens the GPU that is number i in the driver's list, which -dev counts in the
+ * same order. */
 static pl_status open_listed(int i, pl_err *err)
 {
     struct gpu_info info[64];
@@ -158,7 +163,8 @@ static void say_calls(void)
     driver.d->close(driver.g);
 }
 
-/* $PLAIT_GPU_TEST is NAME or NAME:I, a driver and an index into its list. */
+/* Opens the GPU of $PLAIT_GPU_TEST, which is NAME or NAME:I: a driver, and an
+ * index into its list of GPUs. */
 static void begin(void)
 {
     static const struct gpu_driver *const drivers[] = {&gpu_emu, &gpu_cuda,
@@ -186,7 +192,7 @@ static void begin(void)
 
 /* ---- a selection --------------------------------------------------------- */
 
-/* Calls of a kernel whose operands have these formats, by their rows. */
+/* A kind of calls: kernel, formats of its two operands, and number of rows. */
 struct kind {
     enum kernel kernel;
     pl_format format[2];
@@ -197,7 +203,9 @@ enum { MAX_KIND = 2048 };
 
 static struct seen {
     struct kind kind;
-    int n, n_run; /* calls, and how many of them a GPU's kernel computed */
+    /* number of calls of this kind, and how many of them a GPU's kernel
+     * computed */
+    int n, n_run;
 } seen[MAX_KIND];
 static int n_seen;
 
@@ -250,19 +258,21 @@ int gpu_bridge_calls(enum kernel k, pl_format weights,
     return n;
 }
 
-/* Returns true for the formats tried through OpenCL in the short tier. Its
- * compilers take seconds a kernel, and each weight format has several
- * kernels. */
+/* Returns true for weight formats that the short tier tries through OpenCL.
+ * OpenCL's compilers take seconds per kernel, and each weight format has
+ * several kernels. */
 static bool is_common(const struct cpu_tensor *w)
 {
     return test_long() || !w->pack || w->format == PL_Q8_0 ||
            w->format == PL_Q4_K || w->format == PL_BF16;
 }
 
-/* Returns true if a GPU's kernel computes the call. OpenCL: three calls of each
- * kind, then one in sixteen. Emulator, short tier: contractions, which are most
- * of the work, some of each kind, then one in eight; fewer in the brief tier.
- * Everything else is computed, and so is all with other drivers. */
+/* Returns true if a GPU's kernel computes call number `nth` of its kind;
+ * otherwise plain C does. With OpenCL the first three calls of each kind, and
+ * then one in sixteen. In the emulator and the short tier, of contractions,
+ * which are most of the work, the first two of each kind, and then one in
+ * eight; fewer in the brief tier. All calls of other kernels, and all calls
+ * with other drivers. */
 static bool chosen(const struct cpu_call *c, enum kernel k, int nth)
 {
     if (driver.d == &gpu_opencl)
@@ -357,7 +367,9 @@ static void run(const struct cpu_call *c, enum kernel k)
     of->n_run++;
     if (driver.d)
         run_driven(c, k);
-    else /* of each kind, with the unit counts in turn */
+    else
+        /* successive calls of a kind claim different numbers of
+         * multiprocessors */
         run_emulated(c, k, (int)(of - seen) + of->n_run);
 }
 

@@ -15,23 +15,23 @@
 
 #define GPU_BRIDGE_CALLS "calls that went through the GPU: "
 
-/* Fills the table with the GPUs' kernels, and with plain C where they have
- * none. They work on the first thread alone. Fails the test if a kernel does
- * what no GPU could. */
+/* Fills the table with GPU kernels, or with plain C for kernels that GPUs lack.
+ * GPU kernels do all work in the call of the first thread. Fails the case if a
+ * kernel does what no GPU could do. */
 void gpu_bridge_init(struct cpu_kernels *k);
 enum gpu_bridge_rows {
     ROWS_ONE,
-    ROWS_FEW,  /* up to 8 */
-    ROWS_SOME, /* up to 32 */
+    ROWS_FEW,  /* 2 to 8 rows */
+    ROWS_SOME, /* 9 to 32 rows */
     ROWS_MANY,
     ROWS_COUNT
 };
-/* Returns how many calls with this many rows of activations and weights of that
- * format a GPU's kernel computed in this process. The long tier leaves none to
- * plain C, the others many. */
+/* Returns how many calls with that many rows of activations, and weights of
+ * that format, GPU kernels have computed in this process. The long tier leaves
+ * no call to plain C, the other tiers leave many. */
 int gpu_bridge_calls(enum kernel k, pl_format weights,
                      enum gpu_bridge_rows rows);
-/* Returns true if the GPUs have a kernel of their own for it. */
+/* Returns true if GPUs have a kernel for `k`. */
 bool gpu_bridge_has(enum kernel k);
 
 #endif

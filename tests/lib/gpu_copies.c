@@ -1,4 +1,5 @@
-/* See gpu_copies.h. */
+/* Copies the operands of a cpu_call to a GPU's memory and back; gpu_copies.h
+ * describes the functions. */
 #include "lib/gpu_copies.h"
 
 #include "lib/support.h"
@@ -19,7 +20,7 @@ static int64_t count_of(const struct cpu_tensor *t)
     return n;
 }
 
-/* Returns the bytes of the kernel's argument i. */
+/* Returns the size in bytes of argument i of a kernel, the tensor `t`. */
 static size_t bytes_of(enum kernel k, int i, const struct cpu_tensor *t)
 {
     int64_t n = count_of(t), last = t->n_dim > 0 ? t->dim[t->n_dim - 1] : 1;
@@ -37,7 +38,8 @@ static size_t bytes_of(enum kernel k, int i, const struct cpu_tensor *t)
     return (size_t)(n / last) * format_row_bytes(t->format, last);
 }
 
-/* Overlapping ranges become one. */
+/* Adds n bytes at p to the ranges of the image. Ranges that overlap become
+ * one. */
 static void add(struct gpu_copies *m, const void *p, size_t n, bool written)
 {
     struct gpu_range r = {p, n, 0, written};

@@ -1,4 +1,5 @@
-/* Copies of the emulator's driver with a function or two of their own. */
+/* Copies of the emulator's driver in which a function or two behave
+ * differently. */
 #include "lib/gpu_odd.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 enum { MAX_GPU = 16 };
 
-/* For each open GPU, the kernels that ready() was asked for. */
+/* The kernels that each open GPU was told to compile (compile_kernels). */
 static struct asked {
     struct gpu *g;
     bool kernel[GPU_KERNEL_COUNT];
@@ -30,7 +31,8 @@ static struct asked *asked_of(const struct gpu *g)
 
 atomic_int gpu_eager_waits;
 
-/* Compiles a kernel for as long as the test says. */
+/* Compiles a kernel, which takes until gpu_eager_waits is 0; fails after a
+ * while. */
 static pl_status eager_compile(void *user, int i, pl_err *err)
 {
     const struct timespec ms = {.tv_nsec = 1000 * 1000};
@@ -113,7 +115,8 @@ static bool hangs(const struct gpu *g)
     return g == gpu_hung.who && gpu_hung.n_left <= 0;
 }
 
-/* Counts a call that would not return. Returns false if the GPU hangs. */
+/* Returns false if the GPU hangs, and then counts the call, which would not
+ * return on a real GPU. */
 static bool works(const struct gpu *g)
 {
     if (!hangs(g))
@@ -122,8 +125,8 @@ static bool works(const struct gpu *g)
     return false;
 }
 
-/* From the leak sanitizer, if present. Memory that a hung GPU cannot free any
- * more is not a leak. */
+/* Functions of the leak sanitizer, if it is linked in. Memory that a hung GPU
+ * can no longer free is not reported as a leak. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
@@ -194,7 +197,7 @@ static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
     return !hangs(g) ? gpu_emu.flush(g, q, err) : PL_OK;
 }
 
-/* Fences recorded before it hung: they are reached. */
+/* True for fences that were recorded before the GPU hung: these are reached. */
 static atomic_bool early[GPU_MAX_MARKS];
 
 static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -216,7 +219,8 @@ static bool hung_words(const struct gpu *g)
     return !gpu_hung.wordless;
 }
 
-/* A GPU without words could only wait. */
+/* If the GPU hangs and its queues cannot write words, this call would have to
+ * wait for the GPU. */
 static pl_status hung_post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err)
 {
@@ -275,8 +279,8 @@ static void hung_unmap(struct gpu *g, void *p)
 
 atomic_int gpu_wrong_kernel = GPU_KERNEL_COUNT;
 
-/* Returns the address that a kernel writes; most argument structs begin with
- * it. */
+/* Returns the address of the result that a kernel writes. It is the first field
+ * of most argument structs. */
 static uint64_t result_of(enum gpu_kernel k, const void *args)
 {
     const char *name = gpu_kernel_name(k);
@@ -286,7 +290,8 @@ static uint64_t result_of(enum gpu_kernel k, const void *args)
         return ((const struct contract_args *)args)->out;
     if (k == GPU_attend_merge)
         return ((const struct attend_merge_args *)args)->out;
-    if (strncmp(name, "attend", 6) == 0) /* sums of the first state */
+    /* address of the sums of the first partial result */
+    if (strncmp(name, "attend", 6) == 0)
         return ((const struct attend_args *)args)->part + 4 * TEXT_SOFT;
     if (k == GPU_merge_tree)
         return ((const struct merge_tree_args *)args)->piece.dst;
@@ -304,8 +309,8 @@ static uint64_t result_of(enum gpu_kernel k, const void *args)
     return at;
 }
 
-/* Returns the bit to flip. Values that other kernels read may be rounded, so
- * their lowest bit could get lost. */
+/* Returns the bit of a float to flip. Other kernels may round the values that
+ * they read, so for those a higher bit than the lowest. */
 static uint32_t wrong_bit(enum gpu_kernel k)
 {
     bool inner =
@@ -334,7 +339,8 @@ static struct gpu_driver gpu_eager, gpu_hangs, gpu_wrong;
 __attribute__((constructor)) static void make(void)
 {
     gpu_eager = gpu_emu;
-    gpu_eager.graph_make = NULL; /* so that each launch is seen */
+    /* without device graphs, so that launch() is called for each launch */
+    gpu_eager.graph_make = NULL;
     gpu_eager.name = "eager";
     gpu_eager.identity = gpu_odd_identity;
     gpu_eager.compile_kernels = eager_ready;
@@ -347,7 +353,8 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs = gpu_emu;
     gpu_hangs.graph_make = NULL;
     gpu_hangs.name = "hung";
-    gpu_hangs.cancel_queue = NULL; /* so that nothing can be cancelled */
+    /* without it, work of the hung GPU cannot be cancelled */
+    gpu_hangs.cancel_queue = NULL;
     gpu_hangs.open = hung_open;
     gpu_hangs.alloc = hung_alloc;
     gpu_hangs.host_alloc = hung_host_alloc;

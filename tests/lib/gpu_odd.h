@@ -14,32 +14,41 @@
 
 extern const struct backend_ops eager_ops, hung_ops, wrong_ops;
 
-/* For backends based on the emulator, which has no identity: a passed self test
- * is cached where the environment allows, for all of them together. */
+/* Returns an identity for GPUs of backends that are based on the emulator,
+ * which has none. So a passed self test is cached where the environment allows,
+ * once for all these backends. */
 pl_status gpu_odd_identity(struct gpu *g, char *out, size_t size, pl_err *err);
 
-/* For all GPUs of the backend `eager`: while this is above zero, compiling does
- * not end, and fails after a while. */
+/* For all GPUs of the backend `eager`: while this is above 0, compiling a
+ * kernel does not end, and fails after a while. */
 extern atomic_int gpu_eager_waits;
 
-/* For all GPUs of the backend `wrong`: the kernel whose results are wrong, an
- * enum gpu_kernel. */
+/* For all GPUs of the backend `wrong`: the kernel (enum gpu_kernel) that gives
+ * wrong results. */
 extern atomic_int gpu_wrong_kernel;
 
-/* For all GPUs of the backend `hung`. */
+/* Settings and counters of the backend `hung`. */
 extern struct gpu_hung {
-    atomic_int n_left; /* kernels to launch before it hangs */
-    bool at_copy;      /* it hangs at its first copy */
-    atomic_int n_call; /* calls of functions that would not return then */
-    bool wordless;     /* its queues neither post words nor wait for them */
-    bool blind;        /* it maps no host memory */
-    struct gpu *who;   /* the GPU that hangs; NULL: the next that is opened */
-    uint64_t watched;  /* memory of another GPU; 0: it has been freed */
-    bool watches;      /* watch what another GPU allocates next */
+    /* number of kernels that the GPU still launches before it hangs */
+    atomic_int n_left;
+    bool at_copy; /* true if the GPU hangs at its first copy */
+    /* number of calls after the GPU hung that would not return on a real GPU */
+    atomic_int n_call;
+    /* true if its queues neither write words in memory nor wait for them */
+    bool wordless;
+    bool blind; /* true if the GPU maps no host memory */
+    /* the GPU that hangs; NULL for the next one that is opened */
+    struct gpu *who;
+    /* address of memory of another GPU, which the test watches; 0 once it has
+     * been freed */
+    uint64_t watched;
+    /* true if the next allocation of another GPU is to be watched */
+    bool watches;
 } gpu_hung;
 
-/* Lets the next GPU that is opened work until n_left is set. Until
- * gpu_hung_end(), this process's processor time decides whether it hangs. */
+/* Begins a test with a GPU that hangs: the next GPU that is opened works until
+ * n_left is set. Until gpu_hung_end(), the watchdog counts the processor time
+ * of this process. */
 void gpu_hung_begin(void);
 void gpu_hung_end(void);
 

@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range range[MAX_RANGE];
 static int n_range;
 static struct gpu_watched seen;
-static pthread_t writer; /* the first thread that copied */
+static pthread_t writer; /* the first thread that copied from or to a device */
 
 void gpu_watch_reset(void)
 {
@@ -71,7 +71,7 @@ static void unmap(struct gpu *g, void *p)
     gpu_emu.unmap(g, p);
 }
 
-/* Host memory that the driver allocated. */
+/* Ranges of host memory that the driver allocated. */
 static struct range given[MAX_RANGE];
 static int n_given;
 
@@ -116,8 +116,8 @@ static bool is_mapped(uint64_t at)
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* Returns true during the self test of a GPU, which has nothing mapped yet. Its
- * tables may still be on their way. */
+/* Returns true while a GPU runs its self test: it has mapped no memory yet.
+ * Copies of its tables may not have ended. */
 static bool is_tested(const struct gpu *g)
 {
     for (int i = 0; i < n_range; i++)
@@ -126,7 +126,7 @@ static bool is_tested(const struct gpu *g)
     return true;
 }
 
-/* Returns true if an argument, or any word in it that may be an address, is in
+/* Returns true if any 8-byte word of the kernel's arguments is an address in
  * mapped memory. */
 static bool names_mapped(enum gpu_kernel k, const void *args)
 {
@@ -233,7 +233,8 @@ static struct gpu_driver gpu_watch;
 __attribute__((constructor)) static void make(void)
 {
     gpu_watch = gpu_emu;
-    gpu_watch.graph_make = NULL; /* so that each launch is seen */
+    /* without device graphs, so that launch() is called for each launch */
+    gpu_watch.graph_make = NULL;
     gpu_watch.name = "watched";
     gpu_watch.identity = gpu_odd_identity;
     gpu_watch.map = map;

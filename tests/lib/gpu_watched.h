@@ -5,33 +5,40 @@
 
 #include "device/device_ops.h"
 
-/* Sums over all devices of the backend since the last gpu_watch_reset(). */
+/* Counts of what all devices of the backend have done since the last
+ * gpu_watch_reset(). */
 struct gpu_watched {
-    int n_launch;    /* all */
-    int n_carried;   /* that copy bytes from or to mapped memory: allowed */
-    int n_summed;    /* that add up mapped addends */
-    int64_t most;    /* bytes of the largest such sum */
-    int n_worked;    /* that compute in mapped memory */
-    char kernel[64]; /* the first such kernel */
-    int n_write;     /* copies into the device */
-    size_t bytes, largest; /* of these copies: total and largest */
-    int n_read;            /* copies out of it */
-    size_t loose; /* bytes copied from and to memory unknown to the driver */
-    int n_writer; /* threads that copied, counted up to two */
-    int n_before; /* launches before the first copy */
+    int n_launch; /* all launches of kernels */
+    /* launches that copy bytes from or to mapped memory, which is allowed */
+    int n_carried;
+    /* launches that read addends in mapped memory and add them up */
+    int n_summed;
+    int64_t most; /* size in bytes of the largest of these sums */
+    /* launches that compute with operands in mapped memory otherwise */
+    int n_worked;
+    char kernel[64]; /* name of the first kernel counted in n_worked */
+    int n_write;     /* copies from host memory into device memory */
+    /* bytes of all these copies, and of the largest one */
+    size_t bytes, largest;
+    int n_read; /* copies from device memory into host memory */
+    /* bytes copied from and to host memory that the driver neither allocated
+     * nor mapped */
+    size_t loose;
+    int n_writer; /* number of threads that copied: 0, 1, or 2 for more */
+    int n_before; /* launches of kernels before the first copy */
 };
 
 void gpu_watch_reset(void);
 struct gpu_watched gpu_watch_seen(void);
 
-/* Devices cannot access each other's memory; else all can. For sets loaded
- * later. */
+/* If true, devices of sets that are loaded later cannot access each other's
+ * memory. */
 extern bool gpu_watch_apart;
 
-/* Devices cannot map host memory. For sets loaded later. */
+/* If true, devices of sets that are loaded later cannot map host memory. */
 extern bool gpu_watch_blind;
 
-/* Devices map at most this many bytes of a range; 0: no limit. */
+/* Greatest size in bytes of a range that devices map; 0 for no limit. */
 extern size_t gpu_watch_most;
 
 extern const struct backend_ops watched_ops;

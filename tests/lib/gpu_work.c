@@ -1,4 +1,4 @@
-/* See gpu_work.h. */
+/* Calls each function of a GPU's driver; gpu_work.h describes the functions. */
 #include "lib/gpu_work.h"
 
 #include <stdlib.h>
@@ -44,8 +44,8 @@ pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err)
     return w->d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
 }
 
-/* Computes out = 4 out with a device graph: the two halves first, in any
- * order. */
+/* Computes out = 4 out with a device graph of three launches. The first two
+ * compute 2 out each and may run in any order; the third adds their results. */
 static pl_status run_graph(struct gpu_work *w, pl_err *err)
 {
     static const int after[] = {0, 1};
@@ -105,7 +105,7 @@ pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
     return PL_OK;
 }
 
-/* Writes to the peer with a copy and with a kernel. */
+/* Writes to the peer's memory once with a copy and once with a kernel. */
 static pl_status put_to_peer(struct gpu_work *w, pl_err *err)
 {
     const size_t bytes = N * sizeof(float);
@@ -133,7 +133,8 @@ pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err)
 
 void gpu_work_give_back(struct gpu_work *w)
 {
-    if (w->peer) { /* before it is closed, its memory must be unused */
+    /* before the peer is closed, no work may use its memory any more */
+    if (w->peer) {
         w->d->finish(w->g, QUEUE_COMPUTE, NULL);
         w->d->release(w->peer, w->peer_at);
     }

@@ -1,4 +1,5 @@
-/* The shape of a qwen3moe file, handed to the writer of synthetic models. */
+/* Writes files with the tensors of a qwen3moe model, by way of the writer of
+ * synthetic models. */
 #include "lib/hollow_model.h"
 
 #include "quant/format.h"

@@ -1,4 +1,5 @@
-/* See http_try.h. */
+/* Starts the HTTP layer with handlers for tests, and clients; http_try.h
+ * describes the functions. */
 #include "lib/http_try.h"
 
 #include <errno.h>
@@ -141,7 +142,7 @@ void try_start(struct http_try *t, const struct http_options *o)
     memset(t, 0, sizeof *t);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->came, NULL);
-    if (!mine.hosts) /* tests of hosts set their own */
+    if (!mine.hosts) /* tests of allowed hosts set o->hosts themselves */
         mine.hosts = "*";
     if (!mine.log) {
         mine.log = add_log;
@@ -286,7 +287,8 @@ void try_send(struct try_client *c, const char *text)
     assert_true(try_send_bytes(c, text, strlen(text)));
 }
 
-/* Reads more, but not beyond what is parsed soon. Returns false at the end. */
+/* Reads more bytes into the buffer, but not more than will soon be parsed.
+ * Returns false at the end of the connection. */
 static bool more(struct try_client *c)
 {
     enum { MOST = 32 << 10 };
@@ -351,7 +353,8 @@ void try_read_head(struct try_client *c, struct try_answer *a)
     add(a, "", 0);
 }
 
-/* Reads a chunk; returns its length. */
+/* Reads a chunk of a chunked body and appends its data to the body. Returns the
+ * length of the data. */
 static size_t read_chunk(struct try_client *c, struct try_answer *a)
 {
     char *end;

@@ -28,7 +28,7 @@ enum { TRY_HELD = 4096 };
 struct http_try {
     struct http *h;
     int port;
-    atomic_int n_gone; /* calls of try_gone */
+    atomic_int n_gone; /* number of calls of try_gone */
     pthread_mutex_t lock;
     pthread_cond_t came;
     struct http_request *held[TRY_HELD];
@@ -39,32 +39,37 @@ struct http_try {
 
 struct try_client {
     int fd;
-    char *buf; /* owned: bytes received, not yet parsed */
+    char *buf; /* [n] bytes that were received and are not parsed yet, owned */
     size_t n, cap;
 };
 
-/* Starts the server on any free port, or fails the case; o NULL: the
- * defaults. */
+/* Starts the server on any free port. `o` NULL means the default options. On
+ * failure the case fails. */
 void try_start(struct http_try *t, const struct http_options *o);
 void try_stop(struct http_try *t);
-/* Returns the next request at /hold, in order of arrival. */
+/* Returns the next request for /hold, which has not been answered, in order of
+ * arrival. */
 struct http_request *try_held(struct http_try *t);
-/* Connects and requests /hold until the request is held. A server with a short
- * timeout may close a connection before a slow machine has sent its request. */
+/* Connects and requests /hold, again until the server has the request. A server
+ * with a short timeout may close a connection before a slow machine has sent
+ * its request. */
 struct http_request *try_hold(struct http_try *t, struct try_client *c);
 bool try_has_held(struct http_try *t);
-/* Counts its calls; try_gone_is waits until there were n. */
+/* try_gone is a callback that counts its calls in t->n_gone; try_gone_is waits
+ * until n calls were counted. */
 void try_gone(void *t);
 void try_gone_is(struct http_try *t, int n);
-/* Waits until there are this many connections and requests. */
+/* Waits until the server has this many connections and requests. */
 void try_load_is(struct http_try *t, int n_connection, int n_request);
-/* Returns the error text of try_start's server: "STATUS MESSAGE". */
+/* The function that formats errors in the server of try_start: "STATUS
+ * MESSAGE", malloc'ed. */
 char *try_error(int status, const char *message, const char *path);
 
 struct try_answer {
     int status;
-    char head[4096]; /* the lines, as received */
-    char *body;      /* owned, NUL-terminated; chunks joined */
+    /* status line and header lines of the response, as received */
+    char head[4096];
+    char *body; /* body with its chunks joined, NUL-terminated, owned */
     size_t n_body, cap_body;
 };
 
@@ -73,27 +78,30 @@ void try_connect(struct http_try *t, struct try_client *c);
 bool try_connects(const struct http_try *t);
 void try_close(struct try_client *c);
 void try_send(struct try_client *c, const char *text);
-/* Returns true if the server has closed; received bytes stay readable. */
+/* Returns true if the server has closed the connection. Bytes received before
+ * stay readable. */
 bool try_closed(const struct try_client *c);
-/* Returns false if the server has closed. */
+/* Sends n bytes. Returns false if the server has closed the connection. */
 bool try_send_bytes(struct try_client *c, const void *data, size_t n);
 /* Reads the header lines of a response. */
 void try_read_head(struct try_client *c, struct try_answer *a);
-/* Waits until n bytes are in buf. Returns false if the connection ends
- * before. */
+/* Waits until c->buf has n bytes. Returns false if the connection ends before
+ * that. */
 bool try_fill(struct try_client *c, size_t n);
-/* Reads the next response; `no_body`: to a HEAD request. */
+/* Reads the next response. `no_body`: the request was a HEAD request, so the
+ * response has no body. */
 void try_read(struct try_client *c, struct try_answer *a, bool no_body);
-/* Expects the server to close without sending more. */
+/* Fails the case unless the server closes the connection without sending
+ * more. */
 void try_ends(struct try_client *c);
-/* Sends one request on a connection of its own. The response must have this
- * status, and this body unless it is NULL. `head` gets the lines, unless it is
- * NULL. */
+/* Sends one request on a new connection. The response must have this status,
+ * and this body unless `body` is NULL. Copies the response's header lines to
+ * `head` unless NULL. */
 void try_ask(struct http_try *t, const char *request, int status,
              const char *body, char *head);
 
-/* Returns "GET path HTTP/1.1" with the Host line and `more` lines, in static
- * memory of the thread. */
+/* Returns the text of a request, "GET path HTTP/1.1" with the Host line and the
+ * lines `more`, in static memory of the thread. */
 const char *try_get(const char *path, const char *more);
 
 #endif

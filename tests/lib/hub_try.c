@@ -1,4 +1,5 @@
-/* See hub_try.h. */
+/* A hub for tests that misbehaves on request; hub_try.h describes the
+ * functions. */
 #include "lib/hub_try.h"
 
 #include "hub/hub_sha256.h"
@@ -14,7 +15,7 @@
 struct client {
     struct hub_try *t;
     int fd;
-    char head[8192]; /* the head of the request */
+    char head[8192]; /* request line and header lines */
     char path[2048];
 };
 
@@ -52,7 +53,8 @@ static bool read_head(struct client *c)
     return false;
 }
 
-/* Returns the value of a request line, or NULL; static memory of the thread. */
+/* Returns the value of the request's header line `name`, in static memory of
+ * the thread; NULL if there is none. */
 static const char *line_of(const struct client *c, const char *name)
 {
     static _Thread_local char value[1024];
@@ -153,7 +155,8 @@ static void say_api(struct client *c)
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Finds the file after "/T/R/resolve/REVISION/", or after "/". */
+/* Returns the file that the request's path names after "/T/R/resolve/REVISION/"
+ * or after "/"; NULL if there is none. */
 static const struct hub_try_file *find(const struct client *c)
 {
     const struct hub_try *t = c->t;
@@ -210,7 +213,8 @@ static void send_file(struct client *c, const char *data, size_t n)
     for (size_t at = 0; at < n; at += block) {
         size_t part = n - at < block ? n - at : block;
 
-        /* counted before a client that has them can read the count */
+        /* counted before sending, because a client that has the bytes may read
+         * the count */
         atomic_fetch_add(&t->n_sent, (long long)part);
         if (!send_all(c, data + at, part)) {
             atomic_fetch_sub(&t->n_sent, (long long)part);

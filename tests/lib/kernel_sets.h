@@ -1,4 +1,5 @@
-/* For tests that try all kernel sets: reports those that do not run here. */
+/* For tests that try all kernel sets: reports the sets that this processor
+ * cannot run. */
 #ifndef TEST_KERNEL_SETS_H
 #define TEST_KERNEL_SETS_H
 
@@ -8,9 +9,9 @@
 
 #include "device/kernel_set.h"
 
-/* Ends the running case as skipped and names the kernel sets that do not run
- * here, if there are any. Those of another architecture do not count:
- * tests/long/arm64.sh runs AArch64's. */
+/* Ends the running case as skipped, with the names of the kernel sets that this
+ * processor cannot run; does nothing if it can run all. Sets of another
+ * architecture do not count: tests/long/arm64.sh runs those of AArch64. */
 static inline void kernel_sets_skip_absent(void)
 {
 #ifdef __aarch64__

@@ -1,7 +1,9 @@
-/* See kind_known.h. A thread runs the variants of all devices in turn, posts
- * their events, and adds up the time of each instruction. A device's clock
- * waits for those of others, and the backend's clock is the latest of them. An
- * instruction's time is computed here from what it does, not by cost/. */
+/* The backend `known`, which computes nothing and knows how long each
+ * instruction takes. A thread goes through the variants of all devices in turn,
+ * posts their events, and adds the time of each instruction to the device's
+ * clock. A device's clock waits for the clocks of others, and the backend's
+ * clock is the latest of them. An instruction's time is computed here from what
+ * it does, not by src/cost/, so that tests can compare the two. */
 #include "lib/kind_known.h"
 
 #include <math.h>
@@ -25,8 +27,9 @@ double known_now(void *user)
 
 struct known_device {
     struct device *dev;
-    double *event; /* owned, [n_event] time at which it was posted */
-    int at;        /* index of the next instruction */
+    /* [n_event] times at which the device posted each event, owned */
+    double *event;
+    int at; /* index of the next instruction in the variant */
     double now, arrived;
 };
 
@@ -176,7 +179,8 @@ static double kernel_s(const struct program *p, const struct insn_kernel *k,
 
     if (k->kernel == KERNEL_matmul)
         return matmul_s(p, k, z);
-    if (k->kernel == KERNEL_attention) /* scores, and sums of values */
+    /* twice: for the scores and for the sums of values */
+    if (k->kernel == KERNEL_attention)
         return (past + ((double)z->n_tok + 1) / 2) * 2 * values(out, z) /
                known.attention;
     if (k->arg[0].access == ACCESS_UPDATE)
@@ -200,7 +204,7 @@ static bool is_known(const struct known_device *x, int dev)
     return device_of(x->dev->backend->set, dev)->desc.ops == &known_ops;
 }
 
-/* Returns the seconds to copy these bytes to another device. */
+/* Returns the seconds that copying so many bytes to device `dev` takes. */
 static double to_peer(const struct known_device *x, int dev, double bytes)
 {
     const struct device *peer = device_of(x->dev->backend->set, dev);
@@ -237,7 +241,9 @@ static void work(struct known_device *x, const struct insn *st,
     double past = 0;
 
     switch (st->kind) {
-    case INSN_KERNEL: /* the cache's contents fill its slots */
+    /* attention reads all slots of the cache except those of this step's
+     * tokens */
+    case INSN_KERNEL:
         if (st->kernel.kernel == KERNEL_attention)
             past = (double)z->n_slot[0] - (double)z->n_tok;
         x->now += known.launch_s + kernel_s(p, &st->kernel, z, past);
@@ -262,7 +268,9 @@ static void work(struct known_device *x, const struct insn *st,
 
 /* ---- a step ------------------------------------------------------------ */
 
-/* Returns false if the event is not posted yet. */
+/* Returns false if device e.dev has not posted event `e` in step `number`.
+ * Otherwise sets the waiting device's clock to the time of the post, unless it
+ * is later already. */
 static bool await(struct known_device *x, struct insn_event e, uint64_t number)
 {
     struct device *d = device_of(x->dev->backend->set, e.dev);
@@ -274,7 +282,8 @@ static bool await(struct known_device *x, struct insn_event e, uint64_t number)
     return true;
 }
 
-/* Returns false if the instruction has to wait. */
+/* Executes an instruction by advancing the device's clock. Returns false if the
+ * instruction has to wait for another device. */
 static bool take(struct known_device *x, const struct insn *st,
                  const struct graph_sizes *z, uint64_t number)
 {

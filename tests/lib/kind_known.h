@@ -5,19 +5,25 @@
 
 #include "device/device_ops.h"
 
-/* Parameters of all devices of the backend. */
+/* Rates and limits of all devices of the backend, and what it measured. */
 extern struct known {
-    /* seconds, and units per second */
+    /* Seconds of a launch, a copy, and a copy to a peer; bytes per second from
+     * the host, to the host, and to a peer. */
     double launch_s, copy_s, in, out, peer_s, peer;
-    double bridge; /* 'a' to 'b', 'c' to 'd' ..., by bus; 0: as `peer` */
+    /* Bytes per second between devices whose buses are 'a' and 'b', 'c' and
+     * 'd', and so on; 0 for the rate `peer`. */
+    double bridge;
     double read, values, block, floats, attention;
-    double held, held_read; /* up to this many bytes of weights are read at this
-                             * rate */
-    int n_left;             /* steps until a device fails; -1: none does */
-    size_t most;            /* largest allocation of a device; 0: any */
-    /* results */
+    /* A device with at most `held` bytes of weights reads them at held_read
+     * bytes per second. */
+    double held, held_read;
+    int n_left; /* number of steps until a device fails; -1 for never */
+    /* size in bytes of the largest allocation that succeeds; 0 for any */
+    size_t most;
+    /* results: the backend's clock in seconds */
     double clock;
-    size_t largest; /* of a program */
+    /* greatest total size in bytes of a device's memory regions */
+    size_t largest;
     int n_run;
 } known;
 

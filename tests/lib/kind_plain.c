@@ -16,18 +16,18 @@
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
 
-/* One device, for as long as the backend is open. */
+/* State of one device while the backend is open. */
 struct plain_device {
-    struct cpu_image image; /* first; owns base[] except the inbox's */
+    struct cpu_image image; /* first field; owns all regions but the inbox */
     struct device *dev;
-    unsigned char *scratch; /* owned */
-    pthread_t thread;       /* of the step in progress */
-    bool started;           /* the thread exists */
+    unsigned char *scratch; /* scratch of the kernels, owned */
+    pthread_t thread;       /* thread that executes the step in progress */
+    bool started;           /* true while `thread` exists */
 };
 
 struct plain_bank {
     struct cpu_kernels kernels;
-    struct plain_device dev[]; /* [n] devices of the backend */
+    struct plain_device dev[]; /* [n] devices, in the order of the set */
 };
 
 /* ---- before anything is opened ----------------------------------------- */
@@ -38,7 +38,7 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
     const struct device_desc d = {.ops = &plain_ops,
                                   .n_thread = 1,
                                   .numa_node = -1,
-                                  .memory = -1,  /* private */
+                                  .memory = -1,  /* memory of its own */
                                   .reads = true, /* the host's memory */
                                   .one_queue =
                                       true}; /* copies do not overlap */
@@ -145,7 +145,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* ---- a step ------------------------------------------------------------ */
 
-/* Returns false if the step has failed. */
+/* Waits for event `e` of step `number`. Returns false if the step failed. */
 static bool await(const struct plain_device *x, struct insn_event e,
                   uint64_t number)
 {
@@ -160,7 +160,7 @@ static bool await(const struct plain_device *x, struct insn_event e,
     return true;
 }
 
-/* Returns false if the step has failed. */
+/* Executes the instruction `st`. Returns false if the step has failed. */
 static bool take(struct plain_device *x, const struct insn *st, int step,
                  uint64_t number)
 {

@@ -1,4 +1,5 @@
-/* See load_try.h. */
+/* A server for tests that answers by a script; load_try.h describes the
+ * functions. */
 #include "lib/load_try.h"
 
 #include <netinet/in.h>
@@ -13,9 +14,9 @@
 struct client {
     struct load_try *t;
     int fd;
-    char *said; /* owned, terminated: the whole request */
+    char *said; /* text of the whole request, NUL-terminated, owned */
     size_t n;
-    bool open; /* counted among the requests not yet answered */
+    bool open; /* true while the request counts as not answered */
 };
 
 static void pause_ms(int ms)
@@ -36,7 +37,8 @@ static bool send_all(const struct client *c, const char *s, size_t n)
     return true;
 }
 
-/* Reads the whole request. Returns the start of its body, or NULL. */
+/* Reads a request up to its end. Returns the start of its body, or NULL if the
+ * connection ends before. */
 static const char *read_request(struct client *c)
 {
     const char *body = NULL, *length;
@@ -67,8 +69,8 @@ static const char *read_request(struct client *c)
     return body;
 }
 
-/* Marks the request as ended. Called before the last bytes are sent, because
- * the client may then send another at once. */
+/* Counts the request as answered. Called before the last bytes are sent,
+ * because the client may send another request as soon as it has them. */
 static void end(struct client *c)
 {
     pthread_mutex_lock(&c->t->lock);
@@ -94,7 +96,8 @@ static void answer(struct client *c, int status, const char *body)
 
 /* ---- events -------------------------------------------------------------- */
 
-/* Sends a chunk, or one for each byte. */
+/* Sends the text `s` as one chunk or, if `bytes`, as one chunk per byte.
+ * Returns false on failure. */
 static bool chunk(const struct client *c, const char *s, bool bytes)
 {
     size_t n = strlen(s), part = bytes ? 1 : n;
@@ -134,7 +137,7 @@ static void say_counts(const struct client *c, char how)
     (void)chunk(c, text, how == 'b');
 }
 
-/* Waits until the first token is due. */
+/* Waits until the first token of the response `how` is due. */
 static void come_to_it(struct load_try *t, char how)
 {
     pthread_mutex_lock(&t->lock);
@@ -180,7 +183,7 @@ static void stream(struct client *c, char how, bool chat)
     (void)send_all(c, "0\r\n\r\n", 5);
 }
 
-/* Waits until the client disconnects. */
+/* Sends nothing and waits until the client disconnects. */
 static void be_silent(const struct client *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};

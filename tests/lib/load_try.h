@@ -1,5 +1,5 @@
-/* A server for tests that speaks OpenAI's protocol with bare sockets, and
- * responds to each request as a script says. One connection a request. */
+/* A server for tests that speaks OpenAI's protocol with bare sockets, one
+ * connection per request, and answers each request as a script says. */
 #ifndef TEST_LOAD_TRY_H
 #define TEST_LOAD_TRY_H
 
@@ -24,10 +24,12 @@ enum { LOAD_TRY_BODIES = 256 };
  *   s  silence, until the client disconnects */
 struct load_try {
     /* Set before load_try_start. */
-    const char *script; /* one letter per request in order of arrival,
-                         * repeated */
-    const char *key;    /* required key; NULL: none */
-    const char *models; /* response to /v1/models; NULL: 404 */
+    /* one letter for each request in order of arrival; begins again at its
+     * end */
+    const char *script;
+    const char *key; /* API key that requests must have; NULL for none */
+    /* body of the response to /v1/models; NULL for status 404 */
+    const char *models;
     int n_token, first_ms, gap_ms, late_ms, behind, crowd, prompt_ms;
 
     int port;
@@ -36,11 +38,12 @@ struct load_try {
     pthread_cond_t changed;
     int fd, n_thread;
     pthread_t thread;
-    int n_open, most_open, n_ended; /* requests for completions */
+    /* requests for completions: now open, most at once, ended */
+    int n_open, most_open, n_ended;
     int n_body;
-    char *body[LOAD_TRY_BODIES]; /* owned: request bodies, in order of
-                                  * arrival */
-    char path[64];               /* of the last request */
+    /* [n_body] bodies of the requests in order of arrival, owned */
+    char *body[LOAD_TRY_BODIES];
+    char path[64]; /* path of the last request */
 };
 
 void load_try_start(struct load_try *t);

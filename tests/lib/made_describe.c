@@ -20,13 +20,16 @@
 enum { MAX_ROW = 512, MAX_LAYER = 64, N_GREEDY = 16, N_TRY = 2000 };
 static const int prompts[REF_SEQS] = {1, 17, 40};
 
-/* The margins by which the best token, and the last expert, must lead where
- * they are chosen. A different order of sums changes neither. */
+/* The least margins of the made sequences: the best token leads by least_margin
+ * in its logit, and the last chosen expert by least_gap in its score. So a
+ * different order of sums changes no choice. */
 static const double least_margin = 0.04, least_gap = 3e-4;
-enum { LEAST_DISTINCT = 4 }; /* tokens of a continuation */
+/* least number of different tokens in a continuation */
+enum { LEAST_DISTINCT = 4 };
 
-/* Errors as large as those of 8-bit activations change the best token of a
- * sixteenth of the rows at most; tests allow a tenth. */
+/* Relative error as large as that of 8-bit activations. It may change the best
+ * token of at most 1 in CHANGED rows of logits; tests of such activations allow
+ * 1 in 10. */
 static const double noise = 4e-3;
 enum { CHANGED = 16 };
 
@@ -37,7 +40,7 @@ static void put_string(FILE *f, const char *s, size_t n)
     json_t *v = json_stringn(s, n);
     char *quoted;
 
-    assert_non_null(v); /* it is UTF-8 */
+    assert_non_null(v); /* NULL if the text is not UTF-8 */
     quoted = json_dumps(v, JSON_ENCODE_ANY);
     fputs(quoted, f);
     free(quoted);
@@ -69,7 +72,9 @@ static void put_key(FILE *f, const struct gguf_kv *kv)
     if (kv->type == GGUF_ARRAY)
         fputc('[', f);
     for (uint64_t i = 0; i < kv->count; i++) {
-        if (i > 0) /* one line for each element or for all would be too long */
+        /* 16 elements per line, because one line for each or for all would be
+         * too long */
+        if (i > 0)
             fputs(i % 16 ? ", " : ",\n   ", f);
         put_element(f, kv, i);
     }
@@ -81,7 +86,7 @@ static bool of_vocabulary(const struct gguf_kv *kv)
     return kv->type == GGUF_ARRAY && !strncmp(kv->key, "tokenizer.", 10);
 }
 
-/* Writes the keys that belong to the vocabulary, or the others. */
+/* Writes the keys of the vocabulary or, if not `vocabulary`, all other keys. */
 static void put_keys(FILE *f, const struct gguf *g, bool vocabulary)
 {
     bool more = false;
@@ -96,8 +101,9 @@ static void put_keys(FILE *f, const struct gguf *g, bool vocabulary)
     fputs("\n]", f);
 }
 
-/* Writes the vocabulary unless the same one exists, and names it. Vocabularies
- * of one kind and size but with different words are numbered. */
+/* Writes the vocabulary to a file of its own unless a file has the same one.
+ * Sets `name` to the name of the file. Vocabularies of the same kind and size
+ * with different words are numbered. */
 static void vocabulary(const struct gguf *g, const char *folder, char name[64])
 {
     char path[512], *text = NULL;
@@ -142,12 +148,16 @@ static void vocabulary(const struct gguf *g, const char *folder, char name[64])
 
 /* ---- tensors ------------------------------------------------------------- */
 
-/* Tensors that differ only in their layer. */
+/* Tensors that differ only in their layer, which share a row of the
+ * description. */
 struct row {
-    char name[96]; /* with % for the layer's number */
+    /* name of the tensors, with % in place of the layer's number */
+    char name[96];
     const struct gguf_tensor *t;
     int layer[MAX_LAYER], n_layer;
-    double n, sum, squares, lo, hi; /* over all values */
+    /* number, sum, sum of squares, minimum and maximum of all values of these
+     * tensors */
+    double n, sum, squares, lo, hi;
 };
 
 static struct row *row_of(struct row *rows, int *n, const struct gguf_tensor *t)
@@ -208,8 +218,9 @@ static void put_row(FILE *f, const struct row *r)
         fprintf(f, "%s%" PRId64, d ? ", " : "", t->dim[d]);
     if (format_info(t->format)->block > 1)
         fprintf(f, "], %.4g", sqrt(r->squares / r->n));
-    else /* with the values' mean and root mean square, but inside their
-          * range */
+    else
+        /* the range of equally distributed values with the same mean and root
+         * mean square, cut to the range of the real values */
         fprintf(f, "], [%.4g, %.4g]", fmax(r->lo, mean - spread),
                 fmin(r->hi, mean + spread));
     for (int i = 0; i < r->n_layer; i++)
@@ -236,7 +247,8 @@ static void put_tensors(FILE *f, const struct gguf *g)
     free(rows);
 }
 
-/* Writes the formats, and what was measured of the reference model. */
+/* Writes the formats of the weights, and the errors that were measured with the
+ * reference model. */
 static void put_limits(FILE *f, const char *name)
 {
     char file[128];
@@ -271,7 +283,8 @@ struct told {
     double margin, gap, sum, squares, n;
 };
 
-/* Returns the lead of the best of x[n], which is *best. */
+/* Returns by how much the largest of x[n] exceeds the second largest. *best is
+ * the index of the largest. */
 static double lead(const double *x, int64_t n, int32_t *best)
 {
     double first = -INFINITY, second = -INFINITY;
@@ -287,8 +300,8 @@ static double lead(const double *x, int64_t n, int32_t *best)
     return first - second;
 }
 
-/* Returns how many rows have another best token with noise; x are the logits
- * without. */
+/* Returns how many rows of the logits x have another best token if noise is
+ * added to all results. */
 static int n_changed(struct model64 *r, const struct ref_seq *s,
                      const double *x)
 {
@@ -324,8 +337,9 @@ static int distinct(const int32_t *id, int n)
     return count;
 }
 
-/* Continues a random prompt into `s`, its logits to x. Returns false if a
- * choice is too close; else *margin and *gap are the least ones. */
+/* Draws a prompt and continues it greedily into `s`; x gets the logits. Returns
+ * false if a choice had too small a margin. Otherwise sets *margin and *gap to
+ * the least margins of tokens and of experts. */
 static bool continued(struct model64 *r, struct ref_seq *s, double *x,
                       uint64_t *random, double *margin, double *gap)
 {
@@ -423,7 +437,9 @@ void made_model_describe(const char *name, const char *folder)
     TEST_OK(gguf_open(&g, ref_model_path(name), &err), err);
     snprintf(path, sizeof path, "%.400s/%.80s.json", folder, name);
     vocabulary(g, folder, words);
-    for (int whole = 0; whole < 2; whole++) { /* the model, then its logits */
+    /* first writes the model's description, then again with numbers of the
+     * logits that the made model has */
+    for (int whole = 0; whole < 2; whole++) {
         f = fopen(path, "wb");
         if (!f)
             fail_msg("%s cannot be written", path);

@@ -35,7 +35,8 @@ static const double tolerance = 1e-6;
 
 /* ---- descriptions -------------------------------------------------------- */
 
-/* Returns NULL if there is no such file. The caller releases the result. */
+/* Reads a JSON file of tests/refs/made; NULL if there is no such file. The
+ * caller releases the result. */
 static json_t *load(const char *dir, const char *prefix, const char *name)
 {
     char path[600];
@@ -160,7 +161,8 @@ static enum gguf_type type_of(const char *name)
     return GGUF_TYPE_COUNT;
 }
 
-/* Appends a value, little endian; returns its length in bytes. */
+/* Writes a key's value as in a GGUF file, little endian. Returns its length in
+ * bytes. */
 static size_t put_value(unsigned char *to, enum gguf_type type, const json_t *v)
 {
     float f = (float)json_number_value(v);
@@ -234,10 +236,11 @@ enum { MAX_TENSOR = 1024, MAX_ROW_VALUES = 1 << 16 };
 /* The rule by which the values of one tensor are drawn. */
 struct drawn {
     pl_format format;
-    int64_t width;          /* values of a row */
-    double lo, hi;          /* of a float format */
-    uint64_t random;        /* its state */
-    struct synth_fill fill; /* of blocks */
+    int64_t width;   /* number of values in a row */
+    double lo, hi;   /* range of the values if the format is a float format */
+    uint64_t random; /* state of the random numbers */
+    /* rule for the blocks if the format is a block format */
+    struct synth_fill fill;
 };
 
 static bool fill(void *user, int64_t row, void *dst, size_t bytes)
@@ -270,7 +273,8 @@ struct tensors {
     int n;
 };
 
-/* `layer` takes the place of the % in the name. */
+/* Adds a tensor of a description's row to the file. The number `layer` replaces
+ * the % in the row's name. */
 static void put_tensor(struct tensors *t, const json_t *row, int layer)
 {
     const json_t *dims = json_array_get(row, 2), *size = json_array_get(row, 3);
@@ -313,7 +317,8 @@ static bool has_layer(const json_t *row, int layer)
     return false;
 }
 
-/* Writes tensors without a layer first, then layer by layer. */
+/* Adds the tensors of all rows to the file: first those without a layer, then
+ * layer by layer. */
 static void put_tensors(struct tensors *t, const json_t *rows)
 {
     json_t *row;
@@ -388,7 +393,7 @@ static void write_tokens(const json_t *j, const char *name, const char *path)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Writes the logits that the equations give. */
+/* Writes the logits that eval64 computes for the model's sequences. */
 static void write_logits(const json_t *j, const char *name, const char *path)
 {
     struct ref_seq seq[REF_SEQS];
@@ -415,7 +420,7 @@ static void write_logits(const json_t *j, const char *name, const char *path)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Paths of what this process has made; the strings are owned. */
+/* Files that this process has made, by name; the paths are owned. */
 static struct {
     char file[96];
     const char *path;
@@ -424,8 +429,8 @@ static int n_file;
 
 typedef void write_fn(const json_t *j, const char *name, const char *path);
 
-/* Returns the writer of such a file, or NULL. Sets *n to the length of the
- * model's name. */
+/* Returns the function that writes such a file; NULL if `file` is not the name
+ * of a made file. Sets *n to the length of the model's name in it. */
 static write_fn *writer_of(const char *file, int *n)
 {
     static const struct {
@@ -462,7 +467,8 @@ const char *made_model_file(const char *file)
         return NULL;
     snprintf(temp, sizeof temp, "made-%.90s", file);
     path = test_temp(temp);
-    write(j, name, path); /* it may request others first */
+    /* writing may request other made files, such as the model for its logits */
+    write(j, name, path);
     json_decref(j);
     assert_in_range(n_file, 0, 3 * MAX_MADE - 1);
     snprintf(files[n_file].file, sizeof files[0].file, "%s", file);
@@ -480,7 +486,8 @@ void made_model_numbers(const double *logits, int64_t n,
         numbers[0] += logits[i];
         numbers[1] += logits[i] * logits[i];
     }
-    for (int64_t k = 2; k < MADE_NUMBERS; k++) /* evenly, the last one too */
+    /* logits at equal distances, the last one included */
+    for (int64_t k = 2; k < MADE_NUMBERS; k++)
         numbers[k] = logits[(n - 1) * (k - 1) / (MADE_NUMBERS - 2)];
 }
 

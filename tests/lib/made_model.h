@@ -15,27 +15,28 @@
 
 #include "lib/ref_models.h"
 
-/* Returns the path of NAME.gguf, NAME.tokens.txt or NAME.logits.bin if NAME is
- * described, else NULL. The file is written on the first request, into the
- * temporary directory of the group. */
+/* Returns the path of NAME.gguf, NAME.tokens.txt or NAME.logits.bin if the
+ * model NAME is described, else NULL. The first request writes the file into
+ * the temporary directory of the group of cases. */
 const char *made_model_file(const char *file);
 
 /* Returns the names of all described models, sorted, and their number in *n.
  * The smallest of a family is marked. The list lives as long as the process. */
 struct made_name {
     char name[64], family[16];
-    int64_t n_value; /* of all its weights */
+    int64_t n_value; /* number of values of all its weights */
     bool smallest;
 };
 const struct made_name *made_model_names(int *n);
 
-/* Computes a few numbers that stand for the logits [n] of a sequence. */
+/* Computes MADE_NUMBERS numbers from logits [n] that stand for them in a
+ * description: their sum, their sum of squares, and some of them. */
 enum { MADE_NUMBERS = 8 };
 void made_model_numbers(const double *logits, int64_t n,
                         double numbers[MADE_NUMBERS]);
 
-/* Fails unless the logits of sequence `seq` have the stored numbers, to 1e-6 of
- * the logits' size. */
+/* Fails the case unless the logits of sequence `seq` give the numbers in the
+ * model's description, up to 1e-6 of the logits' size. */
 void made_model_keeps(const char *name, int seq, const double *logits,
                       int64_t n);
 

@@ -1,10 +1,11 @@
-/* Models in double; see model64.h. */
+/* Evaluates models in double precision; model64.h describes the functions. */
 #include "lib/model64.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets the value of a weight from all its parts, joined. */
+/* Sets the value of a weight. It may consist of several tensors of the file,
+ * which are joined. */
 static void set_weight(struct model64 *r, int node)
 {
     const char *name = r->g->node[node].name;

@@ -17,7 +17,8 @@ struct model64 {
     struct eval64 *e;
 };
 
-/* The file stays open until model64_close. The caches are F32. */
+/* Opens the model at `path`. Its file stays open until model64_close. Caches
+ * are F32. */
 void model64_open(struct model64 *r, const char *path);
 void model64_close(struct model64 *r);
 

@@ -1,4 +1,4 @@
-/* The wrapper for -Wl,--wrap of tier_disk_read. */
+/* Replaces tier_disk_read by -Wl,--wrap; mute_disk.h describes the function. */
 #include "lib/mute_disk.h"
 
 #include "server/tier_disk.h"

@@ -1,4 +1,5 @@
-/* Wrappers for -Wl,--wrap of device_now and device_sleep. */
+/* Replaces device_now and device_sleep by -Wl,--wrap; own_clock.h describes the
+ * functions. */
 #include "lib/own_clock.h"
 
 #include <stdatomic.h>
@@ -11,16 +12,17 @@ double __wrap_device_now(void);
 void __wrap_device_sleep(double end, const atomic_bool *stop);
 
 static atomic_bool owned;
-static _Atomic int64_t latest_ns; /* the latest reading of any thread */
+/* largest time in nanoseconds that any thread has read */
+static _Atomic int64_t latest_ns;
 
 void own_clock(bool on)
 {
     owned = on;
 }
 
-/* Linux accounts for a process's other threads up to their last ticks, so
- * readings of two threads differ by milliseconds. No reading is below an
- * earlier one. */
+/* Returns the processor time of this process, but never less than an earlier
+ * reading. Linux adds the time of a process's other threads only at their
+ * ticks, so readings of two threads may differ by milliseconds. */
 double __wrap_device_now(void)
 {
     struct timespec t;

@@ -1,4 +1,5 @@
-/* Covers of all pairs. */
+/* Finds few combinations of parameters in which all pairs of values occur;
+ * pairs.h describes the functions. */
 #include "lib/pairs.h"
 
 #include "lib/support.h"
@@ -25,7 +26,8 @@ void pairs_fini(struct pairs *s)
     free(s->met);
 }
 
-/* Returns how many pairs occur in v for the first time. */
+/* Returns how many pairs of the values v[] have not occurred together yet.
+ * Marks them as occurred if `mark`. */
 static int meet(struct pairs *s, const int *v, bool mark)
 {
     int n = 0;
@@ -47,7 +49,8 @@ void pairs_draw(const struct pairs *s, int *v, uint64_t *random)
         v[p] = (int)test_below(random, s->n_value[p]);
 }
 
-/* Returns the parameter that value i of all belongs to. */
+/* Returns the parameter to which value number `i` belongs, counted over the
+ * values of all parameters. */
 static int param_of(const struct pairs *s, int i)
 {
     int p = 0;

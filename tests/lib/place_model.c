@@ -1,5 +1,5 @@
-/* Builds the model through the public interface, with names and roles as GGUF
- * files have. */
+/* Builds the model of place_model.h through the public interface, with names
+ * and roles as in GGUF files. */
 #include "lib/place_model.h"
 
 #include "device/device_spec.h"
@@ -68,8 +68,8 @@ static pl_tensor cached(struct made *m, pl_tensor x, bool values)
                           x);
 }
 
-/* Attention of four heads of 16 with q, k and v apart, and rope with shared
- * frequencies. */
+/* Adds attention with four heads of 16 values, separate weights for q, k and v,
+ * and RoPE frequencies that all layers share. */
 static pl_tensor attention(struct made *m, pl_tensor h)
 {
     const pl_rope rope = {.size = sizeof rope, .n_rot = 16, .base = 10000};

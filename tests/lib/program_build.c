@@ -1,4 +1,4 @@
-/* The builders of program_build.h. */
+/* Builds programs by hand; program_build.h describes the functions. */
 #include "lib/program_build.h"
 
 #include "lib/alloc_fail.h"
@@ -26,7 +26,7 @@ struct build *build_new(int n, int64_t n_tok)
     return b;
 }
 
-/* Returns all devices, for a barrier of all. */
+/* Returns the list of devices 0 .. n-1, for a barrier of all devices. */
 static const int *everybody(int n)
 {
     static int dev[DEVICE_MAX];
@@ -36,7 +36,8 @@ static const int *everybody(int n)
     return dev;
 }
 
-/* Returns true if the POST of `event` by `dev` has been ordered already. */
+/* Returns true if device `dev` posts `event` among its first at[dev]
+ * instructions, which have a place in the total order already. */
 static bool is_posted(const struct build *b, int dev, int event, const int *at)
 {
     for (int i = 0; i < at[dev]; i++)
@@ -46,7 +47,8 @@ static bool is_posted(const struct build *b, int dev, int event, const int *at)
     return false;
 }
 
-/* Returns true if the next instruction of every peer is this barrier. */
+/* Returns true if for every peer of the barrier `st` the next instruction
+ * without a place in the total order is this barrier. */
 static bool all_there(const struct build *b, const struct insn *st,
                       const int *at)
 {
@@ -61,8 +63,10 @@ static bool all_there(const struct build *b, const struct insn *st,
     return true;
 }
 
-/* Orders the next instructions of device d. Returns true if one could be
- * ordered now. */
+/* Gives the next instructions of device d places in the total order, up to one
+ * that must wait for another device. at[] has the number of ordered
+ * instructions of each device. `force` also orders the first one that must
+ * wait. Returns true if any was ordered. */
 static bool order_some(struct build *b, int d, int *at, int *order, bool force)
 {
     bool moved = false;
@@ -105,8 +109,9 @@ static void order_insns(struct build *b, int n)
         moved = false;
         for (int d = 0; d < n; d++)
             moved |= order_some(b, d, at, &order, false);
-        for (int d = 0; d < n && !moved; d++) /* the program is wrong: any
-                                               * order */
+        /* all devices wait for each other, so the program is wrong and any
+         * order will do */
+        for (int d = 0; d < n && !moved; d++)
             moved = order_some(b, d, at, &order, true);
     } while (moved);
     free(at);
@@ -502,8 +507,8 @@ void build_tree_sum(float *out, float *const *addend, int n_addend, int64_t n)
     free(upper);
 }
 
-/* Returns the depth of the stack while a[0..n) is added on top of `below`
- * entries. */
+/* Sets n_add of the addends a[n] for their summation tree. Returns the greatest
+ * depth of the stack of partial sums, on which `below` entries lie before. */
 static int tree(struct merge_addend *a, int n, int below)
 {
     int left = 1, d0, d1;

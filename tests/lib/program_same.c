@@ -1,5 +1,6 @@
-/* The comparison of program_same.h. Fields without a meaning are not compared:
- * sources of the pieces of a sum, addends of what is not a sum, the device of a
+/* Compares programs field by field; program_same.h describes the functions.
+ * Fields that have no meaning in an instruction are not compared: sources of
+ * the pieces of a sum, addends of an item that is not a sum, the device of a
  * POST, peers of a merge that is not a barrier, head maps of kernels without
  * heads, the size of a predicate that always holds. Attributes that are all
  * zero count as absent. */
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reports a different field by its name, in the scope of p and q. */
+/* Returns the name of `field` from the function if it differs between *p and
+ * *q, which are in scope. */
 #define SAME(field)                                                            \
     do {                                                                       \
         if (p->field != q->field)                                              \

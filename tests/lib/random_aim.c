@@ -53,8 +53,9 @@ static bool bears(const struct aim_operand *o, int letter)
     return false;
 }
 
-/* The operands: 'f' any value, 'w' a weight, 'i' ids, 'c' a cache, 's' a state.
- * Also whether the op is linear, so that small integers stay small integers. */
+/* For each op, the kinds of its operands: 'f' any value, 'w' a weight, 'i' ids,
+ * 'c' a cache, 's' a state. `linear`: the op maps small integers to small
+ * integers, so that float sums have no rounding. */
 static const struct {
     const char *takes;
     bool linear;
@@ -119,11 +120,12 @@ bool aim_takes(enum op op, int i, char what)
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* Combinations that the letters allow but that cannot occur. */
+/* Combinations of op, split letter and conversion that the rows of ops.def
+ * allow but that cannot occur, with the reason. */
 static const struct {
     enum op op;
     char letter;
-    int kinds; /* bits */
+    int kinds; /* set of bits 1 << enum num_kind */
     const char *why;
 } excuses[] = {
     {OP_cache_write, 't', ANY, "the rows are the step's, a symbolic size"},
@@ -161,7 +163,8 @@ static const char *excuse(enum op op, int letter, enum num_kind kind)
     return NULL;
 }
 
-/* Returns the conversions possible before an operand that takes `what`. */
+/* Returns those of the conversions `kinds` (bits) that are possible before an
+ * operand of kind `what`. */
 static int kinds_before(char what, int kinds)
 {
     return what == 'f' ? kinds : what == 'i' ? kinds & ~SUMS : 0;
@@ -185,7 +188,9 @@ int aim_kinds(enum op op, int letter, int which)
             continue;
         if (letter == RANDOM_WHOLE) {
             k = TO_ALL;
-        } else if (letter == RANDOM_PASSES) { /* another one is PARTIAL */
+        } else if (letter == RANDOM_PASSES) {
+            /* if another operand is PARTIAL, this one may have to be
+             * MIRRORED */
             for (int p = 0; p < n; p++)
                 if (p != i && ((partial & PL_OP_SUM) || (partial >> p & 1)))
                     k = TO_ALL;
@@ -193,7 +198,9 @@ int aim_kinds(enum op op, int letter, int which)
             k = TO_SPLIT | (n > 1 ? TO_ALL : 0);
         } else if (bears(&in[i], letter)) {
             k = TO_SPLIT;
-            if (bearers > 1) /* of size 1 here, larger elsewhere */
+            /* in this operand the dimension may have size 1, so that it is not
+             * split */
+            if (bearers > 1)
                 k |= TO_ALL;
         } else {
             k = TO_ALL;
@@ -203,7 +210,8 @@ int aim_kinds(enum op op, int letter, int which)
     return kinds | KIND(OP);
 }
 
-/* Writes the letters by which an op may be split; returns their number. */
+/* Writes the letters of the op's row by which the op may be split. Returns
+ * their number. */
 static int letters_of(enum op op, char letters[16])
 {
     struct aim_operand in[GRAPH_MAX_IN];
@@ -240,7 +248,8 @@ static int fill(struct random_aim *list)
         int n_letter;
 
         if (!op_info(op)->dims || *op_info(op)->dims == '-')
-            continue; /* a leaf; custom, whose rows are those of its nodes */
+            /* skips leaves, and custom ops, whose rows belong to their nodes */
+            continue;
         if (!ops[op].takes)
             fail_msg("%s: say in random_aim.c what it takes",
                      op_info(op)->name);

@@ -142,7 +142,8 @@ static pl_tensor make_cast(struct draw *d, const pl_tensor *in)
     return pl_cast(d->g, in[0], formats[draw_below(d, 3)]);
 }
 
-/* Splits a dimension in two, joins two, or keeps the shape. */
+/* Makes a reshape that splits a dimension in two, joins two dimensions, or
+ * keeps the shape. */
 static pl_tensor make_reshape(struct draw *d, const pl_tensor *in)
 {
     const struct graph_node *x = at(d, in[0]);
@@ -199,15 +200,16 @@ static pl_tensor make_slice(struct draw *d, const pl_tensor *in)
     return slice_of(d, in[0], axis, 99);
 }
 
-/* Concatenates along the last axis, the one that differs, as `shape_moved` made
- * it. */
+/* Concatenates along the last axis, the only one in which the operands' sizes
+ * differ (shape_moved). */
 static pl_tensor make_concat(struct draw *d, const pl_tensor *in)
 {
     return pl_concat(d->g, in[2] >= 0 ? 3 : 2, in, at(d, in[0])->n_dim - 1);
 }
 
 static make_fn *const makers[OP_COUNT] = {
-#define make_custom                              NULL /* no aim needs it */
+/* no aim contains a custom op */
+#define make_custom                              NULL
 #define OP(name, dims, partial, result, refused) [OP_##name] = make_##name,
 #include "graph/ops.def"
 #undef OP
@@ -221,17 +223,21 @@ struct block {
     const struct random_aim *a;
     struct aim_operand row[GRAPH_MAX_IN];
     int n_in;
-    int target;  /* the operand that is converted */
-    int partial; /* RANDOM_PASSES: the operand that is a sum; else -1 */
+    /* index of the operand before which the conversion occurs; -1 if none */
+    int target;
+    /* for RANDOM_PASSES: index of the operand that is PARTIAL; else -1 */
+    int partial;
     int64_t size[128];
     pl_dim lead[GRAPH_MAX_DIM], t;
     int n_lead;
     int n_dim[GRAPH_MAX_IN];
     pl_dim dim[GRAPH_MAX_IN][GRAPH_MAX_DIM];
-    pl_tensor in[GRAPH_MAX_IN];  /* -1 absent */
-    pl_tensor src[GRAPH_MAX_IN]; /* before the carrier, if any; else as in[] */
-    pl_tensor cache[2];          /* keys, values; -1: none */
-    int64_t window;              /* of the caches */
+    pl_tensor in[GRAPH_MAX_IN]; /* operands of the op; -1 if absent */
+    /* operands before carrier() was applied to them; equal to in[] where it was
+     * not */
+    pl_tensor src[GRAPH_MAX_IN];
+    pl_tensor cache[2]; /* caches of the keys and of the values; -1 if none */
+    int64_t window; /* attention window of the caches in tokens; 0 for none */
 };
 
 static pl_dim constant(int64_t n)
@@ -244,7 +250,8 @@ static bool takes(const struct block *b, int i, char what)
     return aim_takes(b->a->op, i, what);
 }
 
-/* Returns true if the op uses a memory, and so the step's rows. */
+/* Returns true if the op reads a cache or a state, so that its rows are the
+ * step's tokens. */
 static bool has_memory(const struct block *b)
 {
     return op_info(b->a->op)->updates >= 0 || b->a->op == OP_attention ||
@@ -256,8 +263,8 @@ static bool is_delta_net(enum op op)
     return op == OP_delta_net || op == OP_delta_net_tiled;
 }
 
-/* Returns true if the aim is a key head that all ranks need because they share
- * it. */
+/* Returns true if the aim is a delta net in which all ranks need a key head
+ * because each has some of its value heads. */
 static bool shares_head(const struct block *b)
 {
     return is_delta_net(b->a->op) && b->a->letter == 'r' &&
@@ -269,14 +276,17 @@ static bool is_target(const struct block *b, int i, enum num_kind k)
     return i == b->target && b->a->kind == k;
 }
 
-/* Returns an operand before which the aim's conversion may occur, or -1. */
+/* Returns the index of an operand before which the aim's conversion may occur;
+ * -1 if there is none. */
 static int pick_target(struct block *b)
 {
     int found = -1, n = 0;
 
     if (b->a->kind == NUM_OP)
         return -1;
-    if (shares_head(b)) /* q or k: the others have all heads */
+    /* the conversion is before q or k: the other operands have value heads,
+     * which are split */
+    if (shares_head(b))
         return draw_below(b->d, 2);
     for (int i = 0; i < b->n_in; i++)
         if ((aim_kinds(b->a->op, b->a->letter, i) >> b->a->kind & 1) &&
@@ -321,7 +331,9 @@ static void pick_sizes(struct block *b)
         b->size[b->a->letter] += b->size[b->a->letter] == 1;
     if (b->a->op == OP_rope)
         b->size['d'] = 2 * b->size['f'] + draw_below(d, 3);
-    b->size['i'] = b->size['j'] - 1; /* states: taps before it, a matrix */
+    /* sizes of states: a short convolution keeps one value per tap but the
+     * last; a delta net keeps a matrix [d, e] */
+    b->size['i'] = b->size['j'] - 1;
     b->size['x'] = b->size['d'] * b->size['e'];
     b->t = (pl_dim){1, PL_N_TOK};
     if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) && !has_memory(b))
@@ -340,7 +352,9 @@ static void pick_sizes(struct block *b)
         b->lead[0] = (pl_dim){1, PL_N_TOK};
     }
     if (b->a->op == OP_rms_norm && b->a->letter == RANDOM_PASSES)
-        b->n_lead = 0; /* the sum must not be smaller than the result */
+        /* the norm's result must not be larger than the PARTIAL operand, or the
+         * sum would be taken earlier */
+        b->n_lead = 0;
 }
 
 static void shape_lettered(struct block *b, int i)
@@ -364,7 +378,8 @@ static void shape_lettered(struct block *b, int i)
     }
 }
 
-/* Removes dimensions of one operand of an elementwise op, or sets them to 1. */
+/* Removes outer dimensions of operand i of an elementwise op, or sets
+ * dimensions to 1, so that the operand is broadcast. */
 static void broadcast(struct block *b, int i)
 {
     int skip = draw_below(b->d, b->n_dim[i]);
@@ -393,7 +408,8 @@ static void shape_operands(struct block *b)
     bool to_all =
         b->a->letter == '*' && b->target >= 0 && (1 << b->a->kind & TO_ALL);
 
-    if (star && b->n_lead < 3) /* tokens are not the last dimension */
+    /* adds a dimension, so that the tokens are not the last dimension */
+    if (star && b->n_lead < 3)
         b->lead[b->n_lead++] = constant(2 + draw_below(b->d, 7));
     for (int i = 0; i < b->n_in; i++) {
         if (aim_moves(b->a->op))
@@ -443,8 +459,9 @@ static pl_tensor weight(struct draw *d, int n_dim, const pl_dim *dim)
                      n_dim, size, PL_ROLE_NONE);
 }
 
-/* Returns the factor of an operand's values, which multiplies numbers of 0.3 to
- * 3; 0: any values. A delta net's decay is below 0 and its beta small, so that
+/* Returns the factor for values of operand i, which are then factor *
+ * exp(tanh(x)), that is, 0.3 to 3 times the factor; 0 if the operand may have
+ * any values. A delta net's decay must be below 0 and its beta small, so that
  * states stay small. */
 static float sign_of(enum op op, int i)
 {
@@ -459,7 +476,8 @@ static pl_tensor signed_value(struct draw *d, pl_tensor x, float sign)
     return sign < 1 ? pl_scale(d->g, x, sign) : x;
 }
 
-/* Returns a value of this shape of which every rank has an addend. */
+/* Returns a PARTIAL value of this shape, made by a contraction over a split
+ * dimension. */
 static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
                              float sign)
 {
@@ -486,8 +504,8 @@ static pl_tensor contraction(struct draw *d, int n_dim, const pl_dim *dim,
     return pl_matmul(d->g, x, w);
 }
 
-/* Returns the same value from an op of its own, to which a layout request can
- * be attached. */
+/* Returns the result of a further op on x, to which a layout request can be
+ * attached. The op keeps the shape. */
 static pl_tensor carrier(struct draw *d, pl_tensor x, float sign)
 {
     if (at(d, x)->format == PL_I32)
@@ -583,8 +601,9 @@ static void make_operand(struct block *b, int i)
 
 /* ---- its layouts --------------------------------------------------------- */
 
-/* Splits a letter's dimension somewhere. Returns false if the target would not
- * be converted as the aim says. */
+/* Chooses a random split of the aim's letter and stores in need[] the layouts
+ * that the operands then need. Returns false if no dimension can be split so,
+ * or if the target would not be converted as the aim says. */
 static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
                        const pl_layout **need)
 {
@@ -634,8 +653,9 @@ static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
            (need[b->target]->kind == PL_SPLIT) == !(1 << b->a->kind & TO_ALL);
 }
 
-/* Chooses layouts for concat: along its axis an operand may be whole; else all
- * are alike. */
+/* Chooses the layouts need[] of the operands of concat. Split along its axis,
+ * each operand may have its own layout or be whole; split along another
+ * dimension, all operands have the same layout. */
 static bool lay_moved(struct block *b, struct arena *a, const pl_layout **need)
 {
     struct draw *d = b->d;
@@ -688,14 +708,15 @@ static void ask(struct block *b, const pl_layout *const *need)
                 pl_want_layout(d->g, b->in[i], l);
             continue;
         }
-        /* the planner may choose it by itself where others are split */
+        /* some requests are left out, because the planner may choose this
+         * layout by itself if other operands are split */
         if (i == b->target ? draw_below(d, 4) : draw_below(d, 2))
             pl_want_layout(d->g, b->in[i], l);
     }
 }
 
-/* Returns a value smaller than the operands, so that the sum is done here
- * rather than there. */
+/* Returns a value smaller than y, computed from y, so that the minimum cut
+ * takes the sum at y and not at its operands. */
 static pl_tensor shrunk(struct draw *d, pl_tensor y)
 {
     const struct graph_node *n = at(d, y);
@@ -709,8 +730,8 @@ static pl_tensor shrunk(struct draw *d, pl_tensor y)
     return y;
 }
 
-/* Returns attention over keys that were written, with values and queries of its
- * own. */
+/* Returns attention over the keys that the op wrote, with new values and
+ * queries. */
 static pl_tensor attended(struct block *b, pl_tensor keys)
 {
     struct draw *d = b->d;

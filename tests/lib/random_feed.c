@@ -1,6 +1,7 @@
-/* See random_feed.h. All positions of a sequence are in its first page, and the
- * two sequences' first pages differ. A step writes states in place or into
- * other slots. */
+/* Draws inputs of random graphs; random_feed.h describes the functions. All
+ * positions of a sequence are in its first page, and the first pages of the two
+ * sequences differ. A step writes states to the slots from which they were
+ * read, or to others. */
 #include "lib/random_feed.h"
 
 #include "lib/support.h"
@@ -10,20 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chooses where step s reads the state of a sequence that continues at `pos`,
- * and where it writes it: *slot. */
+/* Chooses the slot from which step s reads the state of sequence `seq`, which
+ * has `pos` tokens, and the slot *slot to which it writes the new state. */
 static void draw_state(struct random_feed *f, int s, int seq, int32_t pos,
                        int32_t *slot, uint64_t *seed)
 {
     int32_t *w = f->states[s] + seq * FEED_PAGES;
 
     w[STATE_AT] = pos;
-    w[STATE_READ] = pos > 0 ? *slot /* else any: it is not read */
-                            : (int32_t)test_below(seed, FEED_STATES + 1) - 1;
+    /* any slot, because a sequence's first step reads none */
+    w[STATE_READ] =
+        pos > 0 ? *slot : (int32_t)test_below(seed, FEED_STATES + 1) - 1;
     if (test_below(seed, 2)) {
         *slot ^= 1;
-    } else if (pos > 0 && test_below(seed, 2)) { /* of an interval begun
-                                                  * earlier */
+    } else if (pos > 0 && test_below(seed, 2)) {
+        /* as in a later micro-batch of a step that began at an earlier token */
         w[STATE_AT] = (int32_t)test_below(seed, pos);
         w[STATE_READ] = -1;
     }

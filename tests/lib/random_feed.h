@@ -1,5 +1,5 @@
-/* The inputs of a random graph: the tokens of some steps, and values for its
- * inputs in each of them. */
+/* The inputs of a random graph: tokens of several steps, and values for the
+ * graph's inputs in each step. */
 #ifndef TEST_RANDOM_FEED_H
 #define TEST_RANDOM_FEED_H
 
@@ -8,43 +8,49 @@
 enum {
     FEED_MAX_STEP = 8,
     FEED_N_CTX = 256,
-    FEED_PAGES = FEED_N_CTX / 64,   /* of a sequence */
-    FEED_STATES = 2 * RANDOM_N_SEQ, /* slots of a state that are in use */
+    FEED_PAGES = FEED_N_CTX / 64, /* number of pages of a sequence */
+    /* number of slots of a state that steps use */
+    FEED_STATES = 2 * RANDOM_N_SEQ,
 };
 
 struct random_feed {
     const struct random_graph *r; /* borrowed */
     int n_step;
-    pl_step_tokens rows[FEED_MAX_STEP];   /* point into this struct */
-    unsigned char **input[FEED_MAX_STEP]; /* [n_node] 4-byte values; owned */
+    /* tokens of each step; the pointers lead into this struct */
+    pl_step_tokens rows[FEED_MAX_STEP];
+    /* values of each step's inputs: [n_node] arrays of 4-byte values, owned */
+    unsigned char **input[FEED_MAX_STEP];
     int32_t pos[FEED_MAX_STEP][RANDOM_MAX_TOK];
     int32_t seq[FEED_MAX_STEP][RANDOM_MAX_TOK];
     int32_t pages[RANDOM_N_SEQ * FEED_PAGES];
     int32_t states[FEED_MAX_STEP][RANDOM_N_SEQ * FEED_PAGES];
 };
 
-/* Makes 1 .. most_step steps of one or two sequences, each continuing where it
- * ended. */
+/* Draws 1 to most_step steps of one or two sequences. In each step a sequence
+ * continues where it ended. */
 void feed_make(struct random_feed *f, const struct random_graph *r,
                int most_step, uint64_t *seed);
-/* Accepts {0} too. */
+/* Frees the feed; {0} is allowed. */
 void feed_free(struct random_feed *f);
 
-/* Returns the number of values of a node in step s; for a cache RANDOM_MAX_POS
- * a sequence, for a state one. */
+/* Returns the number of values that a node has in step s in eval64: for a cache
+ * those of RANDOM_MAX_POS positions per sequence, for a state those of one slot
+ * per sequence. */
 int64_t feed_count(const struct random_feed *f, int node, int s);
 size_t feed_weight_bytes(const struct random_feed *f, int node);
-/* Returns how many slots of a memory steps may use. */
+/* Returns how many slots of a cache or state the steps may use. */
 int64_t feed_slots(const struct graph_node *memory);
-/* Returns the slot of a memory that holds token t of step s, or the state after
- * the step's tokens of its sequence. feed_row returns eval64's row of it. */
+/* feed_slot returns the slot of a cache that holds token t of step s, or the
+ * slot of a state that holds the state after the step's tokens of its sequence.
+ * feed_row returns the row of eval64's value for the same. */
 int64_t feed_slot(const struct random_feed *f, int memory, int s, int64_t t);
 int64_t feed_row(const struct random_feed *f, int memory, int s, int64_t t);
 
-/* Returns true if the node can be read after a step. */
+/* Returns true if tests can read the node after a step. */
 bool feed_is_read(const struct graph_node *n);
 
-/* Frees a table [n_node] of pointers and what they point to. Accepts NULL. */
+/* Frees the table, [n_node] pointers, and the memory that they point to. NULL
+ * is allowed. */
 void feed_table_free(const struct random_graph *r, void *table);
 
 /* Prints the graph, and how to reproduce it. */

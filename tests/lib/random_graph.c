@@ -1,5 +1,6 @@
-/* Draws graphs; see random_graph.h. A pool of values grows by one op or block
- * at a time, each from a value that fits it, or from a new input. */
+/* Draws random graphs; random_graph.h describes the functions. A list of values
+ * grows by one op or block at a time. Each is applied to a value that fits it,
+ * or to a new input. */
 #include "lib/random_draw.h"
 
 #include "lib/random_layout.h"
@@ -22,8 +23,8 @@ static int64_t some_size(struct draw *d)
     return sizes[draw_below(d, 13)];
 }
 
-/* A graph has this many page pools: of all tokens, of two windows, of
- * states. */
+/* The values returned make at most as many page pools as a graph may have: of
+ * all tokens, of two windows, and of states. */
 int64_t draw_kept(struct draw *d)
 {
     return draw_below(d, 2) ? 0 : 3 * (1 + draw_below(d, 2));
@@ -102,7 +103,8 @@ static pl_format weight_format(struct draw *d, int64_t k)
     return f;
 }
 
-/* Makes a matrix; `role` only counts if roles are used. */
+/* Adds a weight. `role` is its role if the graph uses roles; `matrix` allows
+ * block formats. */
 static pl_tensor new_weight(struct draw *d, int n_dim, const int64_t *dim,
                             pl_role role, const char *part, bool matrix)
 {
@@ -181,7 +183,8 @@ static bool heads(const struct graph_node *n)
            n->dim[2].n >= 2;
 }
 
-/* Returns a recent value if there is one, or -1 if none fits. */
+/* Returns a value for which fits() is true, most likely a recent one; -1 if
+ * there is none. */
 static pl_tensor pick(struct draw *d, fits_fn *fits)
 {
     pl_tensor found = -1;
@@ -193,7 +196,8 @@ static pl_tensor pick(struct draw *d, fits_fn *fits)
     return found;
 }
 
-/* Returns a value [n_tok, D], made if necessary. */
+/* Returns a value [n_tok, d] of the graph; sometimes, or if there is none, adds
+ * an input. */
 static pl_tensor stream(struct draw *d)
 {
     pl_tensor x = pick(d, tokens_by_width);
@@ -288,8 +292,8 @@ pl_tensor draw_alike(struct draw *d, int n_dim, const pl_dim *dim)
     return -1;
 }
 
-/* Returns a value that broadcasts with x: another of its shape, or a leaf with
- * some dimensions of 1 or left out. */
+/* Returns a value that can be added to x: another value of the same shape, or a
+ * new leaf in which some dimensions are 1 or missing. */
 static pl_tensor partner(struct draw *d, pl_tensor x)
 {
     const struct graph_node *n = at(d, x);
@@ -305,7 +309,8 @@ static pl_tensor partner(struct draw *d, pl_tensor x)
         if (draw_below(d, 3) == 0)
             dim[k - skip] = (pl_dim){1, PL_CONST};
         if (k > 0 && dim[k - skip].symbol != PL_CONST)
-            dim[k - skip] = (pl_dim){1, PL_CONST}; /* inputs: outermost */
+            /* in inputs only the outermost dimension may be symbolic */
+            dim[k - skip] = (pl_dim){1, PL_CONST};
     }
     n_dim -= skip;
     if (dim[0].symbol == PL_CONST && n_dim < 3 && draw_below(d, 2)) {
@@ -355,13 +360,13 @@ static pl_tensor look_up(struct draw *d)
     int64_t v, k;
 
     switch (draw_below(d, 3)) {
-    case 0: /* an embedding */
+    case 0: /* rows of an embedding table */
         v = 2 + some_size(d);
         k = draw_below(d, 2) ? some_size(d) : 32 << draw_below(d, 3);
         return pl_gather_rows(d->g,
                               matrix(d, v, k, PL_ROLE_TOKEN_EMBD, "token_embd"),
                               draw_ids(d, 1, &tok, (int)v));
-    case 1: /* the requested rows of a stream */
+    case 1: /* the rows of a value whose results are wanted (n_out) */
         x = pick(d, tokens_by_width);
         return x < 0 ? -1 : pl_gather_rows(d->g, x, draw_ids(d, 1, &out, 1));
     default:
@@ -420,8 +425,8 @@ static pl_tensor reshaped(struct draw *d)
         rest *= n->dim[k].n;
         symbol = n->dim[k].symbol ? n->dim[k].symbol : symbol;
     }
-    if (symbol && draw_below(d, 4)) { /* as in models: tokens are the outer
-                                       * dimension */
+    /* makes tokens the outermost dimension, as models do */
+    if (symbol && draw_below(d, 4)) {
         n_dim += n_dim == 1;
         dim[first++] = (pl_dim){1, symbol};
         symbol = PL_CONST;
@@ -532,8 +537,8 @@ static pl_tensor by_head(struct draw *d, pl_tensor x, int64_t n, int64_t k)
     return pl_reshape(d->g, x, 3, dim);
 }
 
-/* Returns what h heads of q attend to in caches, as its contribution to the
- * stream x. */
+/* Adds attention of h heads of q over the caches k and v, mostly followed by an
+ * output matrix, whose result is mostly added to x. Returns the result. */
 static pl_tensor seen(struct draw *d, pl_tensor x, pl_tensor q, int64_t h,
                       pl_tensor k, pl_tensor v, pl_tensor sinks)
 {
@@ -605,15 +610,17 @@ static pl_tensor self_attention(struct draw *d)
     y = seen(d, x, q, h, k, v, sinks);
     if (last(at(d, y)).n != width || draw_below(d, 3))
         return y;
-    d->n_layer++; /* another that reads these caches with its own heads */
+    /* a second attention reads the same caches with its own query heads */
+    d->n_layer++;
     h = g * (1 + draw_below(d, 4));
     q = pl_matmul(d->g, y, matrix(d, h * dk, width, PL_ROLE_ATTN_Q, "q"));
     return seen(d, y, by_head(d, q, h, dk), h, k, v, -1);
 }
 
-/* Makes two values a head, [n_tok, h] each: from two matrices, or from one. Its
- * rows have, for each key head, those of its r heads of the one kind, then of
- * the other. */
+/* Makes the two gates of a delta net, gate[0] and gate[1], each [n_tok, h] with
+ * a value per head. They come from a weight each, or from one weight whose rows
+ * are, for each key head, those of its r value heads of the first gate, then
+ * those of the second. */
 static void gates(struct draw *d, pl_tensor x, int64_t n_key, int64_t r,
                   pl_tensor gate[2])
 {
@@ -636,12 +643,13 @@ static void gates(struct draw *d, pl_tensor x, int64_t n_key, int64_t r,
                      : pl_reshape(d->g, pl_slice(d->g, both, 2, i, 1), 2, flat);
 }
 
-/* Returns channels after a short convolution. */
+/* Returns x [n_tok, n] after a short convolution. */
 static pl_tensor convolved(struct draw *d, pl_tensor x, int64_t n)
 {
     int64_t n_tap = 2 + draw_below(d, 3);
     const int64_t dim[2] = {n, n_tap};
-    bool narrow = draw_below(d, 3) == 0; /* sometimes, as in files */
+    /* the taps sometimes have a format other than F32, as in model files */
+    bool narrow = draw_below(d, 3) == 0;
     pl_tensor w = new_weight(d, 2, dim, PL_ROLE_CONV, "taps", narrow);
     char name[32];
 
@@ -699,8 +707,9 @@ static pl_tensor delta_net(struct draw *d)
     return draw_below(d, 4) ? pl_add(d->g, x, y) : y;
 }
 
-/* Adds experts as models have them, or with scales by row gather and the sum
- * over slots as an op of its own. */
+/* Adds a layer of experts, as models have it or with two ops in other forms:
+ * scales chosen by gather_rows, and the sum over a token's experts by
+ * pl_sum. */
 static pl_tensor experts(struct draw *d)
 {
     pl_tensor x = stream(d), ids, w = -1, y, z;
@@ -763,7 +772,9 @@ static pl_tensor experts(struct draw *d)
         }
         z = pl_sum(d->g, z);
     }
-    if (draw_below(d, 3) == 0) /* a shared expert */
+    /* adds the result of a matrix that serves all tokens, as a shared expert
+     * does */
+    if (draw_below(d, 3) == 0)
         z = pl_add(d->g, z,
                    pl_matmul(d->g, x, matrix(d, k, k, PL_ROLE_NONE, NULL)));
     return draw_below(d, 4) ? pl_add(d->g, x, z) : z;
@@ -771,7 +782,8 @@ static pl_tensor experts(struct draw *d)
 
 /* ---- layouts, marks, data ------------------------------------------------ */
 
-/* Requests a split of a dimension into runs in units of `grain`. */
+/* Requests a random split of dimension `dim` into intervals whose lengths are
+ * multiples of `grain`. */
 static void want_split(struct draw *d, pl_tensor x, int dim, int64_t grain)
 {
     struct random_layout l;
@@ -796,7 +808,8 @@ static void want(struct draw *d, pl_tensor x)
         pl_want_layout(d->g, x, &layout_mirrored);
         return;
     }
-    if (n->op == OP_memory) { /* keys and values may differ */
+    /* caches of keys and of values may get different splits */
+    if (n->op == OP_memory) {
         want_split(d, x, 1, 1);
         return;
     }
@@ -813,19 +826,21 @@ static void fill_floats(struct draw *d, const struct graph_node *n, float *v,
     for (int64_t i = 0; i < count_; i++) {
         if (d->r->exact)
             v[i] = (float)(draw_below(d, 5) - 2);
-        else if (n->n_dim == 1) /* norms, factors, biases */
+        else if (n->n_dim == 1) /* vectors are norms, factors or biases */
             v[i] = 1 + scale * test_unit(d->seed);
         else
             v[i] = scale * 2 * test_unit(d->seed);
     }
 }
 
-/* Fills blocks as no encoder would: random bits with small scales. */
+/* Fills blocks with random bits and small scales, including codes that no
+ * encoder would choose. */
 static void fill_blocks(struct draw *d, const struct graph_node *n,
                         unsigned char *b, size_t size)
 {
     const struct format_info *f = format_info(n->format);
-    static const uint16_t d_half = 0x1400, min_half = 0x1000; /* 2^-10, -11 */
+    /* scales of blocks as F16: 2^-10 and 2^-11 */
+    static const uint16_t d_half = 0x1400, min_half = 0x1000;
 
     for (size_t i = 0; i < size; i++)
         b[i] = (unsigned char)test_random(d->seed);
@@ -902,7 +917,8 @@ void random_graph_make(struct random_graph *r, int n_rank,
         int before = d.g->n_node;
         pl_tensor x;
 
-        pl_layer(d.g, -1); /* weights with a role, and caches, set it */
+        /* weights with a role, and caches, set the layer when they are added */
+        pl_layer(d.g, -1);
         if (draw_below(&d, 12) == 0)
             into_pool(&d, new_value(&d));
         if (aim && tries % 3 == 1)
@@ -917,8 +933,8 @@ void random_graph_make(struct random_graph *r, int n_rank,
     if (pl_graph_check(r->g, NULL) != PL_OK)
         fail_msg("the generator made no graph: %s", r->g->err.message);
     r->n_node = d.g->n_node;
-    asked = draw_below(&d, 4); /* none, few, some or many tensors with
-                                * requests */
+    /* so that no, few, some or many tensors get layout requests */
+    asked = draw_below(&d, 4);
     for (int i = 0; i < r->n_node; i++) {
         if (i < DRAW_MAX_NODE && d.settled[i])
             continue;

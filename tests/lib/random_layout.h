@@ -1,4 +1,5 @@
-/* Random layouts for tests: any runs, owner sets, periods and empty ranks. */
+/* Random layouts for tests, with any intervals, sets of owners, periods and
+ * ranks without values. */
 #ifndef TEST_RANDOM_LAYOUT_H
 #define TEST_RANDOM_LAYOUT_H
 
@@ -8,13 +9,14 @@
 
 enum { RANDOM_MAX_RUN = 64 };
 
-/* Storage for one layout: `l` points into it. */
+/* A layout and the memory of its intervals: `l` points into the struct. */
 struct random_layout {
     pl_layout l;
     pl_interval run[RANDOM_MAX_RUN];
 };
 
-/* Returns one rank, or sometimes several of those in `among` (not empty). */
+/* Returns a set of one rank, or sometimes several, out of the ranks in `among`,
+ * which is not empty. */
 static inline rankset random_owners(uint64_t *seed, rankset among)
 {
     rankset s = 0;
@@ -29,8 +31,9 @@ static inline rankset random_owners(uint64_t *seed, rankset among)
     return among & -among;
 }
 
-/* Returns a SPLIT of dimension `dim` of `size`, not in normal form. Ranks
- * outside a random subset stay empty in half of the cases. */
+/* Returns a SPLIT of dimension `dim`, which has `size` indices, not in normal
+ * form. In half of the cases only a random subset of the ranks owns any
+ * index. */
 static inline const pl_layout *random_split(struct random_layout *out, int dim,
                                             int64_t size, int n_rank,
                                             uint64_t *seed)
@@ -61,8 +64,8 @@ static inline const pl_layout *random_split(struct random_layout *out, int dim,
     return &out->l;
 }
 
-/* Returns the owners of index `i` of the split dimension, straight from the
- * definition. */
+/* Returns the ranks that own index `i` of the split dimension, computed from
+ * the definition of a layout alone. */
 static inline rankset naive_owners(const pl_layout *l, int64_t i, int n_rank)
 {
     int k = 0;

@@ -1,4 +1,5 @@
-/* See receipt_way.h. */
+/* Generates outputs for tests of receipts; receipt_way.h describes the
+ * functions. */
 #include "lib/receipt_way.h"
 
 #include <math.h>
@@ -108,7 +109,8 @@ struct way way(int i)
     return w;
 }
 
-/* Decodes one token, perhaps beside tokens of two other sequences. */
+/* Decodes one token, alone or in the same step as tokens of two other
+ * sequences. Writes its logits to `row`. */
 static void step(const struct way_run *run, int32_t id, float *row)
 {
     int a = (run->seq + 1) % 4, b = (run->seq + 2) % 4;
@@ -142,7 +144,8 @@ static pl_grammar *grammar_of(const struct way_run *run, const struct way *w)
     return g;
 }
 
-/* Samples token i, or forces it. */
+/* Returns token i of the output: samples it from `row`, or has the caller
+ * choose it if the way says so. */
 static int32_t next(pl_sampler *s, const struct way *w, int i, const float *row)
 {
     int32_t id = -1;
@@ -156,7 +159,7 @@ static int32_t next(pl_sampler *s, const struct way *w, int i, const float *row)
             fail_msg("%s: %s", w->name, err.message);
         return id;
     }
-    if (w->grammar) /* a token of the grammar's text, if there is one */
+    if (w->grammar) /* chooses a token that the grammar allows */
         for (id = 100; pl_sampler_force(s, id, &err) != PL_OK;)
             assert_true(++id < 300);
     else
@@ -179,7 +182,7 @@ char *way_receipt(struct way_run *run, const struct way *w, unsigned flags)
     pl_err err;
 
     settings.tokenizer = words;
-    if (!words) /* DRY needs one for its breakers */
+    if (!words) /* without a tokenizer DRY cannot find its breakers */
         settings.dry_multiplier = 0;
     TEST_OK(pl_seq_trim(r->engine, run->seq, 0, NULL, &err), err);
     TEST_OK(pl_sampler_create(&s, &settings, r->n_vocab, &err), err);

@@ -1,4 +1,5 @@
-/* Finds the reference models that are at hand; see ref_models.h. */
+/* Finds the reference models that exist on this machine; ref_models.h describes
+ * the functions. */
 #include "lib/ref_models.h"
 
 #include "lib/made_model.h"
@@ -12,7 +13,8 @@
 enum { MAX_NAME = 1024 };
 
 struct names {
-    const char *name[MAX_NAME + 1]; /* texts are owned */
+    /* names of models, sorted, the last one NULL; the strings are owned */
+    const char *name[MAX_NAME + 1];
     int n;
 };
 

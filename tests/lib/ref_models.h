@@ -1,14 +1,16 @@
-/* The reference models at hand, and their token sequences. */
+/* Finds the reference models that exist on this machine, and reads their token
+ * sequences. */
 #ifndef TEST_REF_MODELS_H
 #define TEST_REF_MODELS_H
 
 #include "lib/support.h"
 
-/* Returns the names of all models at hand, sorted, the last NULL:
- * "llama-gqa-f32" for a reference model, "made/llama-gqa-f32" for one that is
- * made here (made_model.h). test_ref() finds the files of either by that name.
- * Unless `all`, a made one is listed if the reference model is absent, or if it
- * is the smallest of its family. The list lives as long as the process. */
+/* Returns the names of all reference models, sorted, the last one NULL:
+ * "llama-gqa-f32" for a model whose files exist, "made/llama-gqa-f32" for one
+ * that tests make (made_model.h). test_ref() finds the files of either by that
+ * name. If not `all`, a made model is listed only if the files do not exist or
+ * if it is the smallest of its family. The list lives as long as the
+ * process. */
 const char *const *ref_models(bool all);
 
 /* Returns true if test_ref() gives made files for `name`. */
@@ -19,14 +21,15 @@ const char *ref_model_path(const char *name);
 
 enum { REF_SEQS = 3, REF_MAX_TOK = 64 };
 
-/* A prompt and its greedy continuation, n tokens together. `row` is the index
- * of their first logits among those of all sequences. */
+/* A prompt and its greedy continuation, n tokens in all. `row` is the index of
+ * the sequence's first row of logits among the rows of all sequences. */
 struct ref_seq {
     int n_prompt, n, row;
     int32_t id[REF_MAX_TOK];
 };
 
-/* Reads the sequences of the model `name`; returns the sum of their lengths. */
+/* Reads the sequences of the model `name` into seq[]. Returns the sum of their
+ * lengths in tokens. */
 int ref_sequences(const char *name, struct ref_seq seq[REF_SEQS]);
 
 #endif

@@ -1,4 +1,5 @@
-/* Files for scenes: keys and tensors of qwen3moe, drawn from a fixed seed. */
+/* Writes small model files with keys and tensors of qwen3moe, whose values are
+ * drawn from a fixed seed. */
 #include "lib/scene_model.h"
 
 #include <inttypes.h>
@@ -19,7 +20,8 @@ enum {
 
 static uint64_t random_state;
 
-/* Scales weights so that a sum over 64 values stays near one. */
+/* Draws a row of random weights, so small that a sum over 64 values stays near
+ * one. */
 static bool fill(void *user, int64_t row, void *dst, size_t bytes)
 {
     (void)user;
@@ -59,7 +61,9 @@ static void layer(struct gguf_writer *w, const struct scene_model *m,
         const char *name;
         int n_dim;
         int64_t dim[3];
-        int when; /* 0: always, 1: fused, 2: not fused */
+        /* the tensor exists 0: always, 1: in fused models, 2: in models that
+         * are not fused */
+        int when;
     } rows[] = {
         {"attn_norm", 1, {D}, 0},
         {"attn_qkv", 2, {q + 2 * kv, D}, 1},

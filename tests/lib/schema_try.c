@@ -1,4 +1,4 @@
-/* See schema_try.h. */
+/* Tries JSON Schemas; schema_try.h describes the functions. */
 #include "lib/schema_try.h"
 
 #include "lib/support.h"
@@ -67,8 +67,8 @@ bool schema_try_takes(const struct schema_try *t, const char *text)
     return whole;
 }
 
-/* Generates a random document byte by byte, which ends as soon as it may, after
- * a while. It must be JSON. */
+/* Generates a random document of the grammar byte by byte. After a while, ends
+ * it as soon as the grammar allows. The document must be JSON. */
 static void expect_json(const struct schema_try *r, const char *schema,
                         uint64_t *rng)
 {

@@ -1,4 +1,4 @@
-/* See serve_try.h. */
+/* Runs plait serve for tests; serve_try.h describes the functions. */
 #include "lib/serve_try.h"
 
 #include "lib/command.h"
@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Its output is a file, because a pipe would need a reader. The server is
- * killed when a failed case ends the test process. */
+/* Runs the command line of a server. Its output goes to the file `log`, because
+ * a pipe would need a reader. The server is killed if a failed case ends the
+ * test process. */
 static void run_server(const char *line, const char *log)
 {
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -141,8 +142,8 @@ json_t *serve_try_json(const char *text)
 
 /* ---- its state ----------------------------------------------------------- */
 
-/* Returns true if the line is a sample of this name that has these labels,
- * [n_label], maybe among others. */
+/* Returns true if the line of /metrics is a sample with this name that has all
+ * of the labels label[n_label], and perhaps others. */
 static bool is_sample(const char *line, const char *name, size_t n_name,
                       const char *label, size_t n_label)
 {
@@ -161,7 +162,8 @@ double serve_try_metric(struct serve_try *s, const char *name)
     double v = 0;
     int n = 0;
 
-    n_label = n_label > 0 ? n_label - 2 : 0; /* without the braces */
+    /* length of the labels without the braces around them */
+    n_label = n_label > 0 ? n_label - 2 : 0;
     for (const char *at = all; *at; at += *at == '\n') {
         const char *end = at + strcspn(at, "\n");
 
@@ -227,6 +229,7 @@ struct serve_use serve_try_use(const struct serve_try *s)
     while (readdir(d))
         u.n_file++;
     closedir(d);
-    u.n_file -= 2; /* without . and .. */
+    /* the entries . and .. of the directory are not open files */
+    u.n_file -= 2;
     return u;
 }

@@ -13,11 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Kept until the process ends, so that callers need not free a path. */
+/* Returns the path dir/name, which lives until the process ends, so that
+ * callers need not free it. */
 static char *keep_path(const char *dir, const char *name)
 {
     char *path = NULL;
-    static char *kept[4096]; /* reachable, so not a leak for the sanitizer */
+    /* keeps the paths reachable, so that the leak sanitizer does not report
+     * them */
+    static char *kept[4096];
     static int n_kept;
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
@@ -108,7 +111,8 @@ const char *test_file(const char *name)
 
 /* ---- temporary files ---------------------------------------------------- */
 
-static char temp_dir[4096]; /* empty until first requested */
+/* path of the temporary directory; empty until test_temp is called first */
+static char temp_dir[4096];
 
 static int remove_one(const char *path, const struct stat *s, int kind,
                       struct FTW *where)
@@ -193,7 +197,7 @@ void test_part(int *part, int *n_part)
     }
 }
 
-/* Tests connect only to this machine, whatever proxy its user has. */
+/* Switches proxies off, because tests connect only to this machine. */
 __attribute__((constructor)) static void ask_no_proxy(void)
 {
     setenv("no_proxy", "*", 1);
@@ -225,11 +229,13 @@ void test_pause(double *since, const char *file, int line, const char *text)
     nanosleep(&t, NULL);
     if (test_seconds() - *since > 60) {
         printf("%s:%d waits for: %s\n", file, line, text);
-        *since = 1e300 /* once */;
+        /* prints the condition only once */
+        *since = 1e300;
     }
 }
 
-/* Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014). */
+/* Returns the next number of splitmix64. Source: Steele, Lea, Flood, Fast
+ * splittable pseudorandom number generators (2014). */
 uint64_t test_random(uint64_t *state)
 {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -246,7 +252,7 @@ int64_t test_below(uint64_t *state, int64_t n)
 
 float test_unit(uint64_t *state)
 {
-    /* 24 bits: every value is exact in a float. */
+    /* takes 24 bits, so that every value is exact in a float */
     return (float)(test_random(state) >> 40) * 0x1p-23f - 1.0f;
 }
 

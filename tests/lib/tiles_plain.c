@@ -1,6 +1,6 @@
-/* Tiles and vectors in plain C, and the kernels of AMX with them. A tile that
- * is used without a shape, or with another one than the product needs, fails
- * the running case. */
+/* Tiles and vectors of AMX in plain C, and the kernels of the set `amx`
+ * compiled with them. Fails the running case if a tile is used without a shape,
+ * or with another shape than the product needs. */
 #include "lib/tiles_plain.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #include "device/cpu/cpu_matmul.h"
 #include "lib/support.h"
 
-/* Vectors of 64 bytes that nothing outside this file sees. */
+/* GCC warns of vectors of 64 bytes in a function's interface; these functions
+ * are static. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 enum { W = 16, WIDE_UNSIGNED = 0 };
@@ -116,8 +117,8 @@ static inline vi v_pairs_add(vi acc, vi a, vi b)
 
 /* ---- tiles, as cpu_tiles_amx.h has them ---------------------------------- */
 
-/* Rows loaded into a tile, and their bytes, by number; 0: the thread has
- * none. */
+/* The thread's eight tiles: number of rows, bytes per row, and contents. n_row
+ * is 0 while the thread has no tiles. */
 static _Thread_local struct {
     int n_row, row_bytes;
     uint8_t byte[16][64];

@@ -1,4 +1,5 @@
-/* Random walks over a header's functions; see walk.h. */
+/* Calls the functions of a header with random arguments; walk.h describes the
+ * functions. */
 #include "lib/walk.h"
 
 #include <stdio.h>
@@ -16,7 +17,8 @@ static bool has_row(const struct walk_row *row, int n, const char *name,
     return false;
 }
 
-/* Returns the name of the function that a declaration at s declares. */
+/* Returns the name of the function that the declaration at s declares, *len
+ * bytes long. */
 static const char *declared(const char *s, size_t *len)
 {
     const char *end = strchr(s, '('), *name = end;

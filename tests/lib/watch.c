@@ -1,6 +1,6 @@
-/* Adds up processor time from /proc, used and waited for: of the watched
- * process, its descendants and its process group. Time used includes that of
- * children that they waited for. */
+/* Adds up from /proc the processor time that processes used and that their
+ * threads waited for. The processes are the watched one, its descendants and
+ * its process group. Time used includes that of ended children. */
 #include "lib/watch.h"
 
 #include <dirent.h>
@@ -11,11 +11,14 @@
 
 struct process {
     int pid, parent, group;
-    double cpu_s; /* its own and that of children it waited for */
+    /* processor seconds of the process and of ended children that it waited
+     * for */
+    double cpu_s;
     bool belongs;
 };
 
-/* Returns false if the process is gone. */
+/* Reads a process from /proc/PID/stat. Returns false if the process has
+ * ended. */
 static bool read_process(const char *pid, struct process *p)
 {
     char path[64], text[1024];
@@ -32,7 +35,9 @@ static bool read_process(const char *pid, struct process *p)
     n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
-    after = strrchr(text, ')'); /* the name may contain anything */
+    /* the name in parentheses may contain anything, so the fields after the
+     * last one are read */
+    after = strrchr(text, ')');
     if (after == NULL ||
         sscanf(after + 1,
                " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld",
@@ -88,8 +93,8 @@ static bool descends(const struct process *all, int n, const struct process *p)
     return false;
 }
 
-/* Returns the seconds that the process's threads waited for a processor while
- * they were ready to run. */
+/* Returns the seconds that the process's threads were ready to run and waited
+ * for a processor. */
 static double waited_by(int pid)
 {
     char path[320];
@@ -116,7 +121,8 @@ static double waited_by(int pid)
     return 1e-9 * (double)sum;
 }
 
-/* Marks the processes that belong to `pid`. */
+/* Sets `belongs` of the process `pid`, of its descendants and of its process
+ * group. */
 static void find_all(struct process *all, int n, pid_t pid)
 {
     for (int i = 0; i < n; i++)
@@ -130,8 +136,9 @@ static void find_all(struct process *all, int n, pid_t pid)
     }
 }
 
-/* Adds the growth since the last tick. The value can fall when an orphan's time
- * is added to init, or a thread has ended. */
+/* Adds the growth of a value since the last tick to *sum. The value can fall
+ * when the time of an orphan is added to init, or when a thread has ended; then
+ * nothing is added. */
 static void add_growth(double *sum, double *before, double now)
 {
     if (now > *before)

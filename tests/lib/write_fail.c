@@ -1,4 +1,5 @@
-/* Wrappers for -Wl,--wrap of device_write and device_read. */
+/* Replaces device_write and device_read by -Wl,--wrap; write_fail.h describes
+ * the functions. */
 #include "lib/write_fail.h"
 
 #include "base/err.h"
@@ -20,7 +21,8 @@ pl_status __wrap_device_read(struct device_set *s, int dev, enum region r,
                              pl_err *err);
 
 static _Atomic int64_t n_write, n_read, write_bytes;
-static _Atomic int64_t fail_in; /* writes until one fails; 0: never */
+/* number of writes up to the one that fails; 0 if none shall fail */
+static _Atomic int64_t fail_in;
 
 void write_stat_reset(void)
 {

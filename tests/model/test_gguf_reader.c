@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int fuzz_gguf(const uint8_t *data, size_t n); /* opens, walks, closes */
+/* opens a file, reads all of it, and closes it */
+int fuzz_gguf(const uint8_t *data, size_t n);
 
 /* ---- a file built by hand ----------------------------------------------- */
 
@@ -64,7 +65,7 @@ static void pad(struct file *f, size_t alignment)
         put_int(f, 0, 1);
 }
 
-/* The sample's fields, whose offsets `at` has. */
+/* The fields of the sample file; at[field] is the field's offset in bytes. */
 enum field {
     MAGIC,
     VERSION,
@@ -225,7 +226,7 @@ TEST(gguf_reader_says_what_the_bytes_say)
 
     t = gguf_find_tensor(g, "w");
     assert_int_equal(t->n_dim, 2);
-    assert_int_equal(t->dim[0], 2); /* outermost first */
+    assert_int_equal(t->dim[0], 2); /* the outermost dimension comes first */
     assert_int_equal(t->dim[1], 64);
     assert_int_equal(t->format, PL_Q8_0);
     assert_int_equal(t->bytes, 136);
@@ -303,7 +304,7 @@ TEST(gguf_reader_lists_formats_it_cannot_compute_with)
     assert_int_equal(t->bytes, 72);
     assert_null(t->data);
     gguf_close(g);
-    /* and its range is checked */
+    /* the file is a byte too short for the tensor */
     assert_int_equal(gguf_open_memory(&g, f.data, f.size - 1, "x", &err),
                      PL_BAD_FILE);
     free(f.data);
@@ -417,7 +418,8 @@ TEST(gguf_look_ups_name_what_they_expect)
     expect_error(gguf_get_i64(g, "list", 0, 0, 9, &v, &err), PL_BAD_FILE, &err,
                  "an array of 1 u8");
     expect_error(gguf_get_i64(g, "text", 0, 0, 9, &v, &err), PL_BAD_FILE, &err,
-                 "esc?[1m"); /* nothing reaches a terminal raw */
+                 /* control characters are not printed as they are */
+                 "esc?[1m");
     TEST_OK(gguf_need_f64(g, "five", &d, &err), err);
     assert_true(d == 5);
     expect_error(gguf_get_f64(g, "nan", 1, &d, &err), PL_BAD_FILE, &err,
@@ -527,7 +529,8 @@ TEST(gguf_each_malformed_field_has_its_error)
         if (names_data(d))
             strcpy(where, "sample.gguf: byte ");
         expect_error(s, d->status, &err, where);
-        assert_non_null(strstr(err.message, "; ")); /* the remedy */
+        /* the message has a remedy after its semicolon */
+        assert_non_null(strstr(err.message, "; "));
         assert_int_equal(gguf_open_memory(&g, copy, f.size, "x", NULL),
                          d->status);
         free(copy);
@@ -553,17 +556,18 @@ TEST(gguf_duplicate_keys_are_refused)
 
 TEST(gguf_counts_beyond_the_limits_are_refused)
 {
-    size_t size = 40u << 20; /* enough bytes for either count */
+    /* so large that the file could have either number of entries */
+    size_t size = 40u << 20;
     unsigned char *data = test_need(1, size);
     struct gguf *g;
     pl_err err;
 
     memcpy(data, "GGUF\3", 5);
-    data[18] = 2; /* 131,072 keys */
+    data[18] = 2; /* number of keys: 131,072 */
     expect_error(gguf_open_memory(&g, data, size, "x", &err), PL_UNSUPPORTED,
                  &err, "131072 keys, at most 65536");
     data[18] = 0;
-    data[10] = 4; /* 262,144 tensors */
+    data[10] = 4; /* number of tensors: 262,144 */
     expect_error(gguf_open_memory(&g, data, size, "x", &err), PL_UNSUPPORTED,
                  &err, "262144 tensors, at most 131072");
     free(data);
@@ -613,7 +617,8 @@ TEST(gguf_reference_files_open)
 {
     static const struct {
         const char *name, *architecture;
-        int64_t n_tensor; /* -1: any number above zero */
+        /* expected number of tensors; -1 for any number above zero */
+        int64_t n_tensor;
     } rows[] = {
         {"llama-q-q8_0.gguf", "llama", 20},
         {"llama-q-q4_0.gguf", "llama", 20},
@@ -769,8 +774,8 @@ TEST(gguf_memory_is_bounded_by_the_file)
         put_str(&f, name);
         put_int(&f, 1, 4);
         put_int(&f, 1, 8);
-        put_int(&f, 24, 4); /* I8 */
-        /* backwards, so that they must be sorted */
+        put_int(&f, 24, 4); /* format I8 */
+        /* descending offsets, which the reader must sort */
         put_int(&f, 32 * (uint64_t)(GGUF_MAX_TENSOR - 1 - i), 8);
     }
     pad(&f, 32);

@@ -13,8 +13,10 @@ enum { N_PART = 3 };
 
 /* One part to be written; the sample set has three. */
 struct part {
-    int64_t no, count, n_tensor; /* split.*; -1: the key is left out */
-    const char *tensor[2];       /* NULL: none */
+    /* values of the keys split.no, split.count and split.tensors.count; -1 to
+     * leave the key out */
+    int64_t no, count, n_tensor;
+    const char *tensor[2]; /* names of the part's tensors; NULL for none */
 };
 
 static const struct part sample[N_PART] = {
@@ -83,7 +85,8 @@ TEST(gguf_split_any_part_opens_the_set)
         assert_string_equal(gguf_path(g), part_path("set", 0));
         assert_int_equal(gguf_n_part(g), N_PART);
         assert_non_null(gguf_find(g, "first"));
-        assert_null(gguf_find(g, "later")); /* the first part's keys count */
+        /* only the first part's keys are read */
+        assert_null(gguf_find(g, "later"));
         assert_int_equal(gguf_n_tensor(g), 4);
         for (int i = 0; i < 4; i++) {
             const struct gguf_tensor *t = gguf_tensor_at(g, i);
@@ -108,7 +111,8 @@ TEST(gguf_split_any_part_opens_the_set)
     }
 }
 
-/* By each of its names, but not by what an opened file's name refers to now. */
+/* An opened set knows its files by each of their names, links included, but
+ * knows no copies of them. */
 TEST(gguf_split_knows_all_its_files)
 {
     struct gguf *g;
@@ -224,7 +228,8 @@ static int mappings(const char *name)
     return n;
 }
 
-/* Returns the open files whose path contains `name`. */
+/* Returns the number of open descriptors of files whose path contains
+ * `name`. */
 static int descriptors(const char *name)
 {
     int n = 0;

@@ -24,7 +24,7 @@ static struct gguf_writer *writer(void)
     return w;
 }
 
-/* Saves, frees the writer, and opens the saved file. */
+/* Saves the file, frees the writer, and opens the file that was saved. */
 static struct gguf *reopen(struct gguf_writer *w, const char *name)
 {
     const char *path = test_temp(name);
@@ -71,7 +71,7 @@ TEST(gguf_writer_scalars_read_back)
     assert_memory_equal(s.s, "a\xc3\xa4 \n", 5);
     assert_int_equal(gguf_get_str(g, "empty", &s, NULL), PL_OK);
     assert_int_equal(s.len, 0);
-    assert_non_null(s.s); /* present, though empty */
+    assert_non_null(s.s); /* an empty string is not a missing key */
     gguf_close(g);
 }
 
@@ -256,7 +256,8 @@ TEST(gguf_writer_refuses_what_the_reader_would)
         w = writer();
         gguf_put_tensor(w, bad[i].name, bad[i].format, bad[i].n_dim, bad[i].dim,
                         v);
-        gguf_put_u32(w, "", 1); /* only the first failure is reported */
+        /* a second mistake, which is not reported, because the first one is */
+        gguf_put_u32(w, "", 1);
         expect_refusal(w, PL_BAD_ARGUMENT, bad[i].name);
     }
     w = writer();
@@ -292,7 +293,7 @@ TEST(gguf_writer_says_when_a_disk_is_full)
     assert_int_equal(gguf_writer_save(w, "/nonexistent/x.gguf", &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "/nonexistent/x.gguf"));
-    /* like a full disk */
+    /* makes writes beyond a limit fail as on a full disk */
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;

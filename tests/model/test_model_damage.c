@@ -22,7 +22,8 @@ enum { N_CUT = 200, N_FLIP = 2000 };
 
 struct file {
     unsigned char *byte; /* owned */
-    size_t n, header;    /* bytes; those before the first tensor's data */
+    /* size of the file, and of the part before the first tensor's data */
+    size_t n, header;
 };
 
 static void file_read(struct file *f, const char *path)
@@ -132,7 +133,7 @@ TEST(damaged_header_gives_a_status_or_a_plan)
             unsigned char x = f.byte[at];
             char what[96];
 
-            /* one bit, or any other byte */
+            /* changes one bit of the byte, or any of its bits */
             x ^= (unsigned char)(test_below(&random, 2)
                                      ? 1 << test_below(&random, 8)
                                      : 1 + test_below(&random, 255));
@@ -190,7 +191,8 @@ TEST(damaged_while_open_is_a_status)
         engine_run_decode(&r, 0, 8, token, before);
         assert_int_equal(truncate(cut, (off_t)at[k]), 0);
 
-        engine_run_decode(&r, 1, 8, token, after); /* it has its weights */
+        /* the engine has its weights in memory and needs the file no more */
+        engine_run_decode(&r, 1, 8, token, after);
         assert_memory_equal(before, after,
                             8 * (size_t)r.n_vocab * sizeof *before);
         TEST_OK(pl_plan_create(&p, r.model, &o, &err), err);

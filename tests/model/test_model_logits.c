@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* refs/README.md, section 3: float activations and cache. */
+/* limits of the errors by refs/README.md, section 3, for float activations and
+ * a float cache */
 static const double MAX_ABS = 1e-3, MAX_RMS = 1e-4;
 
 /* A model with its sequences and their logits. */
@@ -55,7 +56,7 @@ static void compare(struct error *e, const double *x, const float *want,
     for (int64_t i = 0; i < n; i++) {
         double d = fabs(x[i] - (double)want[i]);
 
-        e->max = d <= e->max ? e->max : d; /* a NaN stays */
+        e->max = d <= e->max ? e->max : d; /* a NaN stays the maximum */
         e->sum += d * d;
     }
     e->n += n;
@@ -129,11 +130,11 @@ EQUAL(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
 
 /* Other forms of the same network ---------------------------------------- */
 
-/* Rewrites a reference model tensor by tensor. */
+/* A reference model that is rewritten as another file, tensor by tensor. */
 struct rewrite {
     const struct gguf *in;
     struct gguf_writer *out;
-    void *data[256]; /* owned: data that the writer borrows */
+    void *data[256]; /* data of tensors that the writer borrows, owned */
     int n_data;
 };
 
@@ -149,10 +150,10 @@ typedef void rewrite_fn(struct rewrite *w, const struct gguf_tensor *t);
 
 /* A key that a rewritten model lacks, or has with another value. */
 struct other_key {
-    const char *drop, *put; /* NULL: none */
+    const char *drop, *put; /* keys to leave out and to add; NULL for none */
     float v;
-    bool whole;       /* v is an integer */
-    const char *text; /* written instead of v, or NULL */
+    bool whole;       /* true if v is written as an integer */
+    const char *text; /* text to write instead of v; NULL for v */
 };
 
 static bool drops(const struct other_key *key, int n_key, const char *name)
@@ -232,7 +233,8 @@ static bool fuse(struct rewrite *w, const struct gguf_tensor *t, const char *to,
     prefix = (int)(strchr(dot + 1, '.') - t->name) + 1;
     for (int i = 0; i < n_part; i++) {
         if (!strcmp(t->name + prefix, parts[i]) && i > 0)
-            return true; /* written with the first */
+            /* this tensor was written together with the first of the parts */
+            return true;
         snprintf(name, sizeof name, "%.*s%s", prefix, t->name, parts[i]);
         part[i] = gguf_find_tensor(w->in, name);
         bytes += part[i] ? part[i]->bytes : 0;

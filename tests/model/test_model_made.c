@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL = 1 << 20 }; /* values of a model in the short tier */
+enum { SMALL = 1 << 20 }; /* most values of a model that the short tier tries */
 
 static void write_all(const char *folder)
 {
@@ -47,7 +47,8 @@ static void keeps(const char *name)
     model64_close(&r);
 }
 
-/* Writes descriptions instead if a folder is named. */
+/* If PLAIT_WRITE_MADE names a folder, writes descriptions there instead of
+ * checking the models. */
 TEST(made_models_keep_their_logits)
 {
     const char *folder = getenv("PLAIT_WRITE_MADE");

@@ -95,7 +95,8 @@ static int64_t n_matmul(const struct model *m)
     if (m->d_per_layer > 0)
         n += 2 * m->n_layer + 1;
     for (int64_t i = 0; i < m->n_layer; i++) {
-        if (m->kv_rank > 0) { /* of latents: q in two, or in one */
+        /* in layers with latents (MLA) q is one matrix, or two */
+        if (m->kv_rank > 0) {
             n -= m->q_rank == 0;
             continue;
         }
@@ -255,7 +256,7 @@ struct file {
     const char *arch;
     struct {
         char name[64];
-        char type; /* 'i', 'f', 's' */
+        char type; /* type of the value: 'i' integer, 'f' float, 's' string */
         double v;
         const char *s;
     } kv[40];
@@ -307,7 +308,7 @@ static void key(struct file *f, const char *name, double v)
     f->kv[f->n_kv++].v = v;
 }
 
-/* Adds a key with one number a layer. */
+/* Adds a key whose value is a list with one number per layer. */
 static void key_list(struct file *f, const char *name, const uint32_t *v, int n)
 {
     key(f, name, n);
@@ -350,8 +351,8 @@ static void base(struct file *f, const char *arch)
     bool mla = !strcmp(arch, "deepseek2");
     bool shared = glm || mla;
     bool moe = !strcmp(arch, "qwen3moe") || shared || oss;
-    bool gemma4 = !strcmp(arch, "gemma4"); /* experts besides the others, and
-                                            * per-layer inputs */
+    /* gemma4 has experts in addition to a dense part, and per-layer inputs */
+    bool gemma4 = !strcmp(arch, "gemma4");
     bool gemma = !strcmp(arch, "gemma3") || gemma4;
 
     memset(f, 0, sizeof *f);
@@ -467,7 +468,7 @@ static void base(struct file *f, const char *arch)
     }
 }
 
-/* Writes it and opens the container, which must succeed. */
+/* Writes the file and opens it as GGUF, which must succeed. */
 static struct gguf *opened(const struct file *f)
 {
     static const char zero[1 << 17];
@@ -710,7 +711,8 @@ static struct gguf *opened_with(const struct file *f, const char *name, int i,
 
     assert_non_null(out);
     assert_int_equal(t->format, PL_F32);
-    for (int k = 0; k < t->dim[0]; k++) { /* the others are harmless */
+    /* value i is the damaged one; all others are 1 */
+    for (int k = 0; k < t->dim[0]; k++) {
         float x = k == i ? v : 1;
 
         fseek(out, (long)(t->offset + 4 * (size_t)k), SEEK_SET);
@@ -726,7 +728,8 @@ TEST(model_open_values_that_decide_are_named)
         const char *arch, *name;
         int n, i;
         float v;
-        const char *message; /* NULL: accepted */
+        /* text that the error must contain; NULL if the value is accepted */
+        const char *message;
     } rows[] = {
         {"llama", "rope_freqs.weight", D / 2, 0, 0, "value 0 is 0, not in"},
         {"llama", "rope_freqs.weight", D / 2, 7, NAN, "value 7 is nan"},
@@ -811,7 +814,8 @@ TEST(model_open_each_missing_tensor_is_named)
         for (int i = 0; i < f.n_t; i++) {
             if (!strcmp(f.t[i].name, "output.weight") ||
                 (!strcmp(archs[a], "gemma4") &&
-                 strstr(f.t[i].name, "attn_v."))) /* then it is k */
+                 /* without the tensor of V, gemma4 uses K as V */
+                 strstr(f.t[i].name, "attn_v.")))
                 continue;
             damaged = f;
             damaged.t[i].n_dim = 0;
@@ -966,7 +970,8 @@ TEST(model_open_scales_multiply_products)
     base(&f, "qwen3moe");
     m = accepted(&f);
     g = build(m);
-    n_mul = count_op(g, OP_mul); /* router weights */
+    /* number of multiplications with the router's weights */
+    n_mul = count_op(g, OP_mul);
     pl_graph_free(g);
     put_back(m);
 
@@ -1013,7 +1018,7 @@ TEST(model_open_judges_tensors_that_nothing_reads)
     refused(&f, PL_UNSUPPORTED, "blk.9.attn_norm.weight", "one of 1");
 }
 
-/* In any family; block_count includes them. */
+/* Next-token layers are left out in any family; block_count includes them. */
 TEST(model_open_next_token_layers_are_left_out)
 {
     struct file f;
@@ -1154,7 +1159,8 @@ TEST(model_open_a_shared_expert_may_be_missing)
     g = build(m);
     assert_int_equal(m->n_unused, 0);
     assert_int_equal(count_op(g, OP_expert_down), 1);
-    assert_int_equal(count_op(g, OP_swiglu), 2); /* layer 0's, and experts' */
+    /* one for the dense layer 0, one for the experts */
+    assert_int_equal(count_op(g, OP_swiglu), 2);
     pl_graph_free(g);
     put_back(m);
 }

@@ -177,7 +177,8 @@ TEST(plan_cost_devices_overlap_until_one_waits)
     must_be(use[0].idle_s, 2);
     must_be(use[1].busy_s, 7);
     must_be(use[1].idle_s, 2);
-    p->prog[0].active = false; /* without ranks: not waited for */
+    /* a device without ranks, for which no other waits */
+    p->prog[0].active = false;
     must_be(run(p, false, 1, NULL), 7);
     free(p);
 }
@@ -190,25 +191,28 @@ TEST(plan_cost_copies_hide_behind_computing)
     work(p, 0, 2, 0);
     pull(p, 0, 1, 3, 0);
     post(p, 0, QUEUE_COPY, 0, 0);
-    await(p, 0, QUEUE_COMPUTE, 0, 0, 0); /* at 3 */
+    await(p, 0, QUEUE_COMPUTE, 0, 0, 0); /* the event is posted at second 3 */
     work(p, 0, 4, 0);
-    pull(p, 0, 1, 3, 0)->pull.between_groups = false; /* 3 .. 6: a
-                                                       * collective's */
-    pull(p, 0, 1, 6, 0);                              /* 6 .. 12 */
+    /* seconds 3 to 6; counts as a copy of a collective */
+    pull(p, 0, 1, 3, 0)->pull.between_groups = false;
+    pull(p, 0, 1, 6, 0); /* seconds 6 to 12 */
     must_be(run(p, false, 1, use), 12);
     must_be(use[0].busy_s, 6);
     must_be(use[0].copy_s, 9);
     must_be(use[0].collective_s, 3);
-    must_be(use[0].hidden_s, 2 + 1); /* 0 .. 2, 6 .. 7 */
+    /* copies ran during computation in seconds 0 to 2 and 6 to 7 */
+    must_be(use[0].hidden_s, 2 + 1);
     must_be(use[0].idle_s, 0);
     must_be(use[1].idle_s, 12);
 
-    p->rates[1].link_bytes_per_s = 0.5; /* the slower end counts, */
-    p->rates[1].collective_s = 1;       /* and its latency */
+    /* the bandwidth is that of the slower end */
+    p->rates[1].link_bytes_per_s = 0.5;
+    p->rates[1].collective_s = 1; /* and so is the latency */
     must_be(run(p, false, 1, NULL), 7 + 7 + 13);
 
     p->rates[1] = p->rates[0];
-    p->rates[0].one_queue = true; /* its threads copy too */
+    /* the device has no copy queue, so its threads copy */
+    p->rates[0].one_queue = true;
     must_be(run(p, false, 1, use), 18);
     must_be(use[0].hidden_s, 0);
     must_be(use[0].copy_s, 9);
@@ -223,15 +227,15 @@ TEST(plan_cost_threads_are_taken_in_turns)
     p->thread0[1] = 1;
     p->n_thread[0] = p->n_thread[1] = 1;
     p->n_thread[2] = 2;
-    work(p, 0, 3, 0); /* 0 .. 3 */
-    work(p, 1, 5, 0); /* 0 .. 5 */
-    work(p, 2, 2, 0); /* 5 .. 7 */
-    work(p, 0, 1, 0); /* 7 .. 8 */
-    work(p, 2, 1, 0); /* 8 .. 9 */
-    work(p, 1, 3, 0); /* 9 .. 12 */
+    work(p, 0, 3, 0); /* seconds 0 to 3 */
+    work(p, 1, 5, 0); /* seconds 0 to 5 */
+    work(p, 2, 2, 0); /* seconds 5 to 7, since it needs both threads */
+    work(p, 0, 1, 0); /* seconds 7 to 8 */
+    work(p, 2, 1, 0); /* seconds 8 to 9 */
+    work(p, 1, 3, 0); /* seconds 9 to 12 */
     must_be(run(p, true, 1, NULL), 12);
     must_be(run(p, false, 1, NULL), 8);
-    /* a waiting device keeps its thread */
+    /* a device that waits for an event keeps its thread meanwhile */
     post(p, 1, QUEUE_COMPUTE, 0, 0);
     await(p, 2, QUEUE_COMPUTE, 1, 0, 0);
     work(p, 0, 1, 0);
@@ -308,7 +312,8 @@ TEST(plan_cost_pipeline_fills_and_drains)
     must_be(use[1].hidden_s, 3);
     must_be(run(p, false, 2, NULL), 31);
     must_be(run(p, false, 1, NULL), 21);
-    p->thread0[0] = p->thread0[1] = 0; /* one core: no gain */
+    /* both devices are on the same core, so a pipeline gains nothing */
+    p->thread0[0] = p->thread0[1] = 0;
     p->n_thread[0] = p->n_thread[1] = 1;
     must_be(run(p, true, 4, NULL), 4 * (10 + 1 + 10));
     free(p);
@@ -374,15 +379,17 @@ TEST(plan_cost_meetings_take_the_last_to_come)
     for (int d = 0; d < 4; d++)
         p->rates[d].insn_s = 1;
     p->rates[1].insn_s = 3;
-    work(p, 0, 4, 0); /* 5 */
-    work(p, 1, 1, 0); /* 4 */
-    work(p, 2, 9, 0); /* 10: of another group */
-    meet(p, 0, 2);    /* at 5; until 6 and 8 */
-    meet(p, 2, 2);    /* at 10; until 11 */
-    work(p, 0, 2, 0); /* 9 */
-    meet(p, 0, 2);    /* at 9; until 10 and 12 */
+    work(p, 0, 4, 0); /* ends at second 5 */
+    work(p, 1, 1, 0); /* ends at second 4 */
+    work(p, 2, 9, 0); /* ends at second 10, on a device of another group */
+    /* barrier at second 5, after which the devices go on at 6 and 8 */
+    meet(p, 0, 2);
+    meet(p, 2, 2);    /* barrier at second 10, ends at 11 */
+    work(p, 0, 2, 0); /* ends at second 9 */
+    /* barrier at second 9, after which the devices go on at 10 and 12 */
+    meet(p, 0, 2);
     must_be(run(p, false, 1, NULL), 12);
-    meet(p, 0, 4); /* at 12; until 15 */
+    meet(p, 0, 4); /* barrier at second 12, ends at 15 */
     must_be(run(p, false, 1, NULL), 15);
     free(p);
 }
@@ -446,10 +453,11 @@ TEST(plan_cost_pages_are_those_in_use)
     must_be(cost_insn_s(&m, 0, &s, &z), 7 + 3 * 2 * 128);
     z.n_past = 127;
     must_be(cost_insn_s(&m, 0, &s, &z), 7 + 2 * 2 * 128);
-    z.sizes.n_tok = 4; /* a token each */
+    z.sizes.n_tok = 4; /* four sequences with one token each */
     z.sizes.n_seq = 4;
     must_be(cost_insn_s(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
-    z.sizes.n_slot[0] = 5 * PAGE_TOKENS; /* a window has no more */
+    /* with a window a sequence has no more cache than this */
+    z.sizes.n_slot[0] = 5 * PAGE_TOKENS;
     must_be(cost_insn_s(&m, 0, &s, &z), 7 + 5 * 2 * 128);
     free(p);
 }
@@ -459,8 +467,10 @@ TEST(plan_cost_pages_are_those_in_use)
 TEST(plan_cost_attention_reads_and_multiplies)
 {
     static const pl_dim dim[4][3] = {
-        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}}, /* queries */
-        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}}, /* result */
+        /* the queries [n_tok, 6, 4] */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}},
+        /* the result [n_tok, 6, 5] */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {5, PL_CONST}},
         {{64, PL_CONST}, {3, PL_CONST}, {4, PL_CONST}},
         {{64, PL_CONST}, {3, PL_CONST}, {5, PL_CONST}},
     };
@@ -491,7 +501,7 @@ TEST(plan_cost_attention_reads_and_multiplies)
     attr.window = 6;
     must_be(cost_insn_s(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
     attr.window = 0;
-    z.sizes.n_tok = 15; /* one read serves all */
+    z.sizes.n_tok = 15; /* the tokens of a sequence read the cache only once */
     must_be(cost_insn_s(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
     free(p);
 }
@@ -541,7 +551,7 @@ TEST(plan_cost_of_a_copy_is_that_of_the_pair)
     }
     p->rates[1].p2p_bytes_per_s = 4;
     p->rates[2].p2p_bytes_per_s = 8;
-    p->rates[3].link_bytes_per_s = 0.25; /* of the host */
+    p->rates[3].link_bytes_per_s = 0.25; /* bandwidth of the host's link */
     p->rates[3].collective_s = 100;
     for (int d = 0; d < 4; d++)
         from[d] = pull(p, 0, d, 8, 0);
@@ -609,7 +619,8 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     p->rates[0].p2p_bytes_per_s = p->rates[1].p2p_bytes_per_s = 4;
     must_be(cost_insn_s(&m, 0, &s, one_token), 16);
     must_be(cost_delivery_s(&m, 0, &s), 0);
-    p->rates[0].p2p_bytes_per_s = 0.25; /* slower than all else */
+    /* bandwidth between peers, slower than all other links */
+    p->rates[0].p2p_bytes_per_s = 0.25;
     must_be(cost_insn_s(&m, 0, &s, one_token), 32);
     p->rates[0].p2p_bytes_per_s = 0;
     must_be(cost_insn_s(&m, 0, &s, one_token), 24);
@@ -617,7 +628,8 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     p->rates[0].bridge_bytes_per_s = p->rates[1].bridge_bytes_per_s = 0.25;
     must_be(cost_insn_s(&m, 0, &s, one_token), 32);
     p->rates[1].bridge_bytes_per_s = 8;
-    p->rates[0].bridge_bytes_per_s = 8; /* the other two by the link */
+    /* the two other devices are reached by the link */
+    p->rates[0].bridge_bytes_per_s = 8;
     must_be(cost_insn_s(&m, 0, &s, one_token), 16);
     free(p);
 }
@@ -636,7 +648,8 @@ TEST(plan_cost_rates_without_measuring_are_whole)
         cost_rates_from_spec(&r[k][0], &paper_device);
         cost_default_rates(&r[k][1], &cpu, KERNEL_SET_AVX2);
     }
-    for (int i = 0; i < 2; i++) /* up to its padding */
+    /* compares the fields before the struct's padding */
+    for (int i = 0; i < 2; i++)
         assert_memory_equal(&r[0][i], &r[1][i],
                             offsetof(struct cost_rates, one_queue));
 }
@@ -757,7 +770,8 @@ TEST(plan_cost_large_plans_take_no_time)
                 x->kernel = kernel(2);
         }
     }
-    for (int i = 0; i < 3; i++) { /* the machine may be busy */
+    /* takes the best of three, because the machine may be busy */
+    for (int i = 0; i < 3; i++) {
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
         assert_int_equal(cost_run(&m, 0, 1, one_token, NULL, &s, NULL), PL_OK);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);

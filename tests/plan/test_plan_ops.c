@@ -134,7 +134,9 @@ TEST(glue_of_many_groups_is_near_the_minimum)
 
         draw(&d, 3 + i % 2, &seed);
         if (i % 2)
-            d.g.n = d.g.n < 11 ? d.g.n : 11; /* 4^9 assignments take long */
+            /* at most 11 nodes, because trying 4^9 assignments takes long
+             * enough */
+            d.g.n = d.g.n < 11 ? d.g.n : 11;
         for (int k = 0; i % 2 && k < d.g.n_value; k++)
             while (d.value[k].n > 0 &&
                    (d.value[k].from >= d.g.n ||
@@ -371,7 +373,7 @@ TEST(place_ops_of_a_large_model_take_little_time)
               1e-9 * (double)(t1.tv_nsec - t0.tv_nsec);
     print_message("%d nodes, %d groups: %.3f s\n", s.num->n, s.p.n_group,
                   seconds);
-    assert_true(seconds < 1); /* 0.3 s is the aim; sanitizers are slow */
+    assert_true(seconds < 1); /* 0.3 s is wanted, but sanitizers are slow */
     place_scene_close(&s);
 }
 

@@ -85,7 +85,7 @@ static void describe(const struct placement *p, const struct device_list *l,
 }
 
 struct asked {
-    const char *spec; /* paper */
+    const char *spec; /* description of paper devices */
     pl_options opt;
     const char *want;
 };

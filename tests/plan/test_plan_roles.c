@@ -85,7 +85,9 @@ static void check_heads(const pl_graph *g, const pl_layout *const *leaf, int i,
             fail_msg("%d ranks: %s, value %d: of ranks %x, but its keys of %x",
                      n_rank, q, (int)v, (unsigned)mine, (unsigned)kv);
         assert_int_equal(owners(leaf[to], n_head * D_HEAD, v, n_rank), mine);
-        if (v % 32) /* blocks of quantized values stay whole */
+        /* with quantized weights a head's values v-1 and v lie in the same
+         * block, which has one owner */
+        if (v % 32)
             assert_int_equal(owners(leaf[to], n_head * D_HEAD, v - 1, n_rank),
                              mine);
     }

@@ -31,14 +31,16 @@
     "%3: f16[n_slot, 2, 16] inbox\n"                                           \
     "%4: i32[10]\n"                                                            \
     "script\n"
-/* device 0 pushes in its copy queue, and device 1 answers */
+/* device 0 pushes in its copy queue and posts event 0; device 1 waits for it
+ * and posts its own */
 #define GIVES                                                                  \
     "0 copy: push 1.%1 <- %0 64*n_tok\n"                                       \
     "0 copy: post 0\n"                                                         \
     "1: wait 0.0\n"                                                            \
     "1: post 0\n"
 
-/* Checks the programs; NULL: they are accepted. */
+/* Checks the programs in `text` for these two devices. The error must contain
+ * `message`; NULL if the programs are accepted. */
 static void check(const struct program_device dev[2], const char *text,
                   const char *message)
 {
@@ -57,7 +59,8 @@ static void check(const struct program_device dev[2], const char *text,
     arena_fini(&a);
 }
 
-/* Checks a program of one device. */
+/* Checks a program of one device. The error must contain `message`; NULL if the
+ * program is accepted. */
 static void program_is(const struct program *p, const char *message)
 {
     static const struct program_device dev = {"a", "test", 0, true, true};
@@ -163,23 +166,23 @@ TEST(program_check_a_wait_knows_of_the_other_queue)
     is_refused(HEAD GIVES "0: wait 1.0\n", false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0: wait 1.0\n", false, NULL);
     is_refused(HEAD GIVES "0 copy: wait 1.0\n", false, NULL);
-    /* the POST that it knows of is an earlier one */
+    /* the queue knows of the copy queue's POST 0 only, not of its POST 1 */
     is_refused(HEAD GIVES "0: wait 0.0\n0 copy: post 1\n0: wait 1.0\n", false,
                unknown);
-    /* only in steps of many rows */
+    /* the needed POST is executed only in steps of three tokens or more */
     is_refused(HEAD GIVES
                "0: wait 0.0\n0 copy if n_tok 3..: post 1\n0: wait 1.0\n",
                false, unknown);
     is_refused(HEAD GIVES "0: wait 0.0\n0 copy if n_tok 3..: post 1\n"
                           "0 if n_tok 3..: wait 0.1\n0: wait 1.0\n",
                false, NULL);
-    /* knows of the first POST through the second */
+    /* by waiting for the second POST the queue also knows of the first */
     is_refused(HEAD GIVES "0 copy: wait 1.0\n0 copy: post 1\n0: wait 0.1\n"
                           "0: wait 1.0\n",
                false, NULL);
 }
 
-/* Checks programs of devices that share memory. */
+/* Checks the programs in `text` for devices that share memory. */
 static void text_is(const char *text, const char *message)
 {
     static const struct program_device dev[2] = {{"a", "test", 0, true, true},
@@ -206,7 +209,8 @@ TEST(program_check_meetings_name_each_device_once)
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
                   "0: wait 1.0\n",
             "deadlock");
-    /* which it would miss if it advanced twice */
+    /* a check that advances device 0 twice at the barrier would miss this
+     * error */
     text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
                   "0: wait 1.0\n",
             once);
@@ -214,7 +218,7 @@ TEST(program_check_meetings_name_each_device_once)
     text_is(MEETS "0, 1: merge meet 0, 1, 1\n", once);
     text_is(MEETS "0, 1: merge meet 1, 0\n", once);
     text_is(MEETS "0: merge meet 0, 0\n", once);
-    /* naming one twice is harmless if others are named */
+    /* the same event or peer twice is harmless if another one is named, too */
     text_is(MEETS "1: post 0\n0: wait 1.0, 1.0\n", NULL);
     text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
 }
@@ -247,7 +251,9 @@ TEST(program_check_tensors_have_room_for_what_they_hold)
         "tensor 0 of %d bytes is too small for its dimensions";
     static const struct {
         const char *tensor;
-        int bytes; /* too few; 0: enough */
+        /* size that the message must name because it is too small; 0 if the
+         * tensor fits */
+        int bytes;
     } cases[] = {
         {"f32[n_tok, 8] bytes 128", 0},
         {"f32[n_tok, 8] bytes 124", 124},
@@ -451,13 +457,16 @@ TEST(program_check_offsets_that_fall_are_inside_at_any_size)
         bool fits;
     } cases[] = {
         {96, 32, PL_CONST, 24, 0, 0, true},
-        {100, 32, PL_CONST, 25, 0, 0, false}, /* with no token */
-        {95, 32, PL_CONST, 24, 0, 0, false},  /* with all, before the start */
+        /* reads beyond the end if there is no token */
+        {100, 32, PL_CONST, 25, 0, 0, false},
+        /* reads before the start if there are all tokens */
+        {95, 32, PL_CONST, 24, 0, 0, false},
         {100, 32, PL_CONST, 25, 1, 9, true},
         {128, 32, PL_N_TOK, 32, 0, 0, true},
         {96, 8, PL_N_TOK, 8, 0, 0, true},
         {152, 8, PL_N_TOK, 32, 0, 0, true},
-        {160, 8, PL_N_TOK, 32, 0, 0, false}, /* with one */
+        /* reads beyond the end if there is one token */
+        {160, 8, PL_N_TOK, 32, 0, 0, false},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

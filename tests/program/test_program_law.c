@@ -20,12 +20,15 @@ enum { MAX_DEV = 4, MAX_STEP = 64, MAX_MOVE = 40, N_GUARD = 3 };
  * nothing. */
 struct law {
     uint64_t rng;
-    int n, order, few; /* 1: some instructions are not in every step */
+    /* few: 1 if some instructions are skipped in some steps */
+    int n, order, few;
     struct program p[MAX_DEV];
     struct variant variant[MAX_DEV];
     struct insn insn[MAX_DEV][MAX_STEP];
-    struct insn_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
-    int peer[MAX_MOVE][MAX_DEV]; /* of barriers, by index in the order */
+    /* the second event of a WAIT for two events */
+    struct insn_event more[MAX_DEV][MAX_STEP];
+    /* peers of each barrier, by its number in the total order */
+    int peer[MAX_MOVE][MAX_DEV];
 };
 
 static int below(struct law *x, int n)
@@ -138,7 +141,8 @@ static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
         draw_more(x, d, st, lawful);
 }
 
-/* lawful: 0: at random, 1: always, 2: mostly. */
+/* Draws programs. lawful: 1 if they always keep the queue-order rule, 2 if they
+ * mostly do, 0 if that is left to chance. */
 static void draw_program(struct law *x, int lawful)
 {
     int n_move = 8 + below(x, MAX_MOVE - 8);
@@ -448,7 +452,8 @@ TEST(law_holds_in_every_kind_of_run)
 
 /* ---- sim devices that run their queues as one ---------------------------- */
 
-/* Draws a list as a sim device does. */
+/* Draws the order in which a sim device with merged queues would execute the
+ * program. */
 static void draw_merged(struct law *x, const struct program *p, struct list *l)
 {
     const struct device_run run = {.n_micro = 1, .sizes = {{1, 1, 1, {0}}}};
@@ -586,10 +591,13 @@ TEST(law_sim_devices_draw_every_order)
     "script micro 2\n"
 
 static const struct refusal {
-    const char *text, *says; /* NULL: accepted */
-    int memory[2];           /* of the devices */
+    /* text of the programs, and the error's text; NULL if they are accepted */
+    const char *text, *says;
+    /* memory of each device: devices with the same number >= 0 share it, -1 is
+     * private */
+    int memory[2];
 } refusals[] = {
-    /* pushes */
+    /* programs with a PUSH */
     {HEAD "0 copy: push 1.%1 <- %0 32*n_tok\n", NULL, {-1, -1}},
     {HEAD "0 copy: push 1.%0 <- %0 32\n", "outside of an inbox", {0, 0}},
     {HEAD "0 copy: push 1.%2 <- %0 32\n", "outside of an inbox", {0, 0}},
@@ -611,7 +619,7 @@ static const struct refusal {
     {HEAD "0 copy if n_tok ..3: push 1.%1 <- %0 64*n_tok\n",
      "past the end of its source",
      {-1, 0}},
-    /* pulls */
+    /* programs with a PULL */
     {HEAD "0 copy: pull %0 <- 1.%0 32\n", NULL, {-1, 0}},
     {HEAD "0 copy: pull %0 <- 1.%0 32\n",
      "memory that it cannot access",
@@ -619,7 +627,7 @@ static const struct refusal {
     {HEAD "0 copy: pull %0 <- 1.%1 32\n",
      "memory that it cannot access",
      {-1, -1}},
-    /* parts of a value at an offset */
+    /* sums and gathers of parts of a tensor */
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @64 16 to 64\n", NULL, {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @60 16\n",
      "past the end of its source",
@@ -633,14 +641,14 @@ static const struct refusal {
      {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
      "past the end of its source",
-     {0, 0}}, /* in steps of few tokens */
+     {0, 0}}, /* the source is too short in steps of few tokens */
     {HEAD "0 if n_tok 4..: merge %0 <- sum(%0, %1-64+) @16*n_tok 16\n",
      NULL,
      {0, 0}},
     {HEAD "0: merge %0 <- sum(%0, %1-16*n_out+) @16*n_tok 16\n",
      "past the end of its source",
      {0, 0}},
-    /* POSTs that the step skips */
+    /* WAITs for a POST that the step may skip */
     {HEAD "0 if n_tok 3..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
     {HEAD "0 if n_tok 2..: post 0\n1 if n_tok 3..: wait 0.0\n", NULL, {0, 0}},
     {HEAD "0: post 0\n1 if n_out ..3: wait 0.0\n", NULL, {0, 0}},
@@ -663,7 +671,7 @@ static const struct refusal {
           "0 if n_tok 5..: post 4\n0 if n_tok 6..: post 5\n",
      "one predicate size too many",
      {0, 0}},
-    /* the rule, and what keeps it */
+    /* programs that break the queue-order rule, and that keep it */
     {HEAD "1: post 0\n0: post 0\n0 copy: wait 1.0\n",
      "program of d0, instruction 1: waits for another device without having "
      "seen",

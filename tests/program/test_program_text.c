@@ -28,7 +28,8 @@ static struct program *parse(struct arena *a, const char *text, int n_dev)
     return p;
 }
 
-/* Checks that `loose` is accepted, and prints as `strict`. */
+/* Fails the case unless the text `loose` parses and its programs print as
+ * `strict`. */
 static void reads_as(const char *loose, const char *strict, int n_dev)
 {
     struct test_text t = {0};
@@ -42,7 +43,7 @@ static void reads_as(const char *loose, const char *strict, int n_dev)
     arena_fini(&a);
 }
 
-/* Reads a seed of the fuzzer. */
+/* Returns the text of a seed file of the fuzzer, which the caller frees. */
 static char *seed_text(const char *name)
 {
     char path[64];
@@ -60,7 +61,8 @@ static char *seed_text(const char *name)
 TEST(program_text_every_kind_reads_and_prints_the_same)
 {
     char *strict = seed_text("every_kind.txt"), *loose = seed_text("loose.txt");
-    const char *text = strchr(strict, '\n') + 1; /* after a comment */
+    /* the text after the first line, a comment */
+    const char *text = strchr(strict, '\n') + 1;
     bool kind[INSN_WAIT + 1] = {false}, kernel[KERNEL_COUNT] = {false};
     struct arena a = {0};
     struct program *p = parse(&a, strict, 3);
@@ -139,7 +141,7 @@ TEST(program_text_left_out_is_filled_in)
              "script\n",
              1);
     reads_as(
-        small, /* the example of program_text.h */
+        small, /* the example in program_text.h */
         "programs 2\n"
         "max n_tok 4 n_out 4\n"
         "device 0 weights 2304 cache 0 work 512 inbox 64 events 3 groups 1\n"
@@ -235,7 +237,7 @@ TEST(program_text_order_is_that_of_lines)
     arena_fini(&a);
 }
 
-/* Each device of a line reads its own data. */
+/* Devices that share a line of text each read their own data. */
 TEST(program_text_devices_of_a_line_are_each_their_own)
 {
     struct arena a = {0};
@@ -403,7 +405,8 @@ static void models_read_back(const char *path)
 
 TEST(program_text_models_read_back)
 {
-    struct hollow_model h = hollow_400b; /* K-quants, cut within blocks */
+    /* a model with K-quants, whose matrices are cut inside blocks of 256 */
+    struct hollow_model h = hollow_400b;
     pl_err err;
 
     models_read_back(test_model());
@@ -468,14 +471,17 @@ TEST(program_text_spans_of_a_packing_are_merged)
     struct pack p;
 
     pack_init(&p, PL_Q4_K, 16, 1024, span, 4, chunk);
-    assert_int_equal(p.n_chunk, 5); /* 160, 96, 256, 256, 32 */
+    /* chunks of 160, 96, 256, 256 and 32 values */
+    assert_int_equal(p.n_chunk, 5);
     assert_int_equal(pack_span_at(&p, 0, &s), 1);
     assert_int_equal(s.n, 160);
-    assert_int_equal(pack_span_at(&p, 1, &s), 4); /* up to the other rank */
+    /* from the first rank's slice up to the next rank's */
+    assert_int_equal(pack_span_at(&p, 1, &s), 4);
     assert_int_equal(s.k, 160);
     assert_int_equal(s.n, 608);
     pack_init(&p, PL_Q8_0, 16, 1024, span, 4, chunk);
-    assert_int_equal(p.n_chunk, 4); /* without super-blocks they stay apart */
+    /* without super-blocks each span is a chunk of its own */
+    assert_int_equal(p.n_chunk, 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(pack_span_at(&p, i, &s), i + 1);
 }
@@ -526,7 +532,8 @@ TEST(program_text_what_has_no_text_is_refused)
     s->max_rows = 1;
     s->min_rows = -1;
     refused(p, 2, "its predicate has a negative size");
-    s->max_rows = 0; /* it has no meaning then */
+    /* a predicate without a symbol, whose bounds have no meaning */
+    s->max_rows = 0;
     program_reads_back(p, 2);
     s->kernel.arg[1].access = ACCESS_UPDATE;
     refused(p, 2, "instruction 0: it accesses an argument differently");

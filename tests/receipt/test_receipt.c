@@ -18,8 +18,9 @@
 struct where {
     const char *devices;
     pl_split_mode mode;
-    const char *experts; /* on the host, if the model has some */
-    const char *cpu;     /* kernel set */
+    /* layers whose experts are on the host, if the model has experts */
+    const char *experts;
+    const char *cpu; /* name of the CPU kernel set */
     int n_share;
     double share[3];
 };
@@ -408,7 +409,7 @@ TEST(receipts_hold_after_states_of_the_same_ranks)
         pl_receipt_begin(&receipt, r.engine, way_prompt, WAY_PROMPT, &err),
         PL_UNSUPPORTED);
     assert_null(receipt);
-    /* A check computes everything itself. */
+    /* The check uses no cached prefix: it computes all tokens itself. */
     receipt = way_parsed(first);
     assert_int_equal(way_verified(receipt, r.engine, NULL).verdict,
                      PL_RECEIPT_HOLDS);
@@ -449,6 +450,90 @@ TEST(receipts_are_checked_beside_other_sequences)
     engine_run_close(&r);
 }
 
+/* ---- texts that were there before ---------------------------------------- */
+
+static const int32_t given_text[9] = {3, 9, 4, 17, 5, 5, 60, 2, 31};
+
+/* Sets *json to the receipt of how well the model predicts given_text after the
+ * prompt, computed in steps of any sizes. */
+static void write_score(const struct engine_run *r, char **json, double *nll)
+{
+    int32_t seq[WAY_PROMPT + 9];
+    float *row = test_need((size_t)r->n_vocab, 9 * sizeof *row);
+    pl_receipt *receipt;
+    double one;
+    pl_err err;
+
+    memcpy(seq, way_prompt, sizeof way_prompt);
+    memcpy(seq + WAY_PROMPT, given_text, sizeof given_text);
+    *nll = 0;
+    TEST_OK(pl_receipt_begin(&receipt, r->engine, seq, WAY_PROMPT, &err), err);
+    TEST_OK(pl_seq_trim(r->engine, 0, 0, NULL, &err), err);
+    for (int i = 0, n; i < 9; i++) {
+        pl_batch b = {.size = sizeof b,
+                      .token = i == 0 ? seq : seq + WAY_PROMPT + i - 1,
+                      .logits = row};
+        uint8_t wanted[WAY_PROMPT] = {0};
+
+        n = i == 0 ? WAY_PROMPT : 1;
+        wanted[n - 1] = 1;
+        b.n = n;
+        b.wanted = wanted;
+        TEST_OK(pl_engine_decode(r->engine, &b, NULL, &err), err);
+        TEST_OK(pl_receipt_score(receipt, row, given_text[i], &one, &err), err);
+        assert_true(one > 0);
+        *nll += one;
+    }
+    TEST_OK(pl_receipt_write(receipt, PL_RECEIPT_FULL, json, &err), err);
+    assert_true(pl_receipt_nll(receipt) == *nll);
+    pl_receipt_free(receipt);
+    free(row);
+}
+
+/* The receipt of a text's perplexity holds in every place. A changed sum, a
+ * changed token and a changed row are found. */
+TEST(receipts_of_given_texts_hold)
+{
+    static const struct {
+        const char *from, *to, *says;
+    } row[] = {
+        {"\"nll\":\"", "\"nll\":\"1", "the sum of -ln p"},
+        {"\"each\":\"", "\"each\":\"0000", "the logits of token 0"},
+    };
+    struct engine_run r = opened();
+    pl_receipt_result result;
+    double nll;
+    size_t n;
+    char *schema = test_read(test_file("doc/receipt.schema.json"), &n);
+    struct schema_try try;
+    char *json;
+
+    write_score(&r, &json, &nll);
+    schema_try_start(&try, schema);
+    assert_true(schema_try_takes(&try, json));
+    schema_try_stop(&try);
+    free(schema);
+    for (int t = 0; t < N_TO; t++)
+        way_holds(r.model, json, options(&to[t]), to[t].devices);
+    for (int i = 0; i < 2; i++) {
+        size_t at = (size_t)(strstr(json, row[i].from) - json);
+        char *other;
+        pl_receipt *changed;
+
+        assert_true(
+            asprintf(&other, "%.*s%s%s", (int)at, json, row[i].to,
+                     json + at + strlen(row[i].from) + (i == 1 ? 4 : 0)) > 0);
+        changed = way_parsed(other);
+        result = way_verified(changed, r.engine, NULL);
+        assert_int_equal(result.verdict, PL_RECEIPT_DIFFERS);
+        assert_non_null(strstr(result.text, row[i].says));
+        pl_receipt_free(changed);
+        free(other);
+    }
+    free(json);
+    engine_run_close(&r);
+}
+
 /* ---- the functions ------------------------------------------------------- */
 
 TEST(receipts_refuse_wrong_calls)
@@ -468,7 +553,8 @@ TEST(receipts_refuse_wrong_calls)
     TEST_OK(pl_sampler_create(&small, NULL, r.n_vocab - 1, &err), err);
     TEST_OK(pl_receipt_begin(&receipt, r.engine, way_prompt, 2, &err), err);
     assert_int_equal(pl_receipt_write(receipt, 0, &text, &err),
-                     PL_BAD_ARGUMENT); /* nothing was recorded */
+                     /* no sampler was recorded, so there is nothing to write */
+                     PL_BAD_ARGUMENT);
     assert_int_equal(pl_sampler_record(s, receipt, &err), PL_BAD_ARGUMENT);
     for (int i = 0; i < 2; i++) {
         pl_sampler_accept(s, way_prompt[i]);
@@ -482,7 +568,8 @@ TEST(receipts_refuse_wrong_calls)
                      PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_verify(receipt, r.engine, NULL, &result,
                                        sizeof result, &err),
-                     PL_BAD_ARGUMENT); /* it was not parsed */
+                     /* only receipts from pl_receipt_parse can be verified */
+                     PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_options(receipt, &o, &err), PL_BAD_ARGUMENT);
     assert_int_equal(
         pl_receipt_set_end(receipt, (pl_receipt_end)99, 0, NULL, 0, &err),

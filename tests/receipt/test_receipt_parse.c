@@ -65,6 +65,10 @@ static const struct {
     {"numerics.rope", "1", "numerics.rope"},
     {"sampling", "", "sampling"},
     {"sampling", "[1]", "sampling"},
+    {"sampling", "null", "sampling"},
+    {"output.nll", "1", "nll"},
+    {"output.nll", "\"1\"", "nll"},
+    {"output.nll", "\"inf\"", "nll"},
     {"sampling.top_k", "\"40\"", "top_k"},
     {"sampling.top_k", "1.5", "top_k"},
     {"sampling.top_k", "3000000000", "top_k"},
@@ -421,8 +425,8 @@ TEST(receipts_survive_failing_allocations)
         pl_receipt_free(a);
     }
     json_get_alloc_funcs(&before_malloc, &before_free);
-    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
-                                           request */
+    /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
+    json_set_alloc_funcs(malloc, free);
     TEST_OK(pl_sampler_create(&s, &w.s, r.n_vocab, &err), err);
     pl_sampler_accept(s, 1);
     for (int64_t n = 0; alloc_each(&n);) {

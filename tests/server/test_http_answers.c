@@ -84,13 +84,15 @@ TEST(http_parts_arrive_as_they_are_sent)
 
             snprintf(part, sizeof part, "data: %d\n\n", i % 10);
             assert_true(http_send(r, part, strlen(part)));
-            assert_true(try_fill(&c, strlen(part) + 5)); /* "9\r\n" "\r\n" */
+            /* 5 bytes more than the data: "9\r\n" before it and "\r\n" after
+             * it */
+            assert_true(try_fill(&c, strlen(part) + 5));
             assert_int_equal(memcmp(c.buf, "9\r\n", 3), 0);
             assert_int_equal(memcmp(c.buf + 3, part, 9), 0);
             c.n = 0;
             assert_int_equal(http_backlog(r), 0);
-            assert_true(http_send(r, "", 0)); /* not a chunk, which would end
-                                               * it */
+            /* sends nothing, because an empty chunk would end the body */
+            assert_true(http_send(r, "", 0));
         }
         http_end(r);
         assert_true(try_fill(&c, 5));
@@ -178,7 +180,8 @@ TEST(http_parts_reach_those_who_know_no_chunks)
     try_read(&c, &a, true);
     assert_int_equal(a.status, 200);
     free(a.body);
-    try_send(&c, try_get("/hello", "")); /* the connection stays open */
+    /* the connection is still open for another request */
+    try_send(&c, try_get("/hello", ""));
     try_read(&c, &a, false);
     assert_string_equal(a.body, "hello");
     free(a.body);
@@ -227,7 +230,8 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
         try_load_is(&t, 1, 1);
         leave(&c, how);
         try_gone_is(&t, how + 1);
-        try_load_is(&t, 0, 1); /* its connection is closed at once */
+        /* the server closes the connection at once and keeps the request */
+        try_load_is(&t, 0, 1);
         assert_string_equal(http_path(r), "/hold");
         assert_string_equal(http_header(r, "host"), "a");
         assert_string_equal(http_body(r, &(size_t){0}), "body");
@@ -268,7 +272,7 @@ TEST(http_who_leaves_within_the_answer_is_noticed_once)
         assert_true(http_send(r, "some", 4));
         assert_true(try_fill(&c, 4));
         leave(&c, how);
-        /* without a sender, or with one that never stops */
+        /* nothing sends, or a thread sends without end */
         while (how == CLOSE && http_send(r, "some more", 9))
             ;
         try_gone_is(&t, how + 1);
@@ -340,7 +344,8 @@ TEST(http_who_has_left_is_told_at_once)
 
 TEST(http_sender_never_waits_for_who_reads_nothing)
 {
-    enum { PART = 1 << 16, N = 1024 }; /* 64 MiB, more than sockets hold */
+    /* 64 MiB in all, more than the sockets buffer */
+    enum { PART = 1 << 16, N = 1024 };
     struct http_options o = {.timeout_s = 1 << 20};
     char *part = test_need(PART, 1);
     struct try_client c;
@@ -359,7 +364,7 @@ TEST(http_sender_never_waits_for_who_reads_nothing)
     }
     backlog = http_backlog(r);
     assert_in_range(backlog, (size_t)32 << 20, (size_t)PART * N);
-    /* other clients are served meanwhile */
+    /* while this client reads nothing, others are served */
     for (int i = 0; i < 20; i++)
         try_ask(&t, try_get("/hello", ""), 200, "hello", NULL);
     http_end(r);

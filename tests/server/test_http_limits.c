@@ -247,7 +247,8 @@ TEST(http_log_lines_steer_no_terminal)
 
 /* ---- memory ---------------------------------------------------------------*/
 
-/* Sends a body while `held` others are held. */
+/* Sends a body of n bytes while the server holds `held` other requests. The
+ * response must have this status. */
 static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
                         int held)
 {
@@ -442,13 +443,13 @@ TEST(http_heads_have_a_limit)
         struct try_answer a;
 
         memset(s, 'x', N);
-        if (kind == 0) { /* one long line */
+        if (kind == 0) { /* one very long header line */
             memcpy(s + sprintf(s, "GET /hello" HOST "X-Long: "), "x", 1);
-        } else if (kind == 1) { /* many lines */
+        } else if (kind == 1) { /* very many header lines */
             n = sprintf(s, "GET /hello" HOST);
             for (int i = 0; n < N - 32; i++)
                 n += sprintf(s + n, "X-%d: y\r\n", i);
-        } else { /* a long path */
+        } else { /* a very long path */
             memcpy(s, "GET /", 5);
         }
         try_connect(&t, &c);
@@ -465,7 +466,8 @@ TEST(http_heads_have_a_limit)
 
 /* ---- malformed requests ---------------------------------------------------*/
 
-/* Makes requests of well-formed pieces, some of them damaged. */
+/* Makes a request of well-formed parts, some of which are damaged at random.
+ * Returns its length. */
 static size_t damaged(uint64_t *random, char *out, size_t size)
 {
     static const char *const piece[] = {
@@ -533,8 +535,8 @@ TEST(http_malformed_requests_harm_nobody)
         if (try_send_bytes(&c, text, half))
             try_send_bytes(&c, text + half, n - half);
         shutdown(c.fd, SHUT_WR);
-        while (try_fill(&c, c.n + 1)) /* until the server closes, which it
-                                       * must */
+        /* reads until the server closes the connection */
+        while (try_fill(&c, c.n + 1))
             ;
         try_close(&c);
         if (i % 100 == 0)
@@ -551,7 +553,8 @@ TEST(http_malformed_requests_harm_nobody)
 static void refused(const struct http_options *o, pl_status s, const char *why)
 {
     pl_err err;
-    struct http *h = (void *)&err; /* garbage */
+    /* any value but NULL, which a failing http_start must replace */
+    struct http *h = (void *)&err;
 
     assert_int_equal(http_start(&h, o, NULL, 0, try_error, NULL, &err), s);
     assert_null(h);
@@ -644,7 +647,9 @@ TEST(http_requests_out_of_memory_are_cut)
         bool ended = false;
 
         try_connect(&t, &c);
-        c.cap = 1 << 20; /* so that the client never allocates */
+        /* a large buffer, so that the client makes no allocation that could
+         * fail */
+        c.cap = 1 << 20;
         c.buf = test_need(c.cap, 1);
         alloc_fail_at(n);
         try_send(&c, "POST /hold" HOST "X-Test: a\r\nContent-Length: 4\r\n\r\n"
@@ -722,7 +727,7 @@ TEST(http_listens_at_unix_sockets_and_several_addresses)
         try_stop(&t);
         assert_int_equal(access(path, F_OK), -1);
         has(t.log, "unix GET /hello 200 ms=");
-        if (!again) { /* what a server that was killed leaves */
+        if (!again) { /* makes the socket file that a killed server leaves */
             struct sockaddr_un a = {.sun_family = AF_UNIX};
             int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 

@@ -25,7 +25,7 @@ TEST(http_paths_are_matched_piece_by_piece)
     static const struct {
         const char *path;
         int status;
-        const char *body; /* NULL: any */
+        const char *body; /* expected body; NULL for any */
     } rows[] = {
         {"/hello", 200, "hello"},
         {"/hello?x=1", 200, "hello"},
@@ -226,8 +226,8 @@ TEST(http_clients_are_told_apart_by_their_keys)
     try_start(&t, NULL);
     client_of(&t, "Authorization: Bearer one\r\n", again);
     client_of(&t, "Authorization: Bearer two\r\n", other);
-    assert_string_equal(again, other); /* unchecked keys do not identify a
-                                        * client */
+    /* without --api-key, keys are not checked and do not identify a client */
+    assert_string_equal(again, other);
     try_stop(&t);
 }
 
@@ -377,7 +377,7 @@ TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
         {"Host: a.localhost\r\n", true},
         {"Host: [::1]:8080\r\n", true},
         {"Host: [::1]\r\n", true},
-        {"Host: 10.0.0.7:8080\r\n", true}, /* through a tunnel */
+        {"Host: 10.0.0.7:8080\r\n", true}, /* the address through a tunnel */
         {"Host: my.example\r\n", true},
         {"Host: MY.example:8080\r\n", true},
         {"Host: other.example\r\n", true},
@@ -388,7 +388,7 @@ TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
         {"Host: localhost.page.example\r\n", false},
         {"Host: notlocalhost\r\n", false},
         {"Host: my.example,other.example\r\n", false},
-        /* A proxy that speaks plain HTTP. */
+        /* Requests through a proxy that speaks HTTP with the server. */
         {"Host: my.example\r\nOrigin: http://my.example\r\n", true},
         {"Host: 127.0.0.1\r\nOrigin: https://other.example:8\r\n", true},
         {"Host: my.example\r\nOrigin: http://page.example\r\n", false},

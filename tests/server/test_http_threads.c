@@ -33,7 +33,8 @@ TEST(http_drain_serves_who_is_in)
     try_read_head(&in, &a);
     free(a.body);
     assert_true(http_send(r, "one ", 4));
-    assert_true(try_fill(&in, 9)); /* or it arrives in one chunk with more */
+    /* otherwise the first part might arrive in one chunk with the next */
+    assert_true(try_fill(&in, 9));
     try_load_is(&t, 2, 1);
     http_drain(t.h);
     TEST_UNTIL(!try_connects(&t));
@@ -46,7 +47,8 @@ TEST(http_drain_serves_who_is_in)
     try_ends(&kept);
     assert_true(http_send(r, "two", 3));
     http_end(r);
-    assert_true(try_fill(&in, 22)); /* two chunks and the end */
+    /* two chunks, and the one that ends the body */
+    assert_true(try_fill(&in, 22));
     assert_non_null(strstr(in.buf, "one "));
     assert_non_null(strstr(in.buf, "two"));
     try_load_is(&t, 1, 0);
@@ -116,7 +118,7 @@ static struct http_request *take(struct http_try *t)
     return r;
 }
 
-/* Answers a held request in one of several ways. */
+/* Responds to a held request in one of several ways, drawn at random. */
 static void answer(struct http_try *t, struct http_request *r, uint64_t *random)
 {
     int64_t way = test_below(random, 4);
@@ -165,7 +167,8 @@ static int n_held(struct http_try *t)
     return n;
 }
 
-/* Sends requests, reads and disconnects early, again and again. */
+/* A client thread that sends requests again and again, reads responses, and
+ * sometimes disconnects early. */
 static void *asking(void *user)
 {
     struct hand *h = user;
@@ -215,7 +218,8 @@ TEST(http_threads_meet_whatever_clients_do)
             pthread_join(client[i].thread, NULL);
         if (round % 2 == 0)
             try_load_is(&t, 0, 0);
-        http_stop(t.h); /* while threads hold requests, every other time */
+        /* in odd rounds threads hold requests while the server stops */
+        http_stop(t.h);
         atomic_store(&hand_stop, true);
         for (int i = 0; i < N_HAND; i++)
             pthread_join(hand[i].thread, NULL);
@@ -287,7 +291,7 @@ TEST(http_idle_connections_are_closed_while_it_drains)
 
     try_start(&t, NULL);
     try_connect(&t, &idle);
-    try_connect(&t, &fresh); /* never sends a request */
+    try_connect(&t, &fresh); /* a client that connects and sends no request */
     try_connect(&t, &busy);
     try_send(&idle, try_get("/hello", ""));
     try_read(&idle, &a, false);
@@ -310,11 +314,11 @@ TEST(http_idle_connections_are_closed_while_it_drains)
     try_stop(&t);
 }
 
-/* A slow handler. */
+/* A gate at which handlers wait until the test opens it. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t open;
-    int n_in; /* handlers that entered it */
+    int n_in; /* number of handlers that wait at the gate */
     bool is_open;
 };
 
@@ -358,7 +362,8 @@ TEST(http_slow_handlers_hold_up_nobody_else)
     const struct http_options o = {.hosts = "a"};
     struct try_client c[N], quick[N], gone;
     struct try_answer a;
-    struct http_try t = {0}; /* only its server is set */
+    /* for the functions of clients; only `h` and `port` are set */
+    struct http_try t = {0};
     pl_err err;
 
     TEST_OK(http_start(&t.h, &o, routes, 2, try_error, &g, &err), err);
@@ -367,7 +372,8 @@ TEST(http_slow_handlers_hold_up_nobody_else)
         try_connect(&t, &c[i]);
         try_send(&c[i], "POST /slow" HOST "Content-Length: 1\r\n\r\nx");
     }
-    TEST_UNTIL(n_inside(&g) == HTTP_N_HAND); /* the maximum at once */
+    /* the maximum number of handlers waits at the gate */
+    TEST_UNTIL(n_inside(&g) == HTTP_N_HAND);
     for (int i = 0; i < N; i++) {
         try_connect(&t, &quick[i]);
         try_send(&quick[i], try_get("/quick", ""));

@@ -13,12 +13,12 @@ enum { N_NAME = 5, N_HELD = 64 };
 
 struct world;
 
-/* A loaded model. */
+/* A loaded model of the test: it has no engine and computes nothing. */
 struct fake {
-    struct service service; /* first */
+    struct service service; /* must be the first field */
     struct world *world;
     int index, serial;
-    atomic_int n_inside; /* requests */
+    atomic_int n_inside; /* number of requests that use the model */
 };
 
 struct held {
@@ -34,16 +34,18 @@ struct world {
     pthread_cond_t come;
     struct held held[N_HELD];
     int n_held;
-    int n_open, most_open, n_ever; /* models */
-    int opened[N_NAME];            /* how often */
-    int fails[N_NAME];             /* number of loads that fail from now on */
-    int how;                       /* with this pl_status */
-    int room;                      /* models that fit into memory */
-    int shut;                      /* no load ends until it is 0 */
-    int n_scan;                    /* calls of scan */
-    int stays;         /* after a response, handlers stay until memory is
-                        * short */
-    int n_short;       /* how often memory was short */
+    /* numbers of models: loaded now, most at once, loaded ever */
+    int n_open, most_open, n_ever;
+    int opened[N_NAME]; /* how often each model was loaded */
+    int fails[N_NAME];  /* number of loads that fail from now on */
+    int how;            /* the pl_status with which these loads fail */
+    int room;           /* number of models for which there is memory */
+    int shut;           /* while it is not 0, no load ends */
+    int n_scan;         /* number of calls of the callback `scan` */
+    /* if not 0, handlers do not return after their response until memory is
+     * short */
+    int stays;
+    int n_short;       /* how often a load found too little memory */
     atomic_bool wrong; /* one was closed with requests in it, or opened twice */
     bool is_open[N_NAME];
 };
@@ -270,7 +272,7 @@ static const char *post(const char *path, const char *name, int status)
     return read_answer(&c, status);
 }
 
-/* Reads a model's status. */
+/* Copies the status of the model `name` in /models to `out`. */
 static void state_of(const char *name, char out[32])
 {
     struct try_client c;
@@ -337,7 +339,7 @@ TEST(models_that_are_not_there_are_refused_with_those_that_are)
     assert_non_null(strstr(said, "\\\"a\\\", \\\"b\\\""));
     assert_non_null(strstr(post("/say", NULL, 400), "\"param\":\"model\""));
     assert_non_null(strstr(post("/models/load", "none", 404), "none"));
-    post("/models/unload", "a", 400); /* it is not loaded */
+    post("/models/unload", "a", 400); /* the model is not loaded */
     try_ask(&w.t, try_get("/say", ""), 400, NULL, NULL);
     assert_int_equal(get(&w.n_ever), 0);
     end();
@@ -366,7 +368,7 @@ TEST(models_are_not_looked_for_in_too_many_values)
     free(body);
 }
 
-/* Returns a copy of the present ith model. */
+/* Returns a copy of the server's entry for model i. */
 static struct model model_at(int i)
 {
     struct model now;
@@ -384,7 +386,7 @@ static void wait_unused(int i)
     TEST_UNTIL(model_at(i).n_use == 0);
 }
 
-/* Waits until requests for the ith are queued. */
+/* Waits until requests for model i are queued. */
 static void wait_asked(int i)
 {
     TEST_UNTIL(model_at(i).queue_pos > 0);
@@ -431,7 +433,8 @@ TEST(models_in_use_are_not_unloaded)
     wait_asked(1);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
     post("/models/unload", "a", 200);
-    send_post(&e, "/say", "a"); /* too late for the client that disconnects */
+    /* the request is queued when its client disconnects */
+    send_post(&e, "/say", "a");
     wait_asked(0);
     assert_int_equal(get(&w.n_ever), 1);
     let_go(h);
@@ -488,14 +491,17 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
     post("/say", "a", 200);
     assert_true(is_state("e", "unloaded") && is_state("b", "loaded"));
     wait_unused(0);
-    set(&w.room, 1); /* too little even after all idle ones are evicted */
+    /* memory for one model only, which does not suffice even if all idle ones
+     * are evicted */
+    set(&w.room, 1);
     assert_non_null(strstr(post("/say", "g", 503), "3 bytes are missing"));
     let_go(h);
     read_answer(&c, 200);
     end();
 }
 
-/* The response arrives before the model counts as idle. */
+/* A response arrives before its model counts as idle; the model can be evicted
+ * all the same. */
 TEST(models_that_answered_just_now_make_room)
 {
     begin_with((struct models_options){.moment_s = 1e6}, -1, 0);
@@ -515,9 +521,10 @@ TEST(models_that_are_pinned_stay)
     post("/say", "b", 200);
     post("/say", "e", 200);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
-    wait_state("e", "unloaded"); /* it is unused */
+    /* the model is unloaded after it was idle for the limit */
+    wait_state("e", "unloaded");
     assert_true(is_state("a", "loaded"));
-    post("/models/unload", "a", 200); /* but a client may request it */
+    post("/models/unload", "a", 200); /* a client may unload a pinned model */
     wait_state("a", "unloaded");
     end();
 }
@@ -606,7 +613,8 @@ TEST(models_that_are_being_loaded_can_be_unloaded)
     struct try_client c, d;
 
     begin_slow_load(&c, &d);
-    post("/models/unload", "b", 200); /* before its turn */
+    /* unloads a model whose load has not begun */
+    post("/models/unload", "b", 200);
     assert_non_null(strstr(read_answer(&d, 503), "before it could be loaded"));
     post("/models/unload", "a", 200);
     assert_non_null(strstr(read_answer(&c, 503), "while loading"));
@@ -657,7 +665,8 @@ TEST(models_in_use_for_ever_make_way_for_who_has_waited)
     end();
 }
 
-/* A model is not evicted earlier, nor without need. */
+/* A model is not evicted before another request has waited wait_s, nor without
+ * need. */
 TEST(models_make_way_for_nobody_else)
 {
     struct try_client a[2], b, c;
@@ -668,7 +677,8 @@ TEST(models_make_way_for_nobody_else)
     h[0] = take_held();
     send_post(&b, "/say", "b");
     wait_asked(1);
-    send_post(&a[1], "/hold", "a"); /* no request has waited for long */
+    /* no other request has waited longer than wait_s */
+    send_post(&a[1], "/hold", "a");
     h[1] = take_held();
     for (int i = 0; i < 2; i++) {
         let_go(h[i]);
@@ -677,7 +687,7 @@ TEST(models_make_way_for_nobody_else)
     read_answer(&b, 200);
     end();
     begin_with((struct models_options){.max_loaded = 2, .wait_s = 0.02}, 4, 0);
-    post("/say", "g", 200); /* is pinned */
+    post("/say", "g", 200); /* loads model g, which is pinned */
     send_post(&a[0], "/hold", "a");
     h[0] = take_held();
     send_post(&b, "/say", "b");
@@ -685,7 +695,7 @@ TEST(models_make_way_for_nobody_else)
     assert_false(model_at(4).evict_pending);
     send_post(&a[1], "/say", "a");
     wait_asked(0);
-    post("/models/unload", "g", 200); /* there is another place */
+    post("/models/unload", "g", 200); /* makes room for another model */
     read_answer(&b, 200);
     assert_string_equal(read_answer(&a[1], 200), "a 2");
     send_post(&c, "/say", "a");
@@ -695,8 +705,8 @@ TEST(models_make_way_for_nobody_else)
     end();
 }
 
-/* Clients that wait when it ends are disconnected, and nothing of theirs is
- * left. */
+/* Clients that wait when the server ends are disconnected, and nothing of
+ * theirs is left. */
 TEST(models_end_while_requests_wait)
 {
     struct try_client c[3];
@@ -808,21 +818,24 @@ TEST(models_come_and_go_while_the_server_runs)
     struct held h;
 
     begin_with((struct models_options){.scan = scan}, -1, 0);
-    assert_string_equal(post("/say", "newer", 200), "new 1"); /* scan 0 */
+    /* scan number 0 adds the model */
+    assert_string_equal(post("/say", "newer", 200), "new 1");
     assert_int_equal(w.n_scan, 1);
-    assert_int_equal(n_listed(), N_NAME + 1); /* scan 1 */
+    /* scan number 1 changes nothing */
+    assert_int_equal(n_listed(), N_NAME + 1);
     assert_string_equal(post("/say", "new", 200), "new 1");
     assert_int_equal(w.n_scan, 2);
     send_post(&c, "/hold", "new");
     h = take_held();
-    assert_int_equal(n_listed(), N_NAME); /* scan 2 */
+    assert_int_equal(n_listed(), N_NAME); /* scan number 2 hides the model */
     assert_non_null(strstr(post("/say", "new", 404), "model_not_found"));
     assert_non_null(strstr(post("/say", "newer", 404), "use one of \\\"a\\\""));
     assert_int_equal(get(&w.n_open), 1);
     let_go(h);
     assert_string_equal(read_answer(&c, 200), "held");
     TEST_UNTIL(get(&w.n_open) == 0);
-    assert_string_equal(post("/say", "new", 200), "new 2"); /* scan 5 */
+    /* scan number 5 shows the model again */
+    assert_string_equal(post("/say", "new", 200), "new 2");
     end();
 }
 
@@ -916,7 +929,8 @@ TEST(models_totals_only_grow)
     assert_true(models_add_past(&out, now, past));
     assert_string_equal(out.s, want);
     text_free(&out);
-    assert_true(models_add_past(&out, now, "")); /* it was never loaded */
+    /* for a model that was never loaded, the metrics stay as they are */
+    assert_true(models_add_past(&out, now, ""));
     assert_string_equal(out.s, now);
     assert_true(models_zero_gauges(&rest, now));
     assert_non_null(strstr(rest.s, "\ng 0\n"));
@@ -948,7 +962,8 @@ static void *act_at_random(void *user)
                   : what < 4  ? "/hold"
                               : "/say",
                   name);
-        if (what == 3) { /* it disconnects */
+        /* the client disconnects instead of reading the response */
+        if (what == 3) {
             try_close(&c);
             continue;
         }

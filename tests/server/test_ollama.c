@@ -66,14 +66,14 @@ static const struct {
      "{" HI ", 'options': {" SAMPLERS ", 'num_predict': 9, 'num_ctx': 4096,"
      "'num_gpu': 99, 'num_thread': 4, 'num_keep': 3, 'tfs_z': null}}",
      REQUEST_CHAT, "{" HI ", " SAMPLERS ", 'max_tokens': 9, 'stream': true}"},
-    /* no limit */
+    /* -1 means no limit of generated tokens */
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'options': {'num_predict': -1}}",
      REQUEST_CHAT, "{" HI ", 'stream': true}"},
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'options': {'num_predict': 0}}",
      REQUEST_CHAT, "{" HI ", 'stream': true}"},
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'options': {'num_predict': 12.0}}",
      REQUEST_CHAT, "{" HI ", 'n_predict': 12, 'stream': true}"},
-    /* options belong into "options" */
+    /* options outside of "options" are ignored */
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'temperature': 9, 'max_tokens': 3}",
      REQUEST_CHAT, "{" HI ", 'stream': true}"},
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'format': 'json'}", REQUEST_CHAT,
@@ -97,7 +97,7 @@ static const struct {
      "{" HI ", 'stream': true, 'logprobs': true, 'top_logprobs': 3}"},
     {REQUEST_OLLAMA_CHAT, "{" HI ", 'top_logprobs': 3}", REQUEST_CHAT,
      "{" HI ", 'stream': true}"},
-    /* calls without ids, results by the names of tools */
+    /* tool calls have no ids, and results name the tool */
     {REQUEST_OLLAMA_CHAT,
      "{" TOOLS ", 'messages': [{'role': 'user', 'content': 'q', 'images': []},"
      "{'role': 'assistant', 'thinking': 't', 'content': '', 'tool_calls': ["

@@ -230,7 +230,7 @@ static void comes(struct try_client *c, const char *text)
     try_close(c);
 }
 
-/* While other tasks have all slots. */
+/* A stream whose task waits for a slot gets pings. */
 TEST(serve_streams_that_wait_say_that_they_are_alive)
 {
     static const char chat[] =
@@ -244,7 +244,8 @@ TEST(serve_streams_that_wait_say_that_they_are_alive)
     serve_try_send(&first, "/completion",
                    "{\"prompt\":\"Once\",\"n_predict\":16000,\"ignore_eos\":"
                    "true,\"stream\":true}");
-    assert_true(try_fill(&first, 300)); /* it has the slot */
+    /* the first task runs and has the only slot */
+    assert_true(try_fill(&first, 300));
     try_connect(&s.t, &second);
     serve_try_send(&second, "/v1/chat/completions", chat);
     try_connect(&s.t, &third);
@@ -459,7 +460,8 @@ static char *said(const char *body)
     return all;
 }
 
-/* Wherever max_tokens cuts it. */
+/* A tool call that max_tokens cuts anywhere is reported alike in streams and in
+ * whole responses. */
 TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
 {
     static const char form[] =
@@ -779,7 +781,9 @@ static const char *line_of(const struct serve_try *s, int n)
 TEST(serve_logs_the_tokens_of_each_request)
 {
     static const struct {
-        const char *path, *body; /* body NULL: of N_WORDS words */
+        /* path and body of the request; body NULL for a prompt of N_WORDS
+         * words */
+        const char *path, *body;
         int status;
         const char *tokens;
     } list[] = {
@@ -882,7 +886,7 @@ TEST(serve_saves_and_restores_slots)
     snprintf(more, sizeof more, "--ranks 2 --slot-save-path '%s'", dir);
     serve_try_start(&s, "", more);
     free(serve_try_post(&s, "/slots/0?action=save", file,
-                        400)); /* nothing yet */
+                        400)); /* the slot has no tokens to save yet */
     a = ask_long(&s, N_WORDS, "cache_n", &cached);
     assert_int_equal(cached, 0);
     body = serve_try_post(&s, "/slots/0?action=save", file, 200);
@@ -915,7 +919,8 @@ TEST(serve_saves_and_restores_slots)
     serve_try_stop(&s);
 
     snprintf(more, sizeof more, "--ranks 4 --slot-save-path '%s'", dir);
-    serve_try_start(&s, "", more); /* other bits */
+    /* with other ranks the saved slot's bits would differ */
+    serve_try_start(&s, "", more);
     free(serve_try_post(&s, "/slots/1?action=restore", file, 400));
     serve_try_stop(&s);
     serve_try_start(&s, "", "");
@@ -1003,7 +1008,7 @@ TEST(serve_finds_its_cache_after_kill_9)
             serve_try_stop(&s);
         }
     }
-    { /* it ended normally, so everything was written */
+    { /* the server ended normally, so all cached pages are on disk */
         int64_t cached;
 
         serve_try_start(&s, "", more);

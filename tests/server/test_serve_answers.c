@@ -113,7 +113,8 @@ static const char hi[] = "\"messages\":[{\"role\":\"user\",\"content\":"
 TEST(serve_answers_have_what_clients_read)
 {
     static const struct {
-        const char *path, *body; /* NULL: GET */
+        /* path and body of the request; body NULL for a GET request */
+        const char *path, *body;
         int status;
         const char *has[12];
     } row[] = {
@@ -361,7 +362,8 @@ TEST(serve_echo_has_the_probabilities_of_generation)
         json_decref(again);
         free(request);
     }
-    assert_true(i > 64); /* so that a page of the prompt is cached */
+    /* more than one page of tokens, so that a page of the prompt is cached */
+    assert_true(i > 64);
     json_decref(j);
     json_decref(ids);
     free(list);
@@ -552,10 +554,11 @@ TEST(serve_streams_that_a_stop_cuts_say_so)
         snprintf(request, sizeof request, "%s%s", row[i][1], ask);
         try_connect(&s.t, &c[i]);
         serve_try_send(&c[i], row[i][0], request);
-        assert_true(try_fill(&c[i], 400)); /* it has begun */
+        assert_true(try_fill(&c[i], 400)); /* the response has begun */
     }
     kill(s.pid, SIGTERM);
-    TEST_UNTIL(!try_connects(&s.t)); /* the first signal was received */
+    /* the server has received the first signal and drains */
+    TEST_UNTIL(!try_connects(&s.t));
     kill(s.pid, SIGTERM);
     for (int i = 0; i < N; i++) {
         struct try_answer a;

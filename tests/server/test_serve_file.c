@@ -130,8 +130,8 @@ TEST(file_sampling_is_the_default_of_serve)
     serve_try_stop(&s);
 }
 
-/* The file takes the likeliest token, and an option draws as without the
- * file. */
+/* The file's temperature of 0 takes the likeliest token. With --temp, tokens
+ * are drawn as without the file's setting. */
 TEST(file_sampling_is_the_default_of_run)
 {
     static const struct edit e[] = {

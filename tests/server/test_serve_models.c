@@ -179,7 +179,8 @@ TEST(serve_models_totals_outlive_them)
         assert_int_equal(serve_try_metric(&s, used), 0);
     }
     serve_try_stop(&s);
-    start(&s, "-m \"$M\""); /* a single model, whose figures have no label */
+    /* with a single model, metrics have no label `model` */
+    start(&s, "-m \"$M\"");
     for (int i = 1; i <= 2; i++) {
         make_ask(ask, "any", 1, 5, false);
         free(serve_try_post(&s, "/v1/completions", ask, 200));
@@ -286,7 +287,7 @@ TEST(serve_models_come_and_go_with_their_files)
     assert_int_equal(n_listed(&s), 3);
     free(serve_try_post(&s, "/v1/completions", ask, 404));
     serve_try_stop(&s);
-    /* as at the start */
+    /* restores the folder as it was at the start */
     shell("rm '%s/vision.gguf'%s", dir, "");
     snprintf(ask, sizeof ask, "--models-dir '%s' -c 256", dir);
     serve_try_run(&s, "", ask);
@@ -342,7 +343,8 @@ TEST(serve_models_leave_each_other_the_memory_of_their_caches)
         assert_true(has_state(&s, "tiny", k == 0 ? "loaded" : "unloaded"));
         serve_try_stop(&s);
     }
-    setenv("PLAIT_MEMORY", "64GiB", 1); /* as the runner sets it */
+    /* the value that the test runner had set */
+    setenv("PLAIT_MEMORY", "64GiB", 1);
 }
 
 static void write_file(const char *path, const char *text)
@@ -370,7 +372,7 @@ TEST(serve_models_have_options_of_their_own)
              test_model());
     write_file(ini, text);
     snprintf(args, sizeof args, "--models-preset '%s'", ini);
-    start(&s, args); /* with -c 256, which overrides all presets */
+    start(&s, args); /* start() adds -c 256, which overrides the presets */
     assert_true(has_state(&s, "one \"x\"", "loaded"));
     try_connect(&s.t, &c);
     try_send(&c, try_get("/props?model=one%20%22x%22", ""));

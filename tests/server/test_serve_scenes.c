@@ -117,8 +117,8 @@ TEST(serve_client_that_leaves_in_its_prompt_leaves_nothing_behind)
         for (int k = 0; k < N; k++)
             leave_in_prompt(&s, 100 + (uint64_t)k);
         serve_try_idle(&s);
-        while (serve_try_metric(&s, cancelled) == 0) { /* it disconnected too
-                                                        * late */
+        /* none was cancelled if the clients disconnected too late */
+        while (serve_try_metric(&s, cancelled) == 0) {
             leave_in_prompt(&s, 100);
             serve_try_idle(&s);
         }
@@ -300,7 +300,8 @@ TEST(serve_thousand_connections_delay_nobody)
 /* Changes of the wall clock delay no response and change none. */
 TEST(serve_clock_that_jumps_changes_nothing)
 {
-    enum { N = 12, MONTH_S = 30 * 24 * 3600 }; /* it jumps by years */
+    /* seconds of a month; the server's wall clock jumps by years */
+    enum { N = 12, MONTH_S = 30 * 24 * 3600 };
     struct serve_try s;
     struct try_client idle;
     char *before[N], *after;
@@ -369,7 +370,7 @@ TEST(serve_sigterm_finishes_what_is_being_written)
     free(a.body);
     assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* the request for the metrics may count, too */
+    /* the number before this text may include the request for the metrics */
     log_has(&s, " may finish within 30 s; another signal ends ");
     log_has(&s, " stopped\n");
     try_close(&idle);

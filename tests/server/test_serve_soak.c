@@ -55,7 +55,7 @@ TEST(serve_holds_no_more_after_many_requests_than_after_some)
     snprintf(more, sizeof more, "-m '%s' -np 16 -c 2048 --max-waiting 64",
              test_temp("tiny.gguf"));
     sh(0, "plait synth --shape tiny --type q8_0 -o tiny.gguf");
-    serve_try_run(&s, "", more); /* only that model */
+    serve_try_run(&s, "", more); /* serves only the model `tiny` */
     ask_many(&s, some, 0);
     bother(&s, some / 100);
     serve_try_idle(&s);
@@ -68,10 +68,11 @@ TEST(serve_holds_no_more_after_many_requests_than_after_some)
         printf("%d requests: %.2f MiB, %d files, %d threads\n", (i + 1) * some,
                (double)after.bytes / 0x1p20, after.n_file, after.n_thread);
     }
-    /* connections kept alive may still be closing */
+    /* some connections that were kept alive may not be closed yet */
     assert_true(after.n_file <= before.n_file + 32);
     assert_true(after.n_thread <= before.n_thread);
-    if (!TEST_SANITIZED) /* whose records grow */
+    /* a sanitizer's own records grow with the number of allocations */
+    if (!TEST_SANITIZED)
         assert_true(after.bytes < before.bytes + (4 << 20));
     serve_try_stop(&s);
 }

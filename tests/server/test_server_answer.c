@@ -541,10 +541,10 @@ static const struct {
     const char *whole, *streamed;
     json_t *(*of_whole)(const json_t *j);
     json_t *(*of_stream)(const json_t *list);
-    bool talks; /* has reasoning and calls */
-    bool done;  /* its streams end with [DONE] */
+    bool talks; /* true if responses may have reasoning and tool calls */
+    bool done;  /* true if streams of the protocol end with [DONE] */
     const char *why;
-    int in; /* prompt tokens as the protocol counts them */
+    int in; /* number of prompt tokens that the protocol reports */
 } protocols[] = {
     {REQUEST_CHAT, "{" HELLO "}",
      "{" HELLO ", \"stream\": true, \"stream_options\":"
@@ -774,8 +774,8 @@ static void tell_tokens(struct asked *t)
     token.top = other;
     token.n_top = 2;
     assert_true(response_prompt(t->w, 0, 10, 4, NULL));
-    assert_true(response_token(t->w, 0, &token, &times)); /* held back for a
-                                                              while */
+    /* the token's text is held back, as it may begin a stop string or marker */
+    assert_true(response_token(t->w, 0, &token, &times));
     assert_true(response_token(t->w, 0, &token, &times));
     assert_true(response_part(t->w, 0, &p));
     assert_true(response_end(t->w, 0, &usual_end));
@@ -1136,9 +1136,11 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
         assert_int_equal(t.out.n, n + quiet.out.n);
         assert_memory_equal(t.out.s, rows[i].ping, n);
         assert_string_equal(t.out.s + n, quiet.out.s);
-        assert_true(response_ping(t.w)); /* after the end */
+        /* after the end of the response a ping sends nothing */
+        assert_true(response_ping(t.w));
         assert_int_equal(t.out.n, n + quiet.out.n);
-        if (rows[i].ping == event) /* and one at the beginning */
+        /* the stream begins with such an event, too */
+        if (rows[i].ping == event)
             assert_non_null(strstr(quiet.out.s, event));
         end(&t);
         end(&quiet);
@@ -1392,8 +1394,8 @@ TEST(answers_survive_every_allocation_that_fails)
         [REQUEST_MESSAGES] = "",
     };
 
-    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
-                                         * request */
+    /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
+    json_set_alloc_funcs(malloc, free);
 
     for (int p = 0; p < N_PROTOCOL; p++) {
         for (int streamed = 0; streamed < 2; streamed++) {

@@ -298,7 +298,7 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
     char body[512];
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        /* of two fields of one name the later counts */
+        /* if the body has two fields of the same name, the later one counts */
         snprintf(body, sizeof(body), "{" HELLO ", %s}", row[i].given);
         refused(REQUEST_CHAT, body, row[i].param, row[i].says);
     }
@@ -330,7 +330,8 @@ TEST(ask_refuses_bodies_of_too_many_values)
                                    (size_t)(at - text), &rules, &why));
         assert_int_equal(why.status, 400);
         assert_non_null(strstr(why.message, "1048576"));
-        memset(text, ',', (size_t)N); /* a string may have any number */
+        /* commas inside a string do not count as fields */
+        memset(text, ',', (size_t)N);
         memcpy(text, "{\"prompt\":\"", 11);
         memcpy(text + N, "\"}", 3);
         assert_true(
@@ -508,8 +509,10 @@ TEST(ask_choice_of_tools_is_kept)
 TEST(ask_takes_all_fields_about_reasoning)
 {
     static const struct {
-        const char *fields, *extra; /* NULL for none */
-        int64_t budget;             /* -1 for none */
+        /* fields of the request, and extra variables of the template; NULL for
+         * none */
+        const char *fields, *extra;
+        int64_t budget; /* expected limit of reasoning in tokens; -1 for none */
         enum request_reasoning where;
     } row[] = {
         {"'enable_thinking': false", "{" THINKS_NOT "}", -1, REASONING_APART},
@@ -1044,7 +1047,8 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
         int n_top = (int)test_below(&seed, MOST), got;
         double sum = 0;
 
-        for (int i = 0; i < n; i++) { /* some are equal */
+        /* draws integers, so that some logits are equal */
+        for (int i = 0; i < n; i++) {
             logits[i] = (float)(test_below(&seed, 20) - 10) + 500.0f;
             sum += exp((double)logits[i] - 500);
         }
@@ -1053,7 +1057,9 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
         assert_int_equal(got, n_top < n ? n_top : n);
         assert_true(fabs(of.p - (logits[of.id] - 500 - log(sum))) < 1e-9);
         for (int i = 0; i < got; i++) {
-            int before = 0; /* tokens that must precede it */
+            /* number of tokens with a larger logit, or an equal one and a lower
+             * id */
+            int before = 0;
 
             for (int k = 0; k < n; k++)
                 before += logits[k] > logits[top[i].id] ||
@@ -1328,9 +1334,10 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     pl_tokenizer *words = open_fim(test_temp("fim.gguf"));
     const struct request_rules by = {
         .words = words, .n_vocab = 260, .max_tokens = -1};
-    static const int32_t want[] = {259, 'f',  '\n', 't', 259, 'f',
-                                   'i', 'l',  'e',  'n', 'a', 'm',
-                                   'e', '\n', 256,  'a', 257, '<' /* _1 */};
+    static const int32_t want[] = {259, 'f', '\n', 't', 259, 'f', 'i', 'l', 'e',
+                                   'n', 'a', 'm',
+                                   /* followed by the bytes of "_1" */
+                                   'e', '\n', 256, 'a', 257, '<'};
     struct request a;
     int32_t *ids;
     int64_t n;

@@ -163,7 +163,8 @@ static int respond(int p, const char *body, size_t n, struct test_text *out,
 }
 
 static struct {
-    json_t *exchanges; /* of the client that is running */
+    /* requests and responses of the client program that is running */
+    json_t *exchanges;
     pthread_mutex_t lock;
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -190,7 +191,7 @@ static void on_request(void *user, struct http_request *r)
     free(out.s);
 }
 
-/* Responds with what clients ask about the model. */
+/* Responds to requests about the model, such as its list of models. */
 static void on_about(void *user, struct http_request *r)
 {
     static const char body[] =

@@ -143,7 +143,9 @@ TEST(forms_of_reasoning_become_one)
 TEST(forms_of_arguments_become_objects)
 {
     static const struct {
-        const char *given, *want; /* given: in a JSON string */
+        /* text of the arguments in the request, and the arguments that the
+         * conversation gets */
+        const char *given, *want;
     } row[] = {
         {"", "{}"},
         {"  ", "{}"},

@@ -53,7 +53,7 @@ TEST(server_grammars_are_made_once_and_kept)
         for (int k = 0; k < i; k++)
             assert_ptr_not_equal(own[i], own[k]);
     }
-    for (int i = 0; i < N_TEXT; i++) { /* in use: none was evicted */
+    for (int i = 0; i < N_TEXT; i++) { /* no grammar in use was evicted */
         assert_ptr_equal(take(&p, i), own[i]);
         grammars_give(&p.g, own[i]);
         grammars_give(&p.g, own[i]);
@@ -107,7 +107,8 @@ TEST(server_grammars_out_of_memory_give_a_status)
     struct place p;
 
     set_up(&p);
-    grammars_give(&p.g, take(&p, 0)); /* the tokenizer keeps its texts */
+    /* makes the tokenizer allocate its texts before allocations fail */
+    grammars_give(&p.g, take(&p, 0));
     for (int64_t n = 0; alloc_each(&n);) {
         struct grammars own;
         pl_grammar *g = NULL;

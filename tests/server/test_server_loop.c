@@ -16,21 +16,28 @@ struct place {
     pl_engine *engine;
     struct loop *loop;
     const pl_tokenizer *t;
-    const char *file;        /* NULL: the bundled model */
-    bool shares;             /* prompts begin with the same tokens */
-    const char *const *keep; /* rows that it keeps, one name; NULL: none */
+    const char *file; /* the model's file; NULL for the bundled model */
+    bool shares;      /* true if all prompts begin with the same tokens */
+    /* name of the value that the engine keeps; NULL for none */
+    const char *const *keep;
 };
 
-/* The output that a listener received. */
+/* The listener of a task, and the output that it received. */
 struct heard {
     int32_t id[512];
-    uint32_t sum[512]; /* of the logits' bits */
-    int n, most;       /* most: it stops then; 0: never */
-    int pause;         /* pauses after so many; 0: never */
-    int leave;         /* cancels then; 0: never; -1: within its prompt */
-    int free;          /* tokens before its grammar applies */
+    uint32_t sum[512]; /* sum of the logits' bits for each token */
+    /* n: tokens received; most: number after which the listener ends the task,
+     * 0 for none */
+    int n, most;
+    /* number of tokens after which the client is backlogged for a while; 0 for
+     * never */
+    int pause;
+    /* number of tokens after which the client disconnects; 0 for never, -1 for
+     * during the prompt */
+    int leave;
+    int free; /* number of tokens before the grammar applies */
     int64_t n_vocab, done;
-    bool told; /* of its progress */
+    bool told; /* true if progress of the prompt was reported */
     _Atomic enum client_state wish;
     struct task_report report;
     atomic_int n_end;
@@ -165,7 +172,7 @@ static void expect_same(const struct heard *a, const struct heard *b)
     assert_memory_equal(a->sum, b->sum, (size_t)a->n * sizeof *a->sum);
 }
 
-/* Runs tasks of these sizes, each alone. */
+/* Runs tasks of these sizes one after the other, each alone. */
 static void write_alone(struct place *p, struct heard *h, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -249,7 +256,9 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     loop_counts(p.loop, &c);
     assert_true(c.n_preemptions > 0);
     assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
-    assert_false(p.engine->has_weights); /* nothing of it is permanent */
+    /* a preempted task's state needs no checksum of the weights, because only
+     * this engine restores it */
+    assert_false(p.engine->has_weights);
     tear_down(&p);
 }
 
@@ -278,7 +287,7 @@ TEST(server_jobs_that_share_a_prefix_write_the_same)
         wait_for(&shared[i]);
         expect_same(&alone[i % N], &shared[i]);
     }
-    for (int i = 0; i < 2 * N; i++) { /* twice the same */
+    for (int i = 0; i < 2 * N; i++) { /* two tasks for each prompt */
         memset(&shared[i], 0, sizeof shared[i]);
         ask(&p, &shared[i], (uint64_t)i / 2, 150 + 40 * (i / 2), 30, 1);
         wait_for(&shared[i]);
@@ -434,7 +443,8 @@ TEST(server_jobs_have_the_place_that_they_name)
     pl_err err;
 
     set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
-    for (int i = 0; i < 2 * N; i++) { /* the last slot twice, others never */
+    /* the first two tasks request the last slot; the others request none */
+    for (int i = 0; i < 2 * N; i++) {
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
         h[i].wish = CLIENT_BACKLOGGED;
         params.listener.user = &h[i];
@@ -524,7 +534,8 @@ TEST(server_jobs_end_when_they_are_told)
     wait_for(&h[1]);
     assert_int_equal(h[1].report.why, FINISH_LENGTH);
     assert_int_equal(h[1].n, 0);
-    /* In the middle of a prompt, and while it waits for a slot. */
+    /* Clients leave in the middle of a prompt, and while they wait for a
+     * slot. */
     ask(&p, &h[2], 2, 1900, 100, 1);
     ask(&p, &h[3], 3, 30, 400, 1);
     ask(&p, &h[4], 4, 30, 100, 1);
@@ -543,7 +554,8 @@ TEST(server_jobs_end_when_they_are_told)
     tear_down(&p);
 }
 
-/* Wherever it is: not one more token is computed. */
+/* A cancelled task ends within a step, whatever state it is in, and no further
+ * token is computed for it. */
 TEST(server_jobs_are_given_up_within_a_step)
 {
     static const int leave[] = {-1, 1, 17};
@@ -582,7 +594,8 @@ TEST(server_jobs_of_slow_clients_pause)
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
     memset(&quick, 0, sizeof quick);
-    half.pause = 5; /* in the middle of its output; its slot is not needed */
+    /* the client pauses in the middle of its output; its slot is not needed */
+    half.pause = 5;
     ask(&p, &half, 1, 30, 50, 1);
     ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
@@ -640,7 +653,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
         h[i].wish = CLIENT_BACKLOGGED;
         ask(&p, &h[i], 1, 30, 5, 1);
     }
-    /* The first may have its slot by now: one more may wait then. */
+    /* The first task may have its slot by now: then one more may wait. */
     for (int i = 0; i < 2; i++) {
         params.time_s = 1e-9;
         if (loop_add(p.loop, &params, 1, &retry_s, &err) == PL_FULL)
@@ -663,7 +676,9 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
 TEST(server_jobs_that_pause_give_their_place_to_others)
 {
     enum { N = 3 };
-    static const int n_seq[] = {1, 4}; /* slots are short; pages are */
+    /* with one sequence tasks wait for the slot; with four they wait for
+     * pages */
+    static const int n_seq[] = {1, 4};
 
     for (int k = 0; k < 2; k++) {
         struct heard alone = {0}, slow[N] = {0}, quick = {0};
@@ -724,7 +739,8 @@ TEST(server_jobs_given_up_while_they_wait_make_room)
     tear_down(&p);
 }
 
-/* All or none. Tasks that can never fit get no advice to try again. */
+/* Tasks added together are all accepted or all rejected. Those that can never
+ * fit get no advice to try again. */
 TEST(server_jobs_come_together_or_not_at_all)
 {
     enum { MOST = 4 };
@@ -758,7 +774,8 @@ TEST(server_jobs_come_together_or_not_at_all)
     loop_counts(p.loop, &c);
     assert_int_equal(c.n_task, 0);
     params[MOST - 1].n_prompt = 3;
-    h[0].wish = CLIENT_BACKLOGGED; /* and so waits */
+    /* the task cannot proceed, so later ones must wait */
+    h[0].wish = CLIENT_BACKLOGGED;
     TEST_OK(loop_add(p.loop, params, 1, NULL, &err), err);
     assert_int_equal(loop_add(p.loop, params + 1, MOST, NULL, &err), PL_FULL);
     loop_counts(p.loop, &c);
@@ -832,7 +849,8 @@ static pl_status look_at_length(void *user, pl_engine *e, pl_err *err)
 {
     (void)err;
     *(int64_t *)user = pl_seq_length(e, 0);
-    return PL_NOT_FOUND; /* loop_run_between_steps returns this */
+    /* the status that loop_run_between_steps must return */
+    return PL_NOT_FOUND;
 }
 
 static void *run_errands(void *user)
@@ -847,7 +865,8 @@ static void *run_errands(void *user)
     return NULL;
 }
 
-/* From several threads at once, and freed while it works. */
+/* Errands come from several threads at once, and the loop is freed while it
+ * works. */
 TEST(server_loop_takes_errands_and_jobs_from_any_thread)
 {
     struct heard h[4] = {0};
@@ -873,7 +892,7 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
 
 /* The logits that a listener received of a prompt, as sums of their bits. */
 struct prompt_heard {
-    struct heard h; /* first */
+    struct heard h; /* must be the first field */
     uint32_t sum[256];
     int64_t n;
 };
@@ -966,8 +985,10 @@ TEST(server_prompts_have_the_same_logits_in_any_steps)
 /* ---- rows ---------------------------------------------------------------- */
 
 struct rows {
-    float *row;             /* [n, d_model], owned */
-    int64_t width, n, last; /* last: the last one received */
+    float *row; /* [n, width] rows received, owned */
+    /* width: values per row; n: rows expected; last: index of the last row
+     * received */
+    int64_t width, n, last;
     struct task_report report;
     atomic_int n_end;
 };

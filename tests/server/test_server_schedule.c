@@ -133,8 +133,8 @@ TEST(schedule_lets_nobody_save_up)
     schedule_fini(&s);
 }
 
-/* Neither has a client that is present but paused, and new clients do not start
- * that far behind. */
+/* A client that is present but paused saves up nothing either, and new clients
+ * do not start as far behind as it. */
 TEST(schedule_lets_nobody_save_up_by_pausing)
 {
     struct schedule s;

@@ -18,7 +18,7 @@ static const struct tier_key root = {{5}};
 struct writer {
     pthread_t thread;
     const char *path;
-    int id; /* of all its bytes */
+    int id; /* number that all bytes of the writer's file contain */
     pl_status status;
 };
 
@@ -43,7 +43,7 @@ static void *write_on(void *user)
     return NULL;
 }
 
-/* Checks that all bytes are one writer's. */
+/* Fails the case unless all bytes of the file are those of one writer. */
 static void expect_whole(const struct slot_file *f)
 {
     const unsigned char *state = f->state;
@@ -133,7 +133,8 @@ TEST(slot_file_replaces_none_but_a_slots)
             assert_non_null(strstr(err.message, "another name"));
         }
     TEST_OK(slot_file_write(&f, path[3], &root, &err), err);
-    TEST_OK(slot_file_write(&f, path[3], &root, &err), err); /* its own */
+    /* a slot's file may be written over itself */
+    TEST_OK(slot_file_write(&f, path[3], &root, &err), err);
     /* a link to a slot points out of the folder, and no mode is changed */
     assert_int_equal(unlink(path[1]) | symlink(path[3], path[1]), 0);
     assert_int_equal(slot_file_write(&f, path[1], &root, &err),

@@ -217,12 +217,13 @@ TEST(tier_of_disk_gives_back_what_was_written)
     bool damaged;
 
     open_disk(&d, dir, 1 << 20);
-    open_disk(&other, dir, 1 << 20); /* another server */
+    open_disk(&other, dir, 1 << 20); /* a second server on the same folder */
     for (int i = 0; i < 20; i++) {
         struct tier_entry *e = entry_of(2, i, 1000 + (size_t)i, i % 2), *got;
 
         assert_true(tier_disk_write(i % 3 ? &d : &other, e));
-        assert_true(tier_disk_write(&d, e)); /* twice is once */
+        /* writing an entry again changes nothing */
+        assert_true(tier_disk_write(&d, e));
         got = tier_disk_read(i % 2 ? &d : &other, &e->key, false, &damaged);
         same_entry(got, e);
         tier_entry_unref(got);
@@ -277,7 +278,7 @@ TEST(tier_of_disk_drops_what_is_damaged)
     tier_disk_close(&d);
 }
 
-/* Waits until the clock that dates files has advanced. */
+/* Waits until the clock by which files are dated has advanced. */
 static void next_tick(void)
 {
     struct timespec was, t;
@@ -306,7 +307,8 @@ TEST(tier_of_disk_is_bounded)
 
         assert_true(tier_disk_write(&d, e));
         tier_entry_unref(e);
-        if (i % 10 == 0) /* of some thirty that fit */
+        /* about thirty entries fit, so every tenth of them gets a later date */
+        if (i % 10 == 0)
             next_tick();
         tier_disk_touch(&d, &kept->key);
         n_file(dir, &bytes, name);
@@ -460,7 +462,9 @@ TEST(tier_of_disk_survives_kill_9)
             for (int i = round;; i++, ++*n_written)
                 if (!tier_disk_write(&d, e[i % N_ENTRY]))
                     _exit(1);
-        TEST_UNTIL(*n_written >= least); /* and chance adds to it */
+        /* kills the writer after at least this many writes, at a random
+         * moment */
+        TEST_UNTIL(*n_written >= least);
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
@@ -601,20 +605,23 @@ TEST(tiers_find_the_longest_way_on)
     settle(t, 10, 0);
     assert_int_equal(found(t, 1, N_TEXT, 0), 640);
     assert_int_equal(found(t, 1, N_TEXT, 128), 640);
-    assert_int_equal(found(t, 1, 640, 0), 576); /* one token is left */
+    /* at least one token must be left to decode */
+    assert_int_equal(found(t, 1, 640, 0), 576);
     assert_int_equal(found(t, 1, 641, 0), 640);
     assert_int_equal(found(t, 2, N_TEXT, 0), 0);
-    give_text(t, 3, 8, 20, states); /* a leaf after 8 pages */
+    /* a text whose states exist only after 8 pages and at its end */
+    give_text(t, 3, 8, 20, states);
     give_text(t, 4, 8, 0, states);
     settle(t, 27, 0);
     assert_int_equal(found(t, 3, N_TEXT, 0), 532);
     assert_int_equal(found(t, 3, 532, 0), 384);
     assert_int_equal(found(t, 4, N_TEXT, 0), 384);
     assert_int_equal(found(t, 4, N_TEXT, 384), 384);
-    assert_int_equal(found(t, 4, N_TEXT, 200), 384); /* from the beginning */
+    /* no page is given up: the search counts from the beginning */
+    assert_int_equal(found(t, 4, N_TEXT, 200), 384);
     tiers_free(t);
 
-    t = open_tiers(0, dir); /* only from disk, after a restart */
+    t = open_tiers(0, dir); /* after a restart the pages are on disk only */
     give_text(t, 1, 10, 0, NULL);
     settle(t, 0, 10);
     assert_int_equal(found(t, 1, N_TEXT, 64), 640);
@@ -623,7 +630,8 @@ TEST(tiers_find_the_longest_way_on)
     assert_int_equal(found(t, 1, N_TEXT, 64), 640);
     tiers_counts(t, &c);
     assert_int_equal(c.disk_hits, 9);
-    assert_int_equal(found(t, 1, N_TEXT, 64), 640); /* now from memory */
+    /* the pages are now in host memory */
+    assert_int_equal(found(t, 1, N_TEXT, 64), 640);
     tiers_counts(t, &c);
     assert_int_equal(c.disk_hits, 9);
     assert_int_equal(c.ram_hits, 9);
@@ -767,7 +775,8 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
     pthread_mutex_lock(&h.lock);
     give_text(t, 1, 1, 0, NULL);
     TEST_UNTIL(h.n_told > 0);
-    for (int x = 2; x < 6; x++) { /* more than may wait for a disk that works */
+    /* more entries than may wait for a working disk */
+    for (int x = 2; x < 6; x++) {
         give_text(t, x, 10, 0, NULL);
         TEST_UNTIL(!tiers_is_full(t));
     }
@@ -819,7 +828,8 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
         assert_null(tiers_lookup_page(t, more[i], 0, &ended));
         assert_true(ended);
     }
-    tiers_search_free(t, held); /* the reader is using it */
+    /* frees a search whose entry the reader is still reading */
+    tiers_search_free(t, held);
     tiers_search_free(t, more[0]);
     mute_disk(false);
     TEST_UNTIL(!tiers_disk_stalled(t));
@@ -851,7 +861,7 @@ TEST(tiers_read_little_ahead)
         s[i] = begin_search(t, 1, N_TEXT, 0);
         assert_int_equal(tiers_search_found(s[i]).n, 10);
     }
-    usleep(30000); /* more would be read */
+    usleep(30000); /* time in which further entries would be read */
     tiers_counts(t, &c);
     assert_true(c.disk_hits <= 3 + N);
     tiers_search_free(t, s[0]);
@@ -910,7 +920,8 @@ TEST(tiers_share_a_folder)
     settle(b, 0, 10);
     assert_int_equal(found(b, 1, N_TEXT, 0), 640);
     assert_int_equal(found(a, 2, N_TEXT, 0), 640);
-    give_text(b, 1, 10, 0, NULL); /* present already */
+    /* pages that the other server has stored already */
+    give_text(b, 1, 10, 0, NULL);
     give_text(b, 3, 1, 0, NULL);
     settle(b, 0, 11);
     tiers_free(a);
@@ -929,7 +940,8 @@ TEST(tiers_survive_failing_memory)
         alloc_ran(s);
         tiers_free(t);
     }
-    for (int64_t k = 1; k < 60; k++) { /* on any thread: no page, or a hit */
+    /* several threads search; each finds nothing or the right pages */
+    for (int64_t k = 1; k < 60; k++) {
         int32_t token[N_TEXT];
         unsigned char *data[4];
         struct tiers_lookup *s;

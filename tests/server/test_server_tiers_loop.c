@@ -24,7 +24,7 @@ struct place {
 
 struct heard {
     int32_t id[64];
-    uint32_t sum; /* of all logits' bits */
+    uint32_t sum; /* sum of the bits of all logits */
     int n;
     int64_t n_vocab;
     struct task_report report;
@@ -32,11 +32,11 @@ struct heard {
 };
 
 struct setting {
-    const char *file; /* NULL: the bundled model */
+    const char *file; /* the model's file; NULL for the bundled model */
     pl_options opt;
     uint64_t ram;
     const char *dir;
-    bool mute; /* the disk does not answer */
+    bool mute; /* true if reads of the disk do not return (lib/mute_disk.h) */
 };
 
 enum { LONG_S = 1000000 };
@@ -113,7 +113,7 @@ static void hear_end(void *user, const struct task_report *report)
     h->n_end++;
 }
 
-/* Runs the same task n times at once, to the end. */
+/* Runs n equal tasks at once until they end. */
 static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
                        int n_prompt, int max_tokens)
 {
@@ -162,7 +162,8 @@ static void expect_same(const struct heard *a, const struct heard *b)
     assert_int_equal(a->sum, b->sum);
 }
 
-/* Stores the pages that the loop has not stored yet, as it would. */
+/* Stores the pages that the loop has not stored yet, in the way the loop does
+ * it. */
 static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
 {
     int32_t *token = test_need((size_t)pl_engine_n_ctx(e), sizeof *token);
@@ -180,7 +181,8 @@ static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
     return n == 0 ? PL_OK : err->status;
 }
 
-/* Waits until the tiers have all cached pages. */
+/* Waits until the tiers have stored all cached pages; with `disk` until they
+ * are on disk. */
 static void settle(struct place *p, bool disk)
 {
     struct tiers_counts c;
@@ -271,7 +273,8 @@ TEST_FLAGGED(__FILE__, server_tiers_of_any_memory_change_no_bit, TEST_NOT_BRIEF)
         each_tier(test_ref_need(models[m]), test_temp(models[m]), N_JOB * 256);
 }
 
-/* Any number of simultaneous tasks for the same pages get all of them. */
+/* Simultaneous tasks for the same pages all get these pages, however many they
+ * are. */
 TEST(server_tiers_serve_all_who_ask_at_once)
 {
     enum { N = 6, N_PROMPT = 200 };
@@ -295,7 +298,8 @@ TEST(server_tiers_serve_all_who_ask_at_once)
     tear_down(&p);
 }
 
-/* Reads totals again and again, like Prometheus but faster. */
+/* A thread that reads the metrics' totals again and again, more often than
+ * Prometheus does. */
 struct looker {
     struct loop *loop;
     pthread_t thread;
@@ -365,11 +369,13 @@ static int64_t look_without(struct setting *s, const char *keeps, int which,
     return c.n_restored;
 }
 
-/* Pages that were loaded but cannot be used, because a later one with the state
- * is damaged, never count. Totals are the sums of all tasks. */
+/* Loaded pages that cannot be used, because a later page with the state is
+ * damaged, never count as restored. Totals are the sums of all tasks. */
 TEST(server_totals_only_grow_whatever_comes_back)
 {
-    enum { N_PAGE = LONG / 64 + 2 }; /* with its answer, and with states */
+    /* number of pages of the prompt, and one more each for the output and for
+     * states */
+    enum { N_PAGE = LONG / 64 + 2 };
     struct setting s = setting_of("cpu", PL_SPLIT_NONE);
     char keeps[600];
     struct heard alone;
@@ -456,7 +462,7 @@ TEST(server_idle_pages_are_saved_after_every_answer)
     const char *file = test_file("models/fable-moe-Q8_0.gguf");
     const int n_answer = test_long() ? 500 : 12;
 
-    assert_non_null(file); /* it is part of the checkout */
+    assert_non_null(file); /* the bundled model is a part of the checkout */
     for (int k = 0; k < 5; k++) {
         struct setting s = setting_of(ways[k].devices, ways[k].mode);
         char name[40];

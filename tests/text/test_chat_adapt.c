@@ -92,7 +92,7 @@ static const char no_system[] =
 static const char turns[] =
     EACH "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
          "{{ raise_exception('roles must alternate') }}{% endif %}" SHOW;
-/* This one does not count calls and results as turns. */
+/* This template does not count calls and results as turns. */
 static const char turns_of_text[] =
     "{% set n = namespace(i=0) %}" EACH
     "{% if m.role != 'tool' and not m.tool_calls %}"
@@ -144,7 +144,9 @@ static const char parts[] =
 static const char needs_user[] =
     "{% if not messages|selectattr('role', 'equalto', 'user')|list %}"
     "{{ raise_exception('no user') }}{% endif %}" EACH SHOW;
-static const char deep_tools[] = /* Hermes 3 never ends with "null" */
+/* a template whose macro calls itself without end for the type "null", as that
+ * of Hermes 3 */
+static const char deep_tools[] =
     "{%- macro of(type) -%}{%- if type == 'integer' -%}int{%- else -%}"
     "{%- for t in type -%}{{- of(t) -}}{%- endfor -%}{%- endif -%}"
     "{%- endmacro -%}{%- for t in tools -%}"
@@ -321,7 +323,7 @@ TEST(adapt_reasoning_has_the_name_that_the_template_reads)
             "[" U("a") ",{'role': 'assistant', 'content': 'b', "
                        "'reasoning_content': 'c'}]",
             NULL, NULL, "a<c>b");
-    /* One that reads none gets the content as it is. */
+    /* A template that reads no reasoning gets the content as it is. */
     becomes(EACH SHOW,
             "[" U("a") ",{'role': 'assistant', 'content': 'b', "
                        "'reasoning_content': 'c'}]",
@@ -384,7 +386,8 @@ TEST(adapt_sets_the_variables_that_templates_expect)
             "yFalse x Mar 09 2025 TrueFalse False");
 }
 
-/* A template that knows enable_thinking only as an effort. */
+/* A template without the variable enable_thinking, in which an effort turns
+ * reasoning off. */
 TEST(adapt_switches_reasoning_by_effort)
 {
     static const char form[] = EACH SHOW
@@ -408,7 +411,8 @@ TEST(adapt_switches_reasoning_by_effort)
     becomes(other, "[]", NULL, "{'enable_thinking': false}", "False");
 }
 
-/* The error is that of the conversation as it was given, not of an attempt. */
+/* The error is about the conversation as it was given, not about an adapted
+ * form that was tried. */
 TEST(adapt_tells_the_templates_own_error)
 {
     pl_err err;
@@ -490,7 +494,8 @@ TEST(adapt_runs_out_of_memory_without_a_trace)
     pl_template *t;
     pl_err err;
 
-    json_set_alloc_funcs(malloc, free); /* those that fail on request */
+    /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
+    json_set_alloc_funcs(malloc, free);
     TEST_OK(pl_template_create(&t, no_system, strlen(no_system), NULL, &err),
             err);
     for (int64_t n = 1; failed; n++) {

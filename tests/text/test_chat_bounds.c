@@ -193,8 +193,8 @@ TEST(chat_templates_that_do_not_end_are_stopped)
     must_fail("{{ '%99999999d' % 1 }}", PL_FULL, "width");
 }
 
-/* Each of these looks at a megabyte or more, 99,999 times, or once for each of
- * its bytes. */
+/* Each of these expressions looks at a megabyte or more: 99,999 times, or once
+ * for each of its bytes. */
 TEST(chat_steps_count_the_bytes_looked_at)
 {
     static const char *const looks[] = {
@@ -257,16 +257,16 @@ TEST(chat_special_tokens_may_hold_zero_bytes)
 
     assert_non_null(f);
     fputs("GGUF", f);
-    put_int(f, 3, 4); /* the version */
-    put_int(f, 0, 8); /* tensors */
-    put_int(f, 2, 8); /* keys */
+    put_int(f, 3, 4); /* version of the GGUF format */
+    put_int(f, 0, 8); /* number of tensors */
+    put_int(f, 2, 8); /* number of keys */
     put_bytes(f, tokens, strlen(tokens));
-    put_int(f, 9, 4); /* an array */
-    put_int(f, 8, 4); /* of strings */
+    put_int(f, 9, 4); /* type of the value: array */
+    put_int(f, 8, 4); /* type of its elements: string */
     put_int(f, 1, 8);
     put_bytes(f, "a\0bcdefghijklmnopqrstuvwxyz", 27);
     put_bytes(f, bos, strlen(bos));
-    put_int(f, 4, 4); /* uint32 */
+    put_int(f, 4, 4); /* type of the value: uint32 */
     put_int(f, 0, 4);
     assert_int_equal(fclose(f), 0);
     TEST_OK(pl_template_create(&t, "{{ bos_token }}", 15, path, &err), err);
@@ -326,14 +326,14 @@ TEST(chat_limits_are_exact)
     pl_err err;
     char *text;
 
-    l.output_bytes = 6; /* the end of the string counts */
+    l.output_bytes = 6; /* five characters and the NUL that ends them */
     text = render_within("abcde", "{}", &l, &err);
     assert_string_equal(text, "abcde");
     free(text);
     assert_null(render_within("abcdef", "{}", &l, &err));
     assert_int_equal(err.status, PL_FULL);
     l = chat_usual_limits;
-    l.steps = 2; /* the block and its text */
+    l.steps = 2; /* two steps: the template's block and the text in it */
     text = render_within("abcdef", "{}", &l, &err);
     assert_non_null(text);
     free(text);

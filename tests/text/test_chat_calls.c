@@ -139,7 +139,8 @@ static bool has_type(const char *type, const json_t *v)
                                           : json_is_object(v);
 }
 
-/* Checks the keywords that tools have here. */
+/* Returns true if the JSON value `v` validates against the schema, as far as
+ * the keywords that tools use here. */
 static bool is_valid(const json_t *root, const json_t *schema, const json_t *v)
 {
     const json_t *type = json_object_get(schema, "type"), *of, *one;
@@ -191,7 +192,7 @@ static const json_t *parameters_of(const json_t *tools, const char *name)
     return NULL;
 }
 
-/* An allowed alternative to calls. */
+/* The schema of a document that is allowed instead of calls. */
 static const char document[] =
     "{\"type\": \"object\", \"properties\": {\"answer\": {\"type\": "
     "\"integer\"}, \"all\": {\"type\": \"array\", \"items\": {\"type\": "
@@ -213,14 +214,15 @@ static const char document[] =
 struct told {
     const json_t *tools;
     const char *only, *path, *text;
-    bool may_say;          /* a document */
-    struct test_text said; /* the content */
-    char name[64];         /* of the last call */
+    bool may_say;          /* true if the reply may be a document */
+    struct test_text said; /* content of the reply */
+    char name[64];         /* name of the tool in the last call */
     struct test_text arguments;
     int n, n_piece;
 };
 
-/* Checks that the last call is whole. */
+/* Checks that the last call is complete: its tool exists and its arguments
+ * validate. */
 static void check_call(struct told *told)
 {
     const json_t *schema = parameters_of(told->tools, told->name);
@@ -269,7 +271,7 @@ static void check_said(struct told *told)
     free(told->said.s);
 }
 
-/* Parses the text in pieces. */
+/* Parses the text of a reply in pieces of random length. */
 static void parse(const pl_template *t, const char *tools, uint64_t *seed,
                   struct told *told)
 {
@@ -296,7 +298,8 @@ static void parse(const pl_template *t, const char *tools, uint64_t *seed,
     pl_reply_free(r);
 }
 
-/* Tries random tools with random texts of their grammar. */
+/* Draws tools, and random texts of the grammar of their calls, and parses each
+ * text. */
 static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
                       int *n_piece, int *n_document)
 {
@@ -407,7 +410,8 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         assert_true(n_document > n_round / 4);
         pl_template_free(t);
     }
-    assert_true(n_piece > n_round); /* some forms have arguments in pieces */
+    /* some templates' calls were reported in several parts */
+    assert_true(n_piece > n_round);
 }
 
 /* Checks a document that is written in place of calls, or without any tools. */
@@ -484,7 +488,7 @@ TEST(documents_come_whole_whatever_marks_their_strings_spell)
                 for (n = strlen(text) * 2 / 3;
                      ((unsigned)text[n] & 0xc0) == 0x80;)
                     n--;
-                text[n] = '\0'; /* max_tokens */
+                text[n] = '\0'; /* cuts the text off, as max_tokens does */
                 if (n > 0)
                     say_document(t, path, text, tools, &seed);
                 free(s);
@@ -534,7 +538,7 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
     }
 }
 
-/* The grammar's notes name keywords that are not enforced. */
+/* The grammar's notes name the keywords of a schema that are not enforced. */
 TEST(forced_calls_say_what_they_do_not_enforce)
 {
     static const struct {

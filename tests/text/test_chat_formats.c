@@ -23,7 +23,7 @@
 static const struct {
     const char *name, *text;
 } forms[] = {
-    {"none", TURNS("")}, /* shows no calls */
+    {"none", TURNS("")}, /* this template does not render calls */
     {"hermes",
      TURNS("\n<tool_call>\n{\"name\": \"{{ " F " }}\", \"arguments\": "
            "{{ " ARGS " | tojson }}}\n</tool_call>")},
@@ -35,7 +35,8 @@ static const struct {
     {"nemo", TURNS("{{ '[TOOL_CALLS] [' if loop.first else ', ' }}{\"name\": "
                    "\"{{ " F " }}\", \"arguments\": {{ " ARGS " | tojson }}, "
                    "\"id\": \"{{ c.id }}\"}{{ ']' if loop.last }}")},
-    {"ministral", /* reasoning is a part of the content's list */
+    /* this template renders reasoning as a part of a list of contents */
+    {"ministral",
      "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}"
      "{{ m.content }}{% else %}{% for p in m.content %}"
      "{% if p.type == 'thinking' %}[THINK]{{ p.thinking }}[/THINK]"
@@ -43,14 +44,14 @@ static const struct {
      "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ " F " }}[ARGS]"
      "{{ " ARGS " | tojson }}{% endfor %}</s>{% endfor %}"
      "{% if add_generation_prompt %}<assistant>{% endif %}"},
-    {"functionary", /* a line names the recipient */
+    {"functionary", /* a line of the reply names the recipient */
      "{% for m in messages %}<{{ m.role }}>"
      "{% if m.role == 'assistant' %}{% if m.content %}>>>all\n{{ m.content }}"
      "{% endif %}{% for c in m.tool_calls or [] %}>>>{{ " F " }}\n"
      "{{ " ARGS " | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"
      "<|eot_id|>{% endfor %}"
      "{% if add_generation_prompt %}<assistant>>>>{% endif %}"},
-    {"apriel", /* a sentence opens reasoning, and its prompt has it */
+    {"apriel", /* a sentence opens reasoning, and the prompt ends with it */
      "{% for m in messages %}<|{{ m.role }}|>\n{% if m.reasoning_content %}"
      "{{ m.reasoning_content }}\n[BEGIN FINAL RESPONSE]\n{% endif %}"
      "{{ m.content }}{% if m.tool_calls %}\n<tool_calls>[{% for c in "
@@ -59,10 +60,12 @@ static const struct {
      "</tool_calls>{% endif %}\n<|end|>\n{% endfor %}"
      "{% if add_generation_prompt %}<|assistant|>\nHere are my reasoning "
      "steps:\n{% endif %}"},
-    {"r1", /* forgets reasoning, but its prompt opens it */
+    /* this template leaves out earlier reasoning, but its prompt opens
+     * reasoning */
+    {"r1",
      "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
      "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"},
-    {"parts", /* reasoning, content and calls end like messages */
+    {"parts", /* reasoning, content and calls each end like a message */
      "{% for m in messages %}{% if m.role == 'assistant' %}"
      "{% if m.reasoning %}<|begin|>assistant<|think|>{{ m.reasoning }}<|end|>"
      "{% endif %}{% if m.content %}<|begin|>assistant<|content|>"
@@ -79,7 +82,7 @@ static const struct {
      "function call<|role_sep|>\n{\"name\": \"{{ " F " }}\", \"arguments\": "
      "{{ " ARGS " | tojson }}}<|message_sep|>\n\n{% endif %}{% endfor %}"
      "{% if add_generation_prompt %}assistant<|role_sep|>\n{% endif %}"},
-    {"muse", /* messages have recipients */
+    {"muse", /* each message names its recipient */
      "{% for m in messages %}{% if m.role == 'assistant' %}"
      "{% if m.reasoning_content %}<|start|>assistant to=self<|message|>"
      "{{ m.reasoning_content }}<|eom|>{% endif %}"
@@ -91,7 +94,9 @@ static const struct {
      "<|message|>{{ m.content }}<|eot|>{% endfor %}{% else %}"
      "<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>{% endif %}"
      "{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"},
-    {"elements", /* tags named by keys, without a text before them */
+    /* the keys of arguments are names of tags, and no text stands before
+     * them */
+    {"elements",
      TURNS("{{ '<calls>' if loop.first }}<call name=\"{{ " F " }}\">"
            "{% for k, v in " ARGS " | items %}<{{ k }}>{{ v }}</{{ k }}>"
            "{% endfor %}</call>{{ '</calls>' if loop.last }}")},
@@ -219,7 +224,7 @@ static const struct row rows[] = {
      "<|channel|>commentary to=user<|message|>Hello"
      "<|end|>",
      "Hello", "", "", 0},
-    /* without a marker, but of a declared tool */
+    /* calls of a declared tool without a marker */
     {"hermes", "", "So:\n" JSON_W "\n" JSON_N, "So:", "", WEATHER ", " NOW, 0},
     {"hermes", "", "So:\n\n[get_weather(place='Oslo')]", "So:", "", WEATHER, 0},
     {"hermes", "", "So: " JSON_W, "So: " JSON_W, "", "", 0},
@@ -242,7 +247,7 @@ static const struct row rows[] = {
      "", "", WEATHER, 0},
     {"hermes", "", "<tool_call>\n" JSON_W "\n" JSON_N "\n</tool_call>", "", "",
      WEATHER ", " NOW, 0},
-    /* xLAM, and templates that show no calls */
+    /* calls as in xLAM, and calls with templates that do not render calls */
     {"none", "", "[" JSON_W "]<end>", "", "", WEATHER, 0},
     {"none", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "", WEATHER, 0},
     {"none", "",
@@ -312,7 +317,8 @@ static const struct row rows[] = {
      "", "", NOW, 0},
     {"none", "", "<think>why</think>Hello", "<think>why</think>Hello", "", "",
      0},
-    /* reasoning that only the template's source mentions */
+    /* markers of reasoning that only the template's source has, because it
+     * leaves reasoning out */
     {"mentions", "", "<think>why</think>\n<response>Hello</response><end>",
      "Hello", "why", "", 0},
     {"mentions", "", "<think>why", "", "why", "", 0},
@@ -691,7 +697,7 @@ static const struct row rows[] = {
      "<|channel|>analysis<|message|>why<|end|>"
      "<|start|>assistant<|channel|>final<|message|>Hello<|return|>",
      "<|channel|>analysis<|message|>why<|end|>Hello", "", "", KEEP},
-    /* documents between fences */
+    /* JSON documents between fences of three backticks */
     {"ministral", "", "[THINK]why[/THINK]```json\n{^a^: [1]}\n```",
      "{^a^: [1]}", "why", "", NO_TOOLS | DOCUMENT},
     {"ministral", "", "```\n[1, ^```^]\n```\n", "[1, ^```^]", "", "", DOCUMENT},
@@ -702,7 +708,7 @@ static const struct row rows[] = {
 
 struct told {
     struct test_text content, reasoning;
-    json_t *calls; /* owned: [name, text of arguments] of each */
+    json_t *calls; /* [name, text of the arguments] of each call, owned */
 };
 
 static const char *text_of(const struct test_text *t)

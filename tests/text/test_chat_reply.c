@@ -108,7 +108,7 @@ static json_t *message(uint64_t *seed, int shape)
 
 /* ---- parsing ------------------------------------------------------------- */
 
-/* Output of the callback, calls in brackets. */
+/* Texts that the callback received; `calls` has each call in brackets. */
 struct told {
     struct test_text content, reasoning, calls;
     bool in_call;
@@ -259,7 +259,8 @@ static void check_same(const char *path, const json_t *got, const json_t *want,
 
         same = json_equal(json_object_get(x, "function"),
                           json_object_get(y, "function"));
-        if (json_object_get(x, "id")) /* few templates show it */
+        /* few templates render the call's identifier */
+        if (json_object_get(x, "id"))
             same = same && json_equal(json_object_get(x, "id"),
                                       json_object_get(y, "id"));
     }
@@ -315,7 +316,8 @@ static bool there_and_back(const char *path, const pl_template *t,
     return fits;
 }
 
-/* Returns the parts of a message for a letter. */
+/* Returns the parts (bits) of the message that a letter in `shapes` stands
+ * for. */
 static int shape_of(char letter)
 {
     static const int shapes[128] = {['s'] = SAYS,
@@ -332,7 +334,9 @@ static int shape_of(char letter)
 TEST(reply_to_published_templates_comes_back)
 {
     static const struct {
-        const char *name, *shapes; /* those that it shows whole */
+        /* the template, and the shapes of messages that it renders
+         * completely */
+        const char *name, *shapes;
     } list[] = {
         {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "scdu"},
         {"GLM-4.6", "srcdtuv"},
@@ -410,12 +414,13 @@ static const char channels[] =
     "{% if m.role == 'assistant' %}<|channel|>final{% endif %}<|message|>"
     "{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant{% endif %}";
-static const char listed[] = /* all calls in one list */
+/* a template that renders all calls as one JSON list */
+static const char listed[] =
     TURNS("{{ '[TOOL_CALLS] [' if loop.first else ', ' }}{\"name\": "
           "\"{{ c.function.name }}\", \"arguments\": "
           "{{ c.function.arguments | tojson }}, \"id\": \"{{ c.id }}\"}"
           "{{ ']' if loop.last }}");
-static const char single[] = /* at most one call */
+static const char single[] = /* a template that rejects more than one call */
     TURNS("{{ raise_exception('one') if not loop.last }}<call>\n"
           "{\"name\": \"{{ c.function.name }}\", "
           "\"arguments\": {{ c.function.arguments | tojson }}}\n</call>");
@@ -430,16 +435,18 @@ static const char python[] =
           "{% for k, v in c.function.arguments | items %}"
           "{{ ', ' if not loop.first }}{{ k }}={{ [v] | string | trim('[]') }}"
           "{% endfor %}){{ ']<|calls_end|>' if loop.last }}");
-static const char keyed[] = /* {name: arguments} */
+/* a template that renders a call as {NAME: ARGUMENTS} */
+static const char keyed[] =
     TURNS("{{ '<|calls|>[' if loop.first else ', ' }}{\"{{ c.function.name }}"
           "\": {{ c.function.arguments | tojson }}}"
           "{{ ']<|calls_end|>' if loop.last }}");
-static const char lines[] = /* one marker opens all objects */
-    TURNS(
-        "{{ '<calls>' if loop.first }}\n{\"name\": "
-        "\"{{ c.function.name }}\", \"arguments\": "
-        "{{ c.function.arguments | tojson }}}{{ '\n</calls>' if loop.last }}");
-static const char typed[] = /* two markers open values, by their types */
+/* a template in which one marker opens the objects of all calls */
+static const char lines[] = TURNS(
+    "{{ '<calls>' if loop.first }}\n{\"name\": "
+    "\"{{ c.function.name }}\", \"arguments\": "
+    "{{ c.function.arguments | tojson }}}{{ '\n</calls>' if loop.last }}");
+/* a template in which two markers open values, depending on their type */
+static const char typed[] =
     TURNS("{{ '\n<|d|calls>\n' if loop.first }}<|d|invoke name=\""
           "{{ c.function.name }}\">\n"
           "{% for k, v in c.function.arguments | items %}"
@@ -447,40 +454,50 @@ static const char typed[] = /* two markers open values, by their types */
           "{{ 'true' if v is string else 'false' }}\">"
           "{{ v if v is string else v | tojson }}</|d|parameter>\n"
           "{% endfor %}</|d|invoke>\n{{ '</|d|calls>' if loop.last }}");
-static const char counted[] = /* the number of the call is with its name */
+/* a template that renders the number of a call after its name */
+static const char counted[] =
     TURNS("{{ '<|calls|>' if loop.first }}<|call|>functions."
           "{{ c.function.name }}:{{ loop.index0 }}<|arguments|>"
           "{{ c.function.arguments | tojson }}<|call_end|>"
           "{{ '<|calls_end|>' if loop.last }}");
-static const char identified[] = /* the identifier comes first */
+/* a template that renders the identifier before the name */
+static const char identified[] =
     TURNS("{{ '<|calls|>' if loop.first }}<|call|>{{ c.id }}<|name|>"
           "{{ c.function.name }}<|arguments|>"
           "{{ c.function.arguments | tojson }}<|call_end|>"
           "{{ '<|calls_end|>' if loop.last }}");
-static const char nameless[] = /* the identifier has the name in it */
+/* a template that renders only an identifier, which contains the name */
+static const char nameless[] =
     TURNS("{{ '<|calls|>' if loop.first }}<|call|>{{ c.id }}<|arguments|>"
           "{{ c.function.arguments | tojson }}<|call_end|>"
           "{{ '<|calls_end|>' if loop.last }}");
-static const char led[] = /* content follows a blank */
+/* a template that renders a blank before the content */
+static const char led[] =
     "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}";
-static const char texts[] = /* takes arguments as a text alone */
+static const char texts[] = /* a template that accepts arguments only as text */
     TURNS("\n<tool_call>{\"name\": \"{{ c.function.name }}\", "
           "\"arguments\": {{ '' + c.function.arguments }}}</tool_call>");
-static const char thinks[] = /* a tag that begins like the prompt's continues */
+/* a template whose tags of calls begin like the end of its prompt */
+static const char thinks[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
     "{% for c in m.tool_calls or [] %}<function name=\"{{ c.function.name }}"
     "\">{% for k, v in c.function.arguments | items %}<param name=\"{{ k }}"
     "\">{{ v }}</param>{% endfor %}</function>{% endfor %}<end>\n"
     "{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}";
-static const char callless[] = /* shows no calls: the usual markers count */
+/* a template that does not render calls, so that common markers are
+ * recognized */
+static const char callless[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
-static const char silent[] = /* forgets reasoning, but its prompt opens it */
+/* a template that leaves out earlier reasoning, but whose prompt opens
+ * reasoning */
+static const char silent[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% endif %}";
 
-/* Template, prompt, text; content, reasoning, calls of the message. */
+/* Template, prompt and generated text, and the content, reasoning and calls of
+ * the message that parsing must give. */
 static const struct {
     const char *form, *prompt, *text, *content, *reasoning, *calls;
 } by_hand[] = {
@@ -673,7 +690,8 @@ TEST(reply_has_arguments_as_the_template_takes_them)
     pl_template_free(t);
 }
 
-/* Content begins with b; before that none can follow. */
+/* Content begins with the letter b here, and before it no content can
+ * follow. */
 TEST(reply_says_whether_content_comes_next)
 {
     static const struct {

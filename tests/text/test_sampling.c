@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns options without filters, at temperature 1. */
+/* Returns options without filters and penalties, at temperature 1. */
 static struct sampling_options plain(void)
 {
     struct sampling_options o = sampling_defaults();
@@ -32,7 +32,7 @@ static struct sampler *make(int32_t n_vocab, const struct sampling_options *o)
     return s;
 }
 
-/* Counts how often each id occurs in `n` draws. */
+/* Counts in count[] how often each id is sampled in n draws from the logits. */
 static void count_draws(const struct sampling_options *o, int32_t n_vocab,
                         const float *logits, int n, int *count)
 {
@@ -58,7 +58,7 @@ static int32_t pick_once(const struct sampling_options *o, int32_t n_vocab,
     return id;
 }
 
-/* Probabilities 0.5, 0.25, 0.15, 0.1, in another order. */
+/* Logits of the probabilities 0.15, 0.5, 0.1 and 0.25. */
 static const float four[4] = {-1.8971200f, -0.6931472f, -2.3025851f,
                               -1.3862944f};
 enum { P50 = 1, P25 = 3, P15 = 0, P10 = 2 };
@@ -85,7 +85,8 @@ TEST(sampling_temperature_0_takes_the_best_lowest_id)
     o.top_p = 0.1f;
     o.seed = 99;
     assert_int_equal(pick_once(&o, 5, x), 1);
-    o.temperature = 1e-30f; /* and near it nothing else has a chance */
+    /* at a temperature near 0 only the largest logit has a chance */
+    o.temperature = 1e-30f;
     o.top_k = 1;
     assert_int_equal(pick_once(&o, 5, x), 1);
 }
@@ -99,10 +100,12 @@ TEST(sampling_draws_follow_the_softmax)
 
     o.seed = test_seed();
     count_draws(&o, 4, four, n, count);
-    for (int i = 0; i < 4; i++) /* 5 standard deviations */
+    /* the counts differ from the expected by less than 5 standard deviations */
+    for (int i = 0; i < 4; i++)
         assert_true(fabs(count[i] - n * p[i]) <
                     5 * sqrt(n * p[i] * (1 - p[i])));
-    o.temperature = 2; /* probabilities go with p^(1/2) */
+    /* at temperature 2 probabilities are in proportion to p^(1/2) */
+    o.temperature = 2;
     count_draws(&o, 4, four, n, count);
     for (int i = 0; i < 4; i++)
         sum += sqrt(p[i]);
@@ -123,7 +126,7 @@ TEST(sampling_top_k_keeps_the_k_best_lowest_ids)
     count_draws(&o, 6, x, 4000, count);
     assert_true(count[2] > 0 && count[5] > 0 && count[1] > 0);
     assert_int_equal(count[0] + count[3] + count[4], 0);
-    o.top_k = 7; /* more than there are: all */
+    o.top_k = 7; /* more than the 6 tokens there are, so all are kept */
     count_draws(&o, 6, x, 4000, count);
     for (int i = 0; i < 6; i++)
         assert_true(count[i] > 0);
@@ -139,7 +142,8 @@ TEST(sampling_top_p_keeps_the_smallest_set_of_that_mass)
     int count[4];
 
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        for (int top_k = 0; top_k <= 3; top_k += 3) { /* unsorted, sorted */
+        /* 0 leaves the tokens unsorted, 3 sorts them */
+        for (int top_k = 0; top_k <= 3; top_k += 3) {
             struct sampling_options o = plain();
 
             o.top_p = cases[c].p;
@@ -148,7 +152,8 @@ TEST(sampling_top_p_keeps_the_smallest_set_of_that_mass)
             for (int i = 0; i < 4; i++) {
                 bool kept = i < cases[c].n_kept && (top_k == 0 || i < top_k);
 
-                /* 0.8 is 0.72 of what top-k 3 leaves, so two suffice there */
+                /* top-k 3 leaves 0.9, and 0.8 of that is 0.72, for which two
+                 * tokens suffice */
                 if (top_k == 3 && cases[c].p == 0.8f)
                     kept = i < 2;
                 assert_int_equal(count[best[i]] > 0, kept);
@@ -162,7 +167,7 @@ TEST(sampling_min_p_is_relative_to_the_best)
     struct sampling_options o = plain();
     int count[4];
 
-    o.min_p = 0.4f; /* of 0.5: 0.2 */
+    o.min_p = 0.4f; /* 0.4 times the largest probability, 0.5, is 0.2 */
     count_draws(&o, 4, four, 2000, count);
     assert_true(count[P50] > 0 && count[P25] > 0);
     assert_int_equal(count[P15] + count[P10], 0);
@@ -321,19 +326,22 @@ TEST(sampling_penalties_change_logits_as_written)
     float x[3] = {2, 1, -1};
 
     o.temperature = 0;
-    o.penalty_repeat = 2; /* 2/2 = 1: a tie, the lower id */
+    /* 2 / 2 = 1 equals another logit, and the lower id is chosen */
+    o.penalty_repeat = 2;
     assert_int_equal(after(&o, 3, x, seen, 3), 0);
     x[1] = 1.001f;
     assert_int_equal(after(&o, 3, x, seen, 3), 1);
-    x[0] = -3; /* -6; -1 becomes -2 */
+    x[0] = -3; /* -3 becomes -6, and -1 becomes -2 */
     x[1] = -2.001f;
     assert_int_equal(after(&o, 3, x, seen, 3), 2);
     x[1] = -1.999f;
     assert_int_equal(after(&o, 3, x, seen, 3), 1);
 
     o.penalty_repeat = 1;
-    o.penalty_frequency = 0.25f; /* twice: 2 - 0.5 */
-    o.penalty_presence = 0.25f;  /* once */
+    /* the token occurs twice, so 0.5 is subtracted */
+    o.penalty_frequency = 0.25f;
+    /* subtracted once, although the token occurs twice */
+    o.penalty_presence = 0.25f;
     x[0] = 2;
     x[1] = 1.249f;
     assert_int_equal(after(&o, 3, x, seen, 3), 0);
@@ -350,8 +358,8 @@ TEST(sampling_penalty_window_forgets)
     o.temperature = 0;
     o.penalty_presence = 10;
     o.penalty_last_n = 3;
-    assert_int_equal(after(&o, 3, x, seen, 5), 2); /* unknown tokens do not
-                                                    * count */
+    /* ids outside the vocabulary do not count */
+    assert_int_equal(after(&o, 3, x, seen, 5), 2);
     o.penalty_last_n = 2;
     assert_int_equal(after(&o, 3, x, seen, 5), 0);
     o.penalty_last_n = 0;
@@ -372,13 +380,14 @@ TEST(sampling_bias_adds_and_forbids)
     o.bias = up;
     o.n_bias = 1;
     assert_int_equal(pick_once(&o, 3, x), 0);
-    o.n_bias = 2; /* both count */
+    o.n_bias = 2; /* both biases of the same token count */
     assert_int_equal(pick_once(&o, 3, x), 2);
     o.temperature = 1;
     o.bias = none;
     count_draws(&o, 3, x, 500, count);
     assert_int_equal(count[2], 500);
-    assert_int_equal(pick_once(&o, 2, x), -1); /* nothing is left */
+    /* the biases leave no token with a finite logit */
+    assert_int_equal(pick_once(&o, 2, x), -1);
     o.temperature = 0;
     assert_int_equal(pick_once(&o, 2, x), -1);
 }
@@ -405,7 +414,7 @@ TEST(sampling_broken_logits_are_never_drawn)
     }
 }
 
-/* One among many, wherever it is: they are read in blocks. */
+/* A single broken logit is found wherever it is: logits are read in blocks. */
 TEST(sampling_broken_logits_are_found_anywhere)
 {
     enum { N = 300 };
@@ -470,7 +479,8 @@ TEST(sampling_one_seed_gives_one_text)
     sampling_free(a);
     sampling_free(b);
     assert_true(first ==
-                0x16b6bb896c7d5e6du); /* on this machine as on every other */
+                /* sum of the sampled ids, the same on all machines */
+                0x16b6bb896c7d5e6du);
 }
 
 TEST(sampling_exact_functions_are_exact)

@@ -12,7 +12,7 @@
 
 enum { MOST = 60, MOST_SEEN = 40 };
 
-/* Returns options with all samplers off. */
+/* Returns options in which all samplers are off. */
 static struct sampling_options nothing(void)
 {
     struct sampling_options o = sampling_defaults();
@@ -44,7 +44,8 @@ struct chain {
     struct plain c[MOST];
     int n;
     double heat;
-    const int32_t *seen; /* [n_seen], all of them count */
+    /* [n_seen] earlier tokens, all of which count for penalties */
+    const int32_t *seen;
     int n_seen;
 };
 
@@ -113,7 +114,7 @@ static int alike(const int32_t *seen, int n, int i)
     return same;
 }
 
-/* Without breakers. */
+/* Returns the penalty that DRY without breakers gives token `id`. */
 static double dry_penalty(const struct chain *a,
                           const struct sampling_options *o, int32_t id)
 {
@@ -324,7 +325,8 @@ TEST(sampling_steps_in_any_order_equal_naive_ones)
         o.seed = seed = test_random(&rng);
         a.seen = seen;
         a.n_seen = (int)test_below(&rng, MOST_SEEN);
-        for (int i = 0; i < a.n_seen; i++) /* few kinds, so that some repeat */
+        /* at most four different tokens, so that sequences repeat */
+        for (int i = 0; i < a.n_seen; i++)
             seen[i] = (int32_t)test_below(&rng, n < 4 ? (uint64_t)n : 4);
         s = make(n, &o);
         for (int i = 0; i < a.n_seen; i++)
@@ -441,10 +443,11 @@ TEST(sampling_dry_equals_a_naive_one)
         TEST_OK(dry_create(&d, N_SPELLED, &o, &err), err);
         for (int i = 0; i < n; i++) {
             all[i] = (int32_t)test_below(&rng, i % 40 < 30 ? 2 : N_SPELLED);
-            if (round % 2 && i % 40 >= 37) /* "<|", "x", "|>" */
+            /* the tokens "<|", "x" and "|>", which spell a breaker */
+            if (round % 2 && i % 40 >= 37)
                 all[i] = i % 40 - 35;
             dry_accept(d, all[i]);
-            if (i % 7 == 0) /* earlier results must not stay */
+            if (i % 7 == 0) /* penalties computed earlier must not remain */
                 dry_penalties(d);
         }
         most = n - 1 - last_break(all, n, breaks);

@@ -29,7 +29,9 @@ static void check_text(const struct tokenizer *t, const char *what,
 
     TEST_OK(tokenizer_encode(t, text, len, 0, &got, &err), err);
     if (*p == '?')
-        p++; /* the other package's choice is arbitrary */
+        /* "?": several results are equally good, and the other package's choice
+         * is arbitrary */
+        p++;
     else
         for (int64_t i = 0; i < got.n && same; i++, p = next)
             same = *p == ' ' && strtol(p, &next, 10) == got.id[i];
@@ -75,7 +77,8 @@ static void check_texts(const struct gguf *g, const char *folder,
         assert_non_null(end);
         check_text(t, name, text, (size_t)(end - text), &ids, lossless);
     }
-    assert_int_equal(ids - out, n_out); /* every line was used */
+    /* every line of expected ids was compared */
+    assert_int_equal(ids - out, n_out);
     free(in);
     free(out);
     tokenizer_free(t);
@@ -93,7 +96,7 @@ static struct gguf *open_in(const char *folder, const char *name)
     return g;
 }
 
-/* Writes the same vocabulary with another pre-tokenizer. */
+/* Returns a copy of the vocabulary with another pre-tokenizer. */
 static struct gguf *with_pre(const struct gguf *g, const char *pre)
 {
     struct gguf_writer *w = NULL;

@@ -23,7 +23,8 @@ struct tiny {
     int32_t type[768];
     float score[768];
     uint64_t n;
-    const char *merges[16]; /* up to NULL */
+    /* merges of the vocabulary, the last one followed by NULL */
+    const char *merges[16];
     struct gguf_str merge[700];
     uint64_t n_merge;
     const char *model, *pre;
@@ -108,7 +109,7 @@ static struct tokenizer *create_from(struct gguf_writer *w)
     pl_err err = {0};
 
     TEST_OK(tokenizer_create(&t, g, &err), err);
-    gguf_close(g); /* the tokenizer does not depend on it */
+    gguf_close(g); /* the tokenizer must not depend on the file */
     return t;
 }
 
@@ -259,7 +260,8 @@ TEST(tokenizer_spm_joins_by_score_then_leftmost)
     assert_string_equal(pieces(t, "a\xc3\xa9", 0), " |a|\xc3|\xa9");
     assert_string_equal(pieces(t, "ab  ab", 0), " |ab| | |ab");
     tokenizer_free(t);
-    add(v, "b" LOW, NORMAL, -2); /* a token crosses the end of its word */
+    /* a token that crosses the border between two words */
+    add(v, "b" LOW, NORMAL, -2);
     add(v, LOW LOW, NORMAL, -2);
     t = create(v);
     assert_string_equal(pieces(t, "ab ab", 0), " |a|b |ab");
@@ -296,7 +298,7 @@ TEST(tokenizer_finds_user_tokens_longest_first)
     t = create(v);
     /* the text after a special token gets a blank of its own */
     assert_string_equal(pieces(t, "x<u>x<uu>", 0), " x|<u>| x|<uu>");
-    /* equal lengths: leftmost; tokens it overlaps are dropped */
+    /* of overlapping special tokens of the same length the leftmost counts */
     assert_string_equal(pieces(t, "<u><u>", 0), "<u>|<u>");
     assert_string_equal(pieces(t, "x><u>", 0), " x|><u| |>");
     tokenizer_free(t);
@@ -310,8 +312,8 @@ TEST(tokenizer_parses_control_tokens_only_when_asked)
 
     add(v, "x", NORMAL, -10);
     add(v, LOW, NORMAL, -10);
-    add(v, "<|end|>", NORMAL, 0); /* it ends generation, so it is a control
-                                   * token */
+    /* a normal token that ends generation counts as a control token */
+    add(v, "<|end|>", NORMAL, 0);
     t = create(v);
     assert_string_equal(pieces(t, "</s>", 0), " |<|/|s|>");
     assert_string_equal(pieces(t, "x</s> x", TOKENIZER_PARSE_SPECIAL),
@@ -356,8 +358,8 @@ TEST(tokenizer_adds_bos_and_eos_as_the_file_says)
     tokenizer_free(t);
 
     w = writer_of(v);
-    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 4294967295u); /* not
-                                                                  * present */
+    /* stands for "no BOS" */
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 4294967295u);
     t = create_from(w);
     assert_int_equal(tokenizer_bos(t), -1);
     assert_false(tokenizer_adds_bos(t));
@@ -393,7 +395,8 @@ TEST(tokenizer_bpe_bos_follows_the_pre_tokenizer)
         gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
         gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
         t = create_from(w);
-        assert_true(tokenizer_adds_bos(t)); /* whatever the file says */
+        /* BOS is added although the file's key says false */
+        assert_true(tokenizer_adds_bos(t));
         tokenizer_free(t);
     }
 }
@@ -413,18 +416,20 @@ TEST(tokenizer_bpe_joins_by_rank_then_leftmost)
     add_merge(v, "b c");
     add_merge(v, "a b");
     add_merge(v, "a a");
-    add_merge(v, "ab c"); /* never reached: bc comes first */
-    add_merge(v, "x y");  /* "xy" is not a token, but leads to one */
+    add_merge(v, "ab c"); /* never applied, because "b c" has precedence */
+    add_merge(v, "x y");  /* "xy" is not a token, but a step to "xyz" */
     add_merge(v, "xy z");
     t = create(v);
     assert_string_equal(pieces(t, "abc", 0), "a|bc");
     assert_string_equal(pieces(t, "ab", 0), "ab");
     assert_string_equal(pieces(t, "aaa", 0), "aa|a");
     assert_string_equal(pieces(t, "xyz", 0), "xyz");
-    assert_string_equal(pieces(t, "xy", 0), "x|y"); /* falls apart again */
+    /* "xy" is not a token, so it is split again */
+    assert_string_equal(pieces(t, "xy", 0), "x|y");
     assert_string_equal(pieces(t, "\xff\xc3(", 0), "\xff|\xc3|(");
     tokenizer_free(t);
-    v->pre = "llama-bpe"; /* a piece that is a token needs no merge */
+    /* with this pre-tokenizer a piece that is a token needs no merges */
+    v->pre = "llama-bpe";
     t = create(v);
     assert_string_equal(pieces(t, "abc", 0), "abc");
     tokenizer_free(t);
@@ -441,14 +446,16 @@ TEST(tokenizer_gemma_keeps_newline_runs_apart)
     add(v, LOW, NORMAL, 0);
     add(v, LOW "a", NORMAL, 0);
     add_merge(v, LOW " a");
-    add_merge(v, "a \n"); /* newlines never join letters */
+    /* never applied, because the pre-tokenizer separates newlines from
+     * letters */
+    add_merge(v, "a \n");
     t = create(v);
     assert_string_equal(pieces(t, "a a\n\n\na\n\n", 0), "a| a|\n\n\n|a|\n|\n");
     assert_string_equal(pieces(t, "  a\xc3\xa9", 0), " | a|\xc3|\xa9");
     tokenizer_free(t);
 }
 
-struct part { /* of a text, or of a word that is cut in two */
+struct part { /* a part of a text, or of a word that is cut in two */
     char s[16];
 };
 
@@ -645,7 +652,7 @@ TEST(tokenizer_unigram_takes_the_best_sum)
     assert_string_equal(pieces(t, "ab", 0), " |ab");
     assert_string_equal(pieces(t, "abc", 0), " |a|bc");
     assert_string_equal(pieces(t, "abab", 0), " |ab|ab");
-    /* characters that are not tokens become one unknown token */
+    /* consecutive characters that are not tokens become one unknown token */
     assert_string_equal(pieces(t, "xyaz", 0), " |<unk>|a|<unk>");
     assert_string_equal(pieces(t, " a  b", 0), " | |a| | |b");
     assert_string_equal(pieces(t, "", 0), "");
@@ -657,7 +664,7 @@ TEST(tokenizer_unigram_takes_the_best_sum)
     assert_string_equal(pieces(t, "  a   b ", 0), " |a| |b");
     tokenizer_free(t);
 
-    v = tiny_unigram(); /* with tokens for bytes */
+    v = tiny_unigram(); /* a vocabulary with a token for each byte */
     add(v, "a", NORMAL, -3);
     t = create(v);
     assert_string_equal(pieces(t,
@@ -680,9 +687,10 @@ TEST(tokenizer_unigram_maps_characters_first)
     add(v, LOW, NORMAL, -2);
     add(v, "a", NORMAL, -3);
     add(v, "xy", NORMAL, -3);
-    unit[0] = 1 << 10;                        /* the root's children: at ^1 */
-    unit[1 ^ 'a'] = 'a' | 0x100 | 128u << 10; /* a text ends; value at ^128 */
-    unit[(1 ^ 'a') ^ 128] = 0x80000000;       /* text 0 */
+    unit[0] = 1 << 10; /* the root's children are at offset 1 */
+    /* after 'a' a text ends, whose value is at offset 128 */
+    unit[1 ^ 'a'] = 'a' | 0x100 | 128u << 10;
+    unit[(1 ^ 'a') ^ 128] = 0x80000000; /* the value: text number 0 */
     for (int i = 0; i < N_UNIT; i++)
         for (int k = 0; k < 4; k++)
             map[4 + 4 * i + k] = (unsigned char)(unit[i] >> 8 * k);
@@ -730,7 +738,7 @@ TEST(tokenizer_corrects_types_as_llama_cpp_does)
     assert_false(tokenizer_is_eog(t, tokenizer_find(t, "<|end|>", 7)));
     assert_true(tokenizer_is_eog(t, tokenizer_find(t, "<|return|>", 10)));
     assert_string_equal(pieces(t, "<|channel|>x", 0), "<|channel|>| |x");
-    assert_true(tokenizer_is_eog(t, 2)); /* </s> */
+    assert_true(tokenizer_is_eog(t, 2)); /* token 2 is </s> */
     tokenizer_free(t);
     add(v, "<|tool_response>", CONTROL, 0);
     w = writer_of(v);
@@ -863,12 +871,14 @@ TEST(tokenizer_stream_gives_whole_characters_only)
         const char *bytes, *after[4];
     } cases[] = {
         {"\xf0\x9f\xa6\x99", {"", "", "", "\xf0\x9f\xa6\x99"}},
-        /* invalid bytes are replaced at once, one a prefix */
+        /* each invalid byte or incomplete prefix of a character is replaced as
+         * soon as it is known */
         {"\xff\x80", {"\xef\xbf\xbd", "\xef\xbf\xbd\xef\xbf\xbd"}},
         {"\xe2\x96z", {"", "", "\xef\xbf\xbdz"}},
         {"\xe2\xe2\x96\x81",
          {"", "\xef\xbf\xbd", "\xef\xbf\xbd", "\xef\xbf\xbd\xe2\x96\x81"}},
-        {"\xed\xa0\x80", /* a surrogate */
+        /* the bytes of a surrogate, which is not a character */
+        {"\xed\xa0\x80",
          {"", "\xef\xbf\xbd\xef\xbf\xbd",
           "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}},
     };
@@ -894,7 +904,8 @@ TEST(tokenizer_stream_gives_whole_characters_only)
     assert_int_equal(tokenizer_stream_put(&d, -1, &b, NULL), PL_OK);
     assert_string_equal(b.s, "");
     assert_int_equal(tokenizer_stream_end(&d, &b, NULL), PL_OK);
-    assert_string_equal(b.s, "\xef\xbf\xbd"); /* two bytes, one prefix */
+    /* two bytes of one incomplete character give one replacement character */
+    assert_string_equal(b.s, "\xef\xbf\xbd");
     text_buf_fini(&b);
     tokenizer_free(t);
 }
@@ -908,14 +919,18 @@ TEST(tokenizer_decoding_shows_what_each_type_should)
     int32_t ids[8];
     size_t n;
 
-    add(v, LOW "a" LOW, NORMAL, -1); /* 259 */
-    add(v, "u" LOW, USER, -1);       /* 260: as it is */
-    add(v, "unused", UNUSED, -1);    /* 261: nothing */
-    add(v, "<0xZZ>", BYTE, -1);      /* 262: not a byte, so its text */
+    add(v, LOW "a" LOW, NORMAL, -1); /* id 259 */
+    /* id 260, a user-defined token, whose text is not changed */
+    add(v, "u" LOW, USER, -1);
+    /* id 261, an unused token, which gives no text */
+    add(v, "unused", UNUSED, -1);
+    /* id 262, of type byte but not a byte, so it gives its own text */
+    add(v, "<0xZZ>", BYTE, -1);
     t = create(v);
     assert_int_equal(tokenizer_piece(t, 259, 0, s, sizeof s), 3);
     assert_memory_equal(s, " a ", 3);
-    assert_int_equal(tokenizer_piece(t, 259, 0, s, 1), 3); /* cut, counted */
+    /* the result is cut to one byte, but the full length is returned */
+    assert_int_equal(tokenizer_piece(t, 259, 0, s, 1), 3);
     assert_int_equal(tokenizer_piece(t, 259, 0, NULL, 0), 3);
     assert_int_equal(tokenizer_piece(t, 260, 0, s, sizeof s), 4);
     assert_int_equal(tokenizer_piece(t, 261, TOKENIZER_SHOW_SPECIAL, s, 32), 0);
@@ -935,7 +950,8 @@ TEST(tokenizer_decoding_shows_what_each_type_should)
     assert_string_equal(b.s, "a  a ");
     text_buf_fini(&b);
     assert_int_equal(tokenizer_decode(t, ids, 3, 0, &b, NULL), PL_OK);
-    assert_string_equal(b.s, " a  a "); /* a continuation loses nothing */
+    /* in the middle of a text no blank is removed */
+    assert_string_equal(b.s, " a  a ");
     text_buf_fini(&b);
     tokenizer_free(t);
 }
@@ -1050,14 +1066,17 @@ TEST(tokenizer_any_bytes_come_back)
 
             for (size_t i = 0; i < len; i++)
                 text[i] = (char)test_below(&rng, 256);
-            if (kind != BPE) /* there U+2581 and a blank are the same */
+            /* these kinds do not distinguish U+2581 from a blank, so its last
+             * byte is avoided */
+            if (kind != BPE)
                 for (size_t i = 0; i < len; i++)
                     text[i] = text[i] == '\x96' ? 'x' : text[i];
             assert_int_equal(tokenizer_encode(t, text, len, 0, &l, NULL),
                              PL_OK);
             for (int64_t i = 0; i < l.n; i++)
                 n += tokenizer_piece(t, l.id[i], 0, back + n, sizeof back - n);
-            if (kind == SPM && len > 0) { /* the blank that was added before */
+            /* skips the blank that the tokenizer has added before the text */
+            if (kind == SPM && len > 0) {
                 assert_int_equal(back[0], ' ');
                 n--;
                 memmove(back, back + 1, n);
@@ -1157,10 +1176,11 @@ TEST(tokenizer_odd_vocabularies_are_used_as_they_are)
     struct tiny *v = tiny_bpe();
     struct tokenizer *t;
 
-    v->str['q'].len = 0; /* no token for 'q': it is dropped */
+    v->str['q'].len = 0; /* without a token for 'q' the letter is dropped */
     add(v, "", USER, 0);
     add(v, "ab", NORMAL, 0);
-    add(v, "ab", NORMAL, 0); /* of equal tokens the last counts */
+    /* of two tokens with the same text the last one counts */
+    add(v, "ab", NORMAL, 0);
     add_merge(v, "a b");
     add_merge(v, "a b");
     add_merge(v, "never seen");
@@ -1181,7 +1201,8 @@ TEST(tokenizer_survives_every_failed_allocation)
         struct gguf *g;
         bool failed = true;
 
-        tokenizer_free(tiny_of_kind(kind, "llama-bpe")); /* writes the file */
+        /* writes the vocabulary's file */
+        tokenizer_free(tiny_of_kind(kind, "llama-bpe"));
         assert_int_equal(gguf_open(&g, test_temp("tiny.gguf"), NULL), PL_OK);
         for (int n = 1; failed; n++) {
             struct tokenizer *t = NULL;
@@ -1197,7 +1218,8 @@ TEST(tokenizer_survives_every_failed_allocation)
             if (s == PL_OK)
                 s = tokenizer_decode(t, l.id, l.n, 0, &b, NULL);
             failed = alloc_fail_off();
-            /* compiling to machine code may fail without harm */
+            /* compiling the pre-tokenizer's pattern to machine code may fail
+             * without an error */
             assert_true(s == PL_OK || (failed && s == PL_NO_MEMORY));
             tokenizer_free(t);
             token_list_fini(&l);
@@ -1219,7 +1241,8 @@ TEST(tokenizer_failed_encoding_leaves_the_list_alone)
         char text[300];
         pl_status s;
 
-        memset(text, '!', sizeof text); /* more than the list holds */
+        /* more pieces than the list has space for */
+        memset(text, '!', sizeof text);
         alloc_fail_at(n);
         s = tokenizer_encode(t, text, sizeof text, 0, &l, NULL);
         failed = alloc_fail_off();

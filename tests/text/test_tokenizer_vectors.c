@@ -99,7 +99,8 @@ static bool check_set(const char *model, const char *set, bool lossless)
         check_text(t, set, text, (size_t)(end - text), want, n_want, lossless);
         n++;
     }
-    assert_int_equal(line - out, n_out); /* every line was used */
+    /* every line of expected ids was compared */
+    assert_int_equal(line - out, n_out);
     assert_true(n > 40);
     tokenizer_free(t);
     free(in);
@@ -110,7 +111,8 @@ static bool check_set(const char *model, const char *set, bool lossless)
 TEST(tokenizer_vectors_of_published_vocabularies)
 {
     static const struct {
-        const char *model, *set; /* a vocabulary has a file of its own */
+        /* name of the model, and of the vocabulary's file */
+        const char *model, *set;
         bool lossless;
     } sets[] = {
 #define VOCAB(file) "vocab/" file ".gguf", file ".gguf"

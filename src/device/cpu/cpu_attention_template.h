@@ -49,40 +49,56 @@
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 96,  /* maximum rows of a task, unless one token has more */
-    DIRECT_ROWS = 8, /* a task with at most this number of rows multiplies the
-                        cache's elements of K and V without converting them
-                        first, unless their codes have 4 or 5 bits */
-    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
+    /* Maximum number of rows (pairs of a token and a query head) that a thread
+     * computes together. One token may have more, if more of its query heads
+     * share a KV head. */
+    TILE_ROWS = 96,
+    /* A thread that computes at most this number of rows (pairs of a token and
+     * a query head) together multiplies the elements of K and V as the cache
+     * stores them. With more rows, or if the cache has codes of 4 or 5 bits,
+     * each tile is first converted to floats. */
+    DIRECT_ROWS = 8,
+    /* number of 64-position blocks in a span */
+    SPAN_BLOCKS = 256 / PAGE_TOKENS,
 };
 
-/* ---- the softmax of one row ---------------------------------------------- */
+/* ---- softmax of one query head of one token ------------------------------ */
 
-/* State of the online softmax of a span or of merged spans. Its acc[wide]
- * follows in memory. */
+/* State of the online softmax of one query head of one token, over a span of
+ * 256 positions or over several merged spans. The weighted sum of values, float
+ * acc[wide], follows the struct in memory. */
 struct soft {
     float l[LANES];
     float m;
     float pad[LANES - 1];
 };
 
-/* A row of a task: one token and one query head. */
+/* One token and one query head, for which a thread computes attention. A thread
+ * computes several such rows together, because they read the same keys and
+ * values. */
 struct row {
-    struct soft *now;  /* state of the span being computed */
-    struct soft *done; /* stack of states of merged spans; capacity
-                          view.depth */
-    /* The query [d]. In latent attention, [d][rows] for all rows together.
-     * Converted to pairs with attr.bf16, once all rows are initialized. */
+    /* softmax state of the 256-position span that is being computed */
+    struct soft *now;
+    /* Stack of softmax states of finished spans, some of them merged. It has
+     * space for view.depth states. */
+    struct soft *done;
+    /* The query: d floats. In latent attention all rows share one array
+     * [d][rows], in which each row is a column. With attr.bf16,
+     * queries_convert() turns the floats into BF16 pairs. */
     const float *q;
-    float *out;          /* [e] */
-    int64_t first, last; /* first and last position visible to the token */
+    float *out; /* result of the row, e floats, in the output tensor */
+    /* first and last cache position that the token may attend to */
+    int64_t first, last;
     int32_t head;
-    /* Number of the token's spans before the current one, including those
-     * before the task. */
+    /* Number of the token's 256-position spans before the one being computed.
+     * Spans that other threads compute are included. */
     int32_t n_span;
-    int32_t n_begin; /* number of spans before the task */
-    int32_t n_done;  /* number of entries on the stack `done` */
-    int32_t lo, hi;  /* visible positions of the current block: lo .. hi - 1 */
+    /* number of the token's spans that come before this thread's first one */
+    int32_t n_begin;
+    int32_t n_done; /* number of softmax states on the stack `done` */
+    /* Positions lo .. hi - 1 of the current 64-position block are visible to
+     * the token. */
+    int32_t lo, hi;
     bool open;
 };
 
@@ -91,26 +107,43 @@ static inline int64_t up_to_lanes(int64_t n)
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* Arguments and scratch of the tasks of a thread. */
+/* Arguments of one call of an attention kernel, and the arrays in the scratch
+ * of the thread that executes it. */
 struct view {
     const struct cpu_call *c;
     bool latent;
     bool by_pairs;
-    int64_t d, e, wide;   /* wide: e rounded up to a multiple of 16 */
-    int64_t wide_d;       /* d rounded up to a multiple of 16 */
-    size_t soft_bytes;    /* size in bytes of a struct soft with its acc */
-    int depth;            /* capacity of a row's stack of states */
-    bool by_span;         /* threads may divide the spans of a token */
-    float *keys, *values; /* tiles of the current block, converted */
-    float *key_scale, *value_scale; /* scales, then minima, of the current
-                                       block's tiles */
-    float *p;          /* [max_rows][64], scores, then probabilities */
-    float *turned;     /* if latent: [64][rows], scores before they are
-                          transposed into p */
-    uint32_t *latents; /* if latent and by_pairs: [64][wide_d / 2] pairs of K
-                          for the scores */
+    /* d: values per key; e: values per value vector; wide: e rounded up to a
+     * multiple of 16 */
+    int64_t d, e, wide;
+    /* values per key, d, rounded up to a multiple of 16 */
+    int64_t wide_d;
+    /* size in bytes of a struct soft and the acc[wide] after it */
+    size_t soft_bytes;
+    /* number of softmax states for which each row's stack has space */
+    int depth;
+    /* true if threads may divide one token's 256-position spans among them */
+    bool by_span;
+    /* K and V of the current 64-position block, converted to floats or to BF16
+     * pairs */
+    float *keys, *values;
+    /* For caches with quantization blocks: the scales, followed by the minima,
+     * of the current 64-position block of K and of V, as floats. */
+    float *key_scale, *value_scale;
+    /* [max_rows][64]: for each row (token and query head), the scores of the
+     * current 64 positions, which then become probabilities */
+    float *p;
+    /* Used only in latent attention: [64][rows] scores as computed, with a
+     * position's scores of all rows adjacent. They are then transposed into
+     * p. */
+    float *turned;
+    /* Used only in latent attention with BF16 products: [64][wide_d / 2] pairs
+     * of adjacent values of each position's latent, for the scores. */
+    uint32_t *latents;
     struct row *row;
-    struct soft *soft; /* [max_rows] states of rows, then their stacks */
+    /* First the current softmax state of each of max_rows rows, then the rows'
+     * stacks of finished states. */
+    struct soft *soft;
     int32_t *head;
     int64_t max_rows;
 };
@@ -127,7 +160,8 @@ static inline void times(float *x, int64_t n, lanes f)
         lanes_store(x + i, lanes_mul(lanes_load(x + i), f));
 }
 
-/* Merges the state b of a span into the state a of the spans just before it. */
+/* Merges two softmax states of one row (token and query head): adds b, of some
+ * spans of positions, to a, of the spans just before them. */
 static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
@@ -150,9 +184,10 @@ static inline struct soft *soft_at(const struct view *v, struct soft *base,
     return (struct soft *)((char *)base + (size_t)i * v->soft_bytes);
 }
 
-/* Ends the span of row r, if it has one, and pushes it onto the row's stack.
- * Spans are merged like carries of a binary counter: whenever two entries of
- * the stack have merged equally many spans. */
+/* Ends the current 256-position span of row r, if one is open: pushes its
+ * softmax state onto the row's stack. Then merges the two topmost states of the
+ * stack as long as both cover equally many spans, like carries of a binary
+ * counter. */
 static inline void span_close(const struct view *v, struct row *r)
 {
     struct soft *s = r->now;
@@ -178,15 +213,16 @@ static inline bool sees(const struct row *r)
     return r->lo < r->hi;
 }
 
-/* Clamps i, a number of lanes, to 0 .. 16. */
+/* Limits i, an index of a vector lane, to 0 .. 16. */
 static inline int clamp_lane(int i)
 {
     return i < 0 ? 0 : i > LANES ? LANES : i;
 }
 
-/* Turns the 64 products s[] of a query and a block's keys into scores: scales
- * them, applies the soft cap, and sets positions invisible to row r to
- * -infinity. Returns the largest score. */
+/* Turns s[64], the dot products of row r's query with the keys of a 64-position
+ * block, into scores. Multiplies them by attr.scale, applies the soft cap, and
+ * sets positions invisible to the row's token to -infinity. Returns the largest
+ * score. */
 static inline float soft_top(const struct view *v, const struct row *r,
                              float *s)
 {
@@ -212,9 +248,11 @@ static inline float soft_top(const struct view *v, const struct row *r,
     return lanes_top(top);
 }
 
-/* Turns the products p[n][64] of queries and a block's keys into probabilities,
- * 0 at invisible positions. Adds them to the sums l of the states of n <= 16
- * rows, which it scales down first if the block raises the maximum. The rows
+/* Updates the softmax of n <= 16 rows (pairs of a token and a query head) by
+ * one block of 64 positions. p[n][64] holds the dot products of the rows'
+ * queries with the block's keys and becomes their probabilities, 0 at invisible
+ * positions. The probabilities are added to the sums l in each row's state; if
+ * the block raises the row's maximum, l and acc are scaled down first. The rows
  * are independent, so that the processor can overlap them. */
 static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
                              float *p)
@@ -265,9 +303,10 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Adds the sink of query head `head` to the sum of probabilities, divides the
- * row's weighted sum of values by that sum, and writes the quotients to `out`.
- * `o` is the merged state of all spans of the row. */
+/* Writes the attention result of a token and its query head `head` to `out`:
+ * the weighted sum of values, divided by the sum of probabilities. The head's
+ * sink is added to the divisor. `o` is the softmax state after all visible
+ * positions. */
 static inline void row_write(const struct view *v, int32_t head, struct soft *o,
                              float *out)
 {
@@ -289,8 +328,8 @@ static inline void row_write(const struct view *v, int32_t head, struct soft *o,
     }
 }
 
-/* Merges the states that are left on the row's stack, from the top down, and
- * writes the row's result. */
+/* Merges the softmax states on row r's stack, from the top down, and writes the
+ * result of the row (a token and a query head). */
 static inline void row_finish(const struct view *v, struct row *r)
 {
     struct soft *o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
@@ -304,11 +343,12 @@ static inline void row_finish(const struct view *v, struct row *r)
     row_write(v, r->head, o, r->out);
 }
 
-/* ---- one task ------------------------------------------------------------ */
+/* ---- attention of one task: some tokens, one KV head --------------------- */
 
-/* Finds the next consecutive rows, from *i, that have a visible position in the
- * current block; at most CHAIN_ROWS. Sets *i to the first of them. Returns
- * their number, or 0 if there are no more. */
+/* Finds up to CHAIN_ROWS consecutive rows (pairs of a token and a query head),
+ * from row *i on, that each see a position of the current 64-position block.
+ * Sets *i to the first of them. Returns their number, or 0 if no rows are
+ * left. */
 static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
 {
     int n = 0;
@@ -320,9 +360,9 @@ static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
     return n;
 }
 
-/* Multiplies the queries of n rows from `first` by a block's keys, into v->p.
- * Computes whole vectors of positions, those that contain a position visible to
- * any of the rows. */
+/* Computes the dot products of the queries of rows first .. first + n - 1 with
+ * the keys of a 64-position block, and writes them to v->p. Positions are
+ * computed in vectors of 16; vectors that none of the rows sees are skipped. */
 static inline void add_scores(const struct view *v, int64_t first, int n,
                               const struct operand *keys)
 {
@@ -346,8 +386,9 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
-/* Multiplies the queries of all rows by a block's keys, into v->p, at positions
- * lo .. hi - 1, for latent attention. */
+/* For latent attention: computes the dot products of the queries of all rows
+ * (pairs of a token and a query head) with the latents of positions lo .. hi -
+ * 1 of a 64-position block, and writes them to v->p. */
 static inline void add_latent_scores(const struct view *v, int64_t n_row,
                                      int lo, int hi,
                                      const struct operand *latents)
@@ -377,10 +418,11 @@ static inline void add_latent_scores(const struct view *v, int64_t n_row,
     }
 }
 
-/* Adds the block's values V, weighted with the probabilities in v->p, to acc of
- * n rows from `first`. Positions visible to all of these rows are computed for
- * all rows together. Positions before them (because of windows) and after them
- * (because of causality) are computed row by row. */
+/* Adds the values V of a 64-position block, weighted with the probabilities in
+ * v->p, to the sums acc of rows first .. first + n - 1 (pairs of a token and a
+ * query head). Positions visible to all n rows are computed for all of them
+ * together. Earlier positions, which only some rows see because of a window,
+ * and later ones, because of causality, are computed row by row. */
 static inline void add_values(const struct view *v, int64_t first, int n,
                               const struct operand *values)
 {
@@ -400,11 +442,13 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
         all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
     }
-    if (v->by_pairs) { /* begin and end at whole pairs of positions */
+    /* BF16 products take positions in pairs, so the range of positions that is
+     * common to all rows begins and ends at a whole pair. */
+    if (v->by_pairs) {
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
-    if (all.lo >= all.hi) /* no position is visible to all rows */
+    if (all.lo >= all.hi) /* no position is visible to all n rows */
         all.lo = all.hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
         one.lo = row[i].lo;
@@ -421,7 +465,8 @@ static inline void add_values(const struct view *v, int64_t first, int n,
     }
 }
 
-/* Converts rows lo .. hi - 1 of a tile to floats or to BF16 pairs. */
+/* Converts rows lo .. hi - 1 of a cache tile, *o, to floats in `buf`, or to
+ * BF16 pairs if the products are BF16. */
 static inline void tile_convert(const struct view *v, struct operand *o, int lo,
                                 int hi, int64_t wide, float *buf)
 {
@@ -431,10 +476,11 @@ static inline void tile_convert(const struct view *v, struct operand *o, int lo,
         operand_convert(o, lo, hi, wide, buf);
 }
 
-/* Converts the latents of positions lo .. hi - 1 of a tile to floats. With
- * attr.bf16, also to BF16 pairs in two forms. For scores, v->latents has pairs
- * of adjacent values of a position. For the sums with V, *o becomes pairs of
- * the values of adjacent positions. */
+/* Converts the latents of positions lo .. hi - 1 of a cache tile to floats,
+ * which *o then refers to. With attr.bf16 it also makes BF16 pairs in two
+ * forms. v->latents gets pairs of adjacent values of one position, for the
+ * scores. *o gets pairs of the same value of two adjacent positions, for the
+ * weighted sums. */
 static inline void latents_convert(const struct view *v, struct operand *o,
                                    int lo, int hi)
 {
@@ -450,9 +496,10 @@ static inline void latents_convert(const struct view *v, struct operand *o,
     *o = (struct operand){.kind = KIND_PAIRS, .x = v->keys, .ld = wide};
 }
 
-/* Computes one block of 64 positions for all rows of a task. key_tile[0] and
- * value_tile[0] are the block's tiles of K and V; [1] are those of the next
- * block, which are prefetched. */
+/* Computes attention over one block of 64 positions for n_row rows (pairs of a
+ * token and a query head). key_tile[0] and value_tile[0] are the block's tiles
+ * of K and V in the cache. key_tile[1] and value_tile[1] are the next block's,
+ * which are prefetched. */
 static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
                              const char *const key_tile[2],
                              const char *const value_tile[2])
@@ -509,7 +556,8 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Returns the first position that is visible to token t. */
+/* Returns the first cache position that token t attends to, given the
+ * window. */
 static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, last = c->table->pos[t];
@@ -517,7 +565,7 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
     return window > 0 && last >= window ? last - window + 1 : 0;
 }
 
-/* Initializes row i of a task for token t and query head `head`. Copies the
+/* Initializes v->row[i] for token t and query head `head`. Copies the token's
  * query to row i of q, or, in latent attention, to column i of q [d][rows]. */
 static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
                             float *q, int64_t rows)
@@ -542,7 +590,8 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
         q[k * rows + i] = x[k];
 }
 
-/* With attr.bf16, converts the queries of all rows to BF16 pairs. */
+/* With attr.bf16, converts the queries of all n_row rows (pairs of a token and
+ * a query head) from floats to BF16 pairs in place. */
 static inline void queries_convert(const struct view *v, int64_t n_row,
                                    float *q)
 {
@@ -552,7 +601,8 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Computes blocks `block` .. end - 1 of sequence `seq` for all rows. */
+/* Computes attention over the 64-position blocks `block` .. end - 1 of sequence
+ * `seq`, for n_row rows (pairs of a token and a query head). */
 static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
                               int64_t n_row, int64_t block, int64_t end)
 {
@@ -570,7 +620,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
             for (int64_t i = 0; i < n_row; i++)
                 span_close(v, &v->row[i]);
         }
-        /* The last block has no successor; its own tiles are prefetched
+        /* Index 0 is the current page, 1 the next one, which is prefetched.
+         * After the last page there is none, so that page is prefetched
          * again. */
         for (int i = 0; i < 2; i++) {
             int64_t page = pages[block + (block + 1 < end ? i : 0)];
@@ -586,8 +637,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
     }
 }
 
-/* Computes attention for one task: tokens t0 .. t1 - 1 of one sequence, with
- * the n_head query heads `head` of KV head kv_head. */
+/* Computes attention for tokens t0 .. t1 - 1 of one sequence, with the n_head
+ * query heads head[] that read KV head kv_head, and writes the results. */
 static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t kv_head, const int32_t *head,
                             int64_t n_head, float *q)
@@ -611,11 +662,11 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
         row_finish(v, &v->row[i]);
 }
 
-/* ---- scratch ------------------------------------------------------------- */
+/* ---- layout of a thread's scratch ---------------------------------------- */
 
-/* Initializes *v, with its arrays in c->scratch. Sets *q to the part of the
- * scratch for queries. Returns the size in bytes of the scratch that it needs.
- * If c->scratch is NULL, only the size is useful. */
+/* Initializes *v for the call and lays out its arrays in c->scratch. Sets *q to
+ * the array for queries. Returns the size in bytes of the scratch that the
+ * kernel needs. If c->scratch is NULL, only this size is meaningful. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
                                bool latent, float **q)
 {
@@ -635,9 +686,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->wide_d = up_to_lanes(v->d);
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
-    /* A token has at most n_slot visible positions, which are in at most n_slot
-     * / 256 + 2 spans. The stack has one entry per bit of that number, and one
-     * that is being pushed. */
+    /* A token sees at most n_slot positions, which lie in at most n_slot / 256
+     * + 2 spans. A row's stack of softmax states has one entry for each bit of
+     * that number, and one for the state that is being pushed. */
     v->depth = 2;
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
@@ -700,17 +751,19 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
 
 /* ---- division of a token's spans among threads --------------------------- */
 
-/* A group is a pair of a token and a KV head. The spans of all groups are
- * numbered consecutively, 0 .. line - 1, and each thread computes a range of
- * these numbers. */
+/* A pair of a token and a KV head, for threads that divide the 256-position
+ * spans. The spans of all such groups are numbered consecutively from 0, and
+ * each thread computes a range of these numbers. */
 struct group {
     int64_t t, kv_head;
-    int64_t index;      /* number of the group, ordered by token, then KV
-                           head */
-    int64_t at, n_span; /* number of the group's first span; count of its
-                           spans */
-    int64_t first_span; /* index in the sequence of the first span that the
-                           token sees */
+    /* number of the group, counted by token, then by KV head */
+    int64_t index;
+    /* at: number of the group's first span, counted over all groups; n_span:
+     * how many 256-position spans the group has */
+    int64_t at, n_span;
+    /* index of the first 256-position span that the token sees, counted from
+     * the start of its sequence */
+    int64_t first_span;
     int64_t line;
 };
 
@@ -724,8 +777,9 @@ static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
     return span_of(c->table->pos[t]) - span_of(first_seen(c, t)) + 1;
 }
 
-/* Returns the spans lo .. hi - 1 of a group that `thread` computes, counted
- * from the group's first one. There are none if lo >= hi. */
+/* Returns the range lo .. hi - 1 of a group's 256-position spans that thread
+ * `thread` computes; 0 is the group's first span. If lo >= hi, the thread
+ * computes none. (A group is a token with a KV head.) */
 static inline struct cpu_part group_part(const struct view *v,
                                          const struct group *g, int thread)
 {
@@ -738,10 +792,11 @@ static inline struct cpu_part group_part(const struct view *v,
     return p;
 }
 
-/* Returns the stack on which thread c->ith + ahead leaves its states for row i
- * of a group, from the group's span `lo` on. A thread has two such stacks per
- * row: one for a group whose first spans are computed by other threads (lo >
- * 0), and one for the other groups. */
+/* Returns the stack on which thread c->ith + ahead leaves its softmax states
+ * for query head i of a group (a token with a KV head). `lo` is the first of
+ * the group's spans that the thread computes. A thread has two such stacks for
+ * each query head. One is for a group whose first spans other threads compute
+ * (lo > 0), the other for the remaining groups. */
 static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
                                 int64_t lo)
 {
@@ -752,8 +807,9 @@ static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
     return soft_at(v, (struct soft *)soft, v->max_rows + at);
 }
 
-/* Returns how many spans span_close() has merged into the state that begins
- * with span lo, if the thread computed spans up to end - 1. */
+/* A thread computes spans lo .. end - 1 of a token, and span_close() merges
+ * them like carries of a binary counter. Returns how many of these spans the
+ * state that begins with span lo covers. */
 static inline int64_t state_spans(int64_t lo, int64_t end)
 {
     int64_t n = 1;
@@ -763,15 +819,18 @@ static inline int64_t state_spans(int64_t lo, int64_t end)
     return n;
 }
 
-/* Merges the states of all threads for row i of a group, in the same order as
- * if one thread had computed all spans, and writes the row's result. */
+/* Merges the softmax states that all threads computed for query head i of a
+ * group (a token with a KV head), and writes the result. States are merged in
+ * the order in which a single thread would merge them, so that the bits are the
+ * same. */
 static inline void row_gather(const struct view *v, const struct group *g,
                               int64_t i)
 {
     enum { MOST = 64 };
     struct {
         struct soft *soft;
-        int64_t lo, n; /* spans */
+        /* first span that the state covers, and number of spans */
+        int64_t lo, n;
     } stack[MOST];
     int n = 0;
 
@@ -802,9 +861,10 @@ static inline void row_gather(const struct view *v, const struct group *g,
     row_write(v, v->row[i].head, stack[0].soft, v->row[i].out);
 }
 
-/* Counts n more spans of the group as finished. Returns true if all are
- * finished. Two groups share one of the counters cpu_call.taken, each with 32
- * bits. */
+/* Records that this thread has finished n more spans of a group (a token with a
+ * KV head). Returns true if all threads together have now finished all spans of
+ * the group. Each counter cpu_call.taken[].n holds the counts of two groups, in
+ * 32 bits each. */
 static inline bool group_done(const struct view *v, const struct group *g,
                               int64_t n)
 {
@@ -815,8 +875,9 @@ static inline bool group_done(const struct view *v, const struct group *g,
     return (was >> shift & INT32_MAX) + n == g->n_span;
 }
 
-/* Computes the spans `part` of a group. If all other threads have finished
- * their parts, also merges all states and writes the group's results. */
+/* Computes attention over the spans `part` of a group (a token with a KV head).
+ * If the other threads have already finished their spans of the group, also
+ * merges the states of all threads and writes the results. */
 static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
@@ -844,10 +905,10 @@ static inline void group_run(struct view *v, const struct group *g,
         row_gather(v, g, i);
 }
 
-/* ---- the kernel ---------------------------------------------------------- */
+/* ---- the kernel, and how threads divide it ------------------------------- */
 
-/* Returns the number of positions visible to token t, which is the cost of each
- * of its rows. */
+/* Returns the number of positions visible to token t. This is taken as the cost
+ * of computing one query head of the token. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
     int64_t n = c->table->pos[t] + 1;
@@ -855,8 +916,8 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
     return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
 }
 
-/* Writes the indices of the query heads that read KV head `kv` to v->head.
- * Returns their number. */
+/* Lists the query heads that read KV head `kv` in v->head. Returns how many
+ * they are. */
 static inline int64_t heads_of(const struct view *v, int64_t kv)
 {
     int64_t n = 0;
@@ -867,9 +928,10 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* Returns the total number of spans of all groups if threads should divide the
- * spans. Returns 0 if they should divide groups or rows instead, for example
- * because each thread gets equally many groups of equal length. */
+/* Returns the number of 256-position spans, summed over all pairs of a token
+ * and a KV head, if threads should divide spans. Returns 0 if they should
+ * divide whole pairs or query heads instead, for example because each thread
+ * gets equally many pairs with equally many spans. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;
@@ -908,24 +970,28 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
 /* Computes attention:
  *
  *   q     [n_tok, n_head, d]      f32, RoPE applied
- *   k, v  [n_slot, n_kv, d or e]  caches, which have this step's rows; if
- *                                 `latent`, k [n_slot, n_kv, d] is both
+ *   k, v  [n_slot, n_kv, d or e]  caches, which have this step's keys and
+ *                                 values; if `latent`, k [n_slot, n_kv, d]
+ *                                 serves as both
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
- * Query head h reads KV head head_map[h]. If threads may help each other and
- * there are few groups, threads divide the spans of groups. Otherwise rows are
- * ordered by KV head, then by token, and each thread computes consecutive rows
- * of equal total cost. If there are fewer groups than threads, the query heads
- * of a group are divided among threads, too. */
+ * Query head h reads KV head head_map[h]. If there are few pairs of a token and
+ * a KV head, and counters for the threads (c->taken), threads divide the
+ * 256-position spans of each pair. Otherwise the pairs of a token and a query
+ * head, ordered by KV head and then by token, are divided: each thread computes
+ * consecutive ones of equal total cost. If there are fewer pairs of a token and
+ * a KV head than threads, the query heads that share a KV head are divided
+ * among threads, too. */
 static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_part = 1, total = 0;
-    int64_t at = 0; /* twice the cost of the rows so far, so that half a cost is
-                       an integer */
+    /* Total cost of the pairs of a token and a query head that precede the
+     * current ones, times two, so that half a cost is an integer. */
+    int64_t at = 0;
     int64_t from, to, line;
     struct view v;
     float *q;
@@ -949,7 +1015,8 @@ static void attend(const struct cpu_call *c, bool latent)
 
         for (int64_t i = 0; i < n_part; i++) {
             int64_t lo = n * i / n_part;
-            /* query heads of the KV head that belong to part i */
+            /* number of the KV head's query heads that belong to part i of
+             * n_part */
             int64_t rows = n * (i + 1) / n_part - lo;
             int64_t t = 0;
 

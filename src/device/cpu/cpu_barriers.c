@@ -1,15 +1,16 @@
-/* Finds the barriers that instructions need, from the ranges of memory that
- * they access. */
+/* Finds between which instructions the threads of a device need a barrier, from
+ * the ranges of memory that each instruction accesses. */
 #include "device/cpu/cpu_barriers.h"
 
 #include <stdlib.h>
 
-/* A range of bytes of a region that an instruction accesses. */
+/* A range of bytes, from .. to - 1, of a memory region, and how an instruction
+ * accesses it. */
 struct touched {
     enum region region;
     size_t from, to;
     bool write;
-    int micro; /* micro-batch of the instruction */
+    int micro; /* index of the micro-batch to which the instruction belongs */
 };
 
 struct hazards {
@@ -43,10 +44,11 @@ static bool touch(struct hazards *h, const struct touched *x)
     return true;
 }
 
-/* Called when all threads synchronize before an instruction of micro-batch
- * `micro`: removes the ranges accessed so far, which no longer conflict. Ranges
- * of earlier micro-batches stay, because a step that lacks this micro-batch
- * lacks the barrier, too. */
+/* Called when all threads of the device synchronize before an instruction of
+ * micro-batch `micro`. Later instructions no longer conflict with the ranges
+ * accessed before, so these are removed from *h. Ranges of earlier
+ * micro-batches stay, because a step without micro-batch `micro` skips this
+ * instruction and its barrier. */
 static void met(struct hazards *h, int micro)
 {
     int n = 0;
@@ -59,13 +61,14 @@ static void met(struct hazards *h, int micro)
 
 enum { MAX_TOUCH = 512 };
 
-/* The ranges that an instruction accesses on device `dev`. */
+/* The ranges of memory of device `dev` that one instruction accesses. */
 struct reach {
     const struct prog_tensor *t;
     int dev, micro;
-    struct touched *x; /* [MAX_TOUCH] */
-    int n;             /* above MAX_TOUCH if there are too many ranges to
-                          check */
+    struct touched *x; /* the ranges, in an array with space for MAX_TOUCH */
+    /* Number of ranges in x. It is above MAX_TOUCH if the instruction accesses
+     * more ranges than are checked. */
+    int n;
 };
 
 static void add_use(void *user, const struct insn_access *u)
@@ -87,9 +90,9 @@ static void add_use(void *user, const struct insn_access *u)
                                     (u->access & ACCESS_WRITE) != 0, r->micro};
 }
 
-/* Returns the access of an instruction to scratch, as a range of a pseudo
- * region. Each thread has its own scratch, but in attention threads read the
- * scratch of other threads. */
+/* Returns an instruction's access to thread scratch, as a range of a made-up
+ * region. It is a write only for attention, whose threads read each other's
+ * scratch. Other kernels use only their own thread's scratch. */
 static struct touched scratch_of(const struct insn *s)
 {
     bool shared =
@@ -99,8 +102,8 @@ static struct touched scratch_of(const struct insn *s)
     return (struct touched){REGION_COUNT, 0, any, shared, s->micro};
 }
 
-/* Collects the ranges that an instruction accesses in *r. Returns false if
- * there are too many to check. */
+/* Writes the ranges of memory that instruction s accesses to *r. Returns false
+ * if they are too many to check. */
 static bool touches(struct reach *r, const struct insn *s)
 {
     r->n = 0;
@@ -112,10 +115,11 @@ static bool touches(struct reach *r, const struct insn *s)
     return true;
 }
 
-/* ---- small instructions ------------------------------------------------ */
+/* ---- small instructions, which one thread executes --------------------- */
 
-/* An instruction that computes at most this many values or multiply-adds is
- * small: one thread needs no longer for it than two barriers take. */
+/* If an instruction computes at most FEW_VALUES values, or a contraction at
+ * most FEW_MACS multiply-adds, one thread computes it in no more time than two
+ * barriers take. */
 enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
 
 /* Returns the number of values of a tensor in a step of a single token. */
@@ -141,8 +145,9 @@ static bool kernel_is_small(const struct insn_kernel *k,
     if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
         k->kernel == KERNEL_custom)
         return false;
-    /* An updated tensor is written only in part; that part has the size of the
-     * operand. */
+    /* A kernel that updates a tensor, such as a cache, writes only part of it.
+     * That part is as large as the operand, so the operand's values are
+     * counted. */
     return parts *
                values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
            FEW_VALUES;
@@ -181,18 +186,20 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
     }
 }
 
-/* ---- barriers ---------------------------------------------------------- */
+/* ---- barriers that each instruction needs ------------------------------ */
 
-/* The accesses since the last barrier of all threads, in a step of a single
- * token. */
+/* The ranges of memory accessed since the last barrier of all threads, for
+ * steps of a single token. In these, the first thread executes small
+ * instructions alone. */
 struct singles {
-    /* ranges accessed by all threads, and those accessed by the first thread
-     * alone */
+    /* all: ranges that all threads accessed; alone: ranges that only the first
+     * thread accessed, in the instructions it executes alone */
     struct hazards all, alone;
-    bool shared; /* all threads have executed an instruction since the
-                    barrier */
-    /* The first thread has synchronized with other devices, so that the other
-     * threads must wait for it. */
+    /* true if all threads have executed an instruction since the last
+     * barrier */
+    bool shared;
+    /* true if the first thread has synchronized with other devices while the
+     * other threads of this device have not yet waited for it */
     bool ahead;
 };
 
@@ -202,8 +209,8 @@ static void singles_meet(struct singles *g)
     g->shared = g->ahead = false;
 }
 
-/* Returns in how many of the two kinds of steps of a single token, with and
- * without an output, the instruction is executed: 0, 1 or 2. */
+/* A step of a single token computes either one row of logits or none. Returns
+ * in how many of these two cases the instruction is executed: 0, 1 or 2. */
 static int single_runs(const struct insn *s)
 {
     const struct graph_sizes with = {1, 1, 1, {1, 1, 1, 1}};
@@ -214,20 +221,23 @@ static int single_runs(const struct insn *s)
     return insn_predicate_holds(s, &with) + insn_predicate_holds(s, &without);
 }
 
-/* Sets the flags in *out that concern steps of a single token. x[n] are the
- * ranges that the instruction accesses. `everything` means that these are too
- * many, so that a barrier is always needed. Returns false if out of memory. */
+/* Adds the flags for steps of a single token to *out. x[n] are the ranges of
+ * memory that instruction s accesses. `everything` means that it accesses too
+ * many ranges to check, so that it always needs a barrier. Returns false if out
+ * of memory. */
 static bool single_insn(struct singles *g, const struct insn *s,
                         const struct prog_tensor *t, const struct touched *x,
                         int n, bool everything, unsigned char *out)
 {
     bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
-    bool sure = single_runs(s) == 2; /* if false, it is disabled in some
-                                        steps */
+    /* true if the instruction runs in every step of a single token, so that its
+     * barrier can be relied on */
+    bool sure = single_runs(s) == 2;
 
     if (single_runs(s) == 0)
         return true;
-    /* Before a POST all threads must have finished earlier instructions. */
+    /* Before a POST, all threads must have finished the earlier instructions,
+     * because the POST tells other devices that these are complete. */
     if (s->kind == INSN_POST) {
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == INSN_WAIT) {
@@ -238,7 +248,9 @@ static bool single_insn(struct singles *g, const struct insn *s,
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&g->all, &x[k]) ||
                    (!alone && clashes(&g->alone, &x[k]));
-        /* All threads synchronize in the instruction itself. */
+        /* In an instruction that synchronizes devices, such as a collective,
+         * all threads of this device synchronize too. No further barrier is
+         * needed. */
         if (meets && !alone) {
             meet = false;
             if (sure)
@@ -258,8 +270,10 @@ static bool single_insn(struct singles *g, const struct insn *s,
     return ok;
 }
 
-/* Sets the flags in *out that concern all other steps. The parameters and the
- * result are those of single_insn(). */
+/* Adds the flag CPU_BARRIER to *out if instruction s needs a barrier before it
+ * in steps of more than one token. x[n] are the ranges of memory that s
+ * accesses. `everything` means that these are too many to check. Returns false
+ * if out of memory. */
 static bool any_insn(struct hazards *h, const struct insn *s,
                      const struct touched *x, int n, bool everything,
                      unsigned char *out)
@@ -270,8 +284,8 @@ static bool any_insn(struct hazards *h, const struct insn *s,
         meet = clashes(h, &x[k]);
     if (meet) {
         *out |= insn_is_barrier(s) ? 0 : CPU_BARRIER;
-        /* An instruction with a predicate may be skipped, and its barrier with
-         * it. */
+        /* An instruction with a predicate may be skipped, and the barrier
+         * before it with it. Later instructions cannot rely on that barrier. */
         if (s->max_rows == 0)
             met(h, s->micro);
     }
@@ -280,7 +294,8 @@ static bool any_insn(struct hazards *h, const struct insn *s,
     return ok;
 }
 
-/* Returns the flags that do not depend on other instructions. */
+/* Returns the flags of an instruction that follow from the instruction
+ * alone. */
 static unsigned char traits(const struct insn *s)
 {
     bool counted = insn_is_group_copy(s) || insn_is_collective(s) ||
@@ -305,12 +320,13 @@ bool cpu_barriers(const struct variant *c, const struct prog_tensor *t, int dev,
         bool everything;
 
         out[i] = traits(s);
-        /* events, not barriers, order the instructions of the copy queue */
+        /* The instructions of the copy queue are ordered by events, so they
+         * need no barriers. */
         if (s->queue == QUEUE_COPY || insn_is_event(s)) {
             ok = single_insn(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == INSN_POST && s->queue != QUEUE_COPY) {
-                /* A device that waits for the event relies on all earlier
-                 * instructions. */
+                /* A device that waits for the event of this POST relies on all
+                 * earlier instructions of this device being complete. */
                 out[i] |= CPU_BARRIER;
                 if (s->max_rows == 0)
                     met(&h, s->micro);

@@ -1,4 +1,5 @@
-/* Reads and writes one position's row of a tile of the paged cache.
+/* Copies the keys or values of one position and head to and from a tile (one
+ * page, one head) of the paged cache.
  *
  * The layouts of tiles are described in program/cache_tile.h. This file only
  * copies bytes; the kernels that write and read the cache convert numbers. */
@@ -8,8 +9,9 @@
 
 #include <string.h>
 
-/* Reads elements i .. i + n - 1, of `size` bytes, of position j to `row`.
- * `plane` is [width][64] for keys, or [64][width] for values. */
+/* Copies elements i .. i + n - 1, of `size` bytes each, of position j of a
+ * cache tile to `row`. `plane` is an array of the tile: [width][64] elements
+ * for keys, [64][width] for values. */
 static void get(const void *plane, size_t size, int64_t width, bool values,
                 int j, int64_t i, int64_t n, void *row)
 {

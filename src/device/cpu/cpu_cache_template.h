@@ -14,13 +14,15 @@
 #include "quant/format.h"
 #include "quant/pack.h"
 
-enum { Q8_SIZE = 32 }; /* number of values of a quantization block of a cache */
+/* number of values of a quantization block in a cache of Q8_0 or of codes of 4
+ * or 5 bits */
+enum { Q8_SIZE = 32 };
 
-/* ---- cache write --------------------------------------------------------- */
+/* ---- writing of keys and values to a cache ------------------------------- */
 
-/* Encodes x[32] as one block of q8_0: the scale max|x| / 127 as f16, followed
- * by round(x * 127 / max|x|) as bytes. If the scale rounds to 0, all values are
- * 0. */
+/* Encodes x[32] as one block of Q8_0 at dst: the scale max|x| / 127 as F16,
+ * followed by 32 bytes round(x * 127 / max|x|). If the scale rounds to 0, all
+ * bytes are 0. */
 static inline void to_q8_0(uint8_t *dst, const float *x)
 {
     lanes u = lanes_load(x);
@@ -28,8 +30,9 @@ static inline void to_q8_0(uint8_t *dst, const float *x)
     float top = lanes_top(lanes_max(lanes_abs(u), lanes_abs(v)));
     uint16_t d = f32_to_f16(top / 127.0f);
     lanes inverse = lanes_set(d != 0 ? 127.0f / top : 0.0f);
-    lanes magic = lanes_set(0x1.8p23f); /* the sum has the rounded value in its
-                                           low bits */
+    /* adding 1.5 * 2^23 rounds to an integer, which is in the low bits of the
+     * sum */
+    lanes magic = lanes_set(0x1.8p23f);
     float q[Q8_SIZE];
 
     lanes_store(q, lanes_add(lanes_mul(u, inverse), magic));
@@ -39,7 +42,7 @@ static inline void to_q8_0(uint8_t *dst, const float *x)
         dst[2 + i] = (uint8_t)float_bits(q[i]);
 }
 
-/* Returns d as f16, with +0 for both zeros. */
+/* Returns the scale d of a block as F16. If that is -0, returns +0. */
 static inline uint16_t to_scale(float d)
 {
     uint16_t h = f32_to_f16(d);
@@ -60,8 +63,9 @@ static inline float extreme(const float *x)
     return x[i];
 }
 
-/* Sets code[i] to (x[i] - base) * inverse + offset, without its fraction and
- * limited to 0 .. last. */
+/* Encodes x[32] with evenly spaced levels: sets code[i] to (x[i] - base) *
+ * inverse + offset, limited to 0 .. last and cut to an integer. `inverse` is 1
+ * / scale. */
 static inline void to_even_codes(uint8_t code[Q8_SIZE], const float *x,
                                  float base, float inverse, float offset,
                                  int last)
@@ -79,10 +83,11 @@ static inline void to_even_codes(uint8_t code[Q8_SIZE], const float *x,
         code[i] = (uint8_t)(int)y[i];
 }
 
-/* Sets code[i] to the index of the level nearest to x[i] * inverse, the upper
- * one of two equally near. Returns the scale that fits the chosen levels best
- * if errors are weighted with x^2: the sum of x^3 level over the sum of (x
- * level)^2, each in the order of i. Returns `d` if the latter is 0. */
+/* Encodes x[32] with a table of levels: sets code[i] to the index of the level
+ * nearest to x[i] * inverse, the upper one of two equally near. Returns the
+ * scale that fits the chosen levels best if errors are weighted with x^2: the
+ * sum of x^3 level over the sum of (x level)^2. Both are chains of fmaf in the
+ * order of i. Returns `d` if the second sum is 0. */
 static inline float to_level_codes(uint8_t code[Q8_SIZE], const float *x,
                                    float inverse, const int8_t level[16],
                                    float d)
@@ -108,12 +113,12 @@ static inline float to_level_codes(uint8_t code[Q8_SIZE], const float *x,
     return below > 0 ? above / below : d;
 }
 
-/* Encodes x[32] as one block of 4 or 5 bits a value, packed by rule r, with the
- * results of llama.cpp's reference encoders. For formats with a minimum the
- * scale is (max - min) / (greatest code). For others it is the value of largest
- * magnitude divided by the level of code 0. Codes are chosen for the scale
- * before it is rounded to f16. If it rounds to 0, all values become 0 or the
- * minimum. */
+/* Encodes x[32] at dst as one block with codes of 4 or 5 bits, in the format
+ * that rule r describes. The results are those of llama.cpp's reference
+ * encoders. For formats with a minimum the scale is (max - min) / (greatest
+ * code). For others it is the value of largest magnitude divided by the level
+ * of code 0. Codes are chosen for the scale before it is rounded to F16. If it
+ * rounds to 0, all values become 0 or the minimum. */
 static inline void to_block(const struct pack_rule *r, uint8_t *dst,
                             const float *x)
 {
@@ -126,7 +131,8 @@ static inline void to_block(const struct pack_rule *r, uint8_t *dst,
     if (has_min) {
         lanes u = lanes_load(x), v = lanes_load(x + LANES);
 
-        /* subtracted from 0 instead of negated, so that 0 is +0 */
+        /* The minimum is negated by subtracting it from 0, so that 0 becomes +0
+         * and not -0. */
         base = 0 - lanes_top(lanes_sub(lanes_set(0), lanes_min(u, v)));
         d = (lanes_top(lanes_max(u, v)) - base) / (float)last;
     } else {
@@ -184,7 +190,8 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
     }
 }
 
-/* Maximum number of tokens that are converted and written together. */
+/* maximum number of tokens whose rows are converted to the cache's format, then
+ * written to a tile together */
 enum { CACHE_RUN = 16 };
 
 static inline size_t cache_write_scratch(const struct cpu_call *c)
@@ -192,8 +199,8 @@ static inline size_t cache_write_scratch(const struct cpu_call *c)
     return CACHE_RUN * (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
-/* Returns how many tokens from t, at most `most`, have consecutive positions of
- * one sequence within a page. */
+/* Returns how many tokens from token t on, at most `most`, belong to the same
+ * sequence, have consecutive positions and lie in the same page. */
 static inline int cache_run(const struct token_table *b, int64_t t,
                             int64_t most)
 {
@@ -206,14 +213,15 @@ static inline int cache_run(const struct token_table *b, int64_t t,
     return n;
 }
 
-/* Computes cache_write: writes the row of each token and head to its position:
+/* Computes cache_write: writes the key or value x of each token and head to the
+ * token's position in the cache:
  *
  *   x [n_tok, n_head, d]  ->  cache [n_slot, n_head, d]
  *
  * Threads divide heads first, so that few threads write to the same tile. Tiles
  * of keys are transposed, so that the key of a single token would be written
- * value by value. Therefore adjacent tokens are converted first and written
- * together. */
+ * element by element. So the keys of adjacent tokens are converted to the
+ * cache's format first and then written together. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -243,13 +251,13 @@ static inline void cache_write_run(const struct cpu_call *c)
     }
 }
 
-/* ---- blocks of K and V --------------------------------------------------- */
+/* ---- tiles of K and V as operands of products ---------------------------- */
 
-/* Element types of a tile of the cache as an operand of a product. A tile is a
- * matrix, [d][64] of keys or [64][e] of values. With few rows of queries the
- * product reads the cache's own elements. With many, and always from codes of 4
- * or 5 bits, the tile is converted first: to floats, or to BF16 pairs
- * (KIND_PAIRS), where row i has the values of rows 2i and 2i + 1. */
+/* Types of elements of a tile of K [d][64] or V [64][e] when it is an operand
+ * of a product. With few rows of queries the product reads the elements as the
+ * cache stores them. With many rows, and always from codes of 4 or 5 bits, the
+ * tile is first converted to floats or to BF16 pairs (KIND_PAIRS). Row i of a
+ * tile of pairs has the values of rows 2i and 2i + 1. */
 enum kind {
     KIND_F32,
     KIND_F16,
@@ -261,8 +269,8 @@ enum kind {
     KIND_PAIRS,
 };
 
-/* Returns true if products use BF16 pairs (graph_attr.bf16). Always true if
- * CPU_OPS_BF16 is defined, because such a file has only the BF16 kernels. */
+/* Returns true if attention multiplies BF16 pairs (graph_attr.bf16). Files that
+ * define CPU_OPS_BF16 contain only BF16 kernels, so there it is always true. */
 static inline bool is_by_pairs(const struct graph_attr *attr)
 {
 #ifdef CPU_OPS_BF16
@@ -276,16 +284,24 @@ static inline bool is_by_pairs(const struct graph_attr *attr)
 struct operand {
     enum kind kind;
     const void *x;
-    int64_t ld;         /* elements per row */
-    const float *scale; /* scales of blocks: [d/32][64] or [64][e/32] */
+    int64_t ld; /* number of elements in a row of the tile */
+    /* Scales of the tile's quantization blocks, as floats: [d/32][64] for keys
+     * or [64][e/32] for values. */
+    const float *scale;
     int64_t ld_scale;
-    ptrdiff_t ahead; /* distance in bytes to the tile that is read next, for
-                        prefetching */
-    /* ---- set only for codes of 4 or 5 bits */
-    const float *min;     /* minima of blocks, like `scale`; or NULL */
-    const uint8_t *fifth; /* plane of fifth bits (program/cache_tile.h); or
-                             NULL */
-    int8_t level[16];     /* level of each value of a code's lower four bits */
+    /* Distance in bytes from this tile to the one that is read next, for
+     * prefetching. */
+    ptrdiff_t ahead;
+    /* ---- fields set only for codes of 4 or 5 bits */
+    /* Minima of the tile's quantization blocks, laid out like `scale`; NULL if
+     * the format has none. */
+    const float *min;
+    /* The fifth bits of the tile's codes (program/cache_tile.h); NULL if codes
+     * have 4 bits. */
+    const uint8_t *fifth;
+    /* level (signed integer) for each value 0 .. 15 of a code's lower four
+     * bits */
+    int8_t level[16];
 };
 
 static inline bool is_codes(const struct operand *o)
@@ -293,8 +309,8 @@ static inline bool is_codes(const struct operand *o)
     return o->kind == KIND_CODE_KEYS || o->kind == KIND_CODE_VALUES;
 }
 
-/* Loads sixteen values of row i from column `col`. `kind` is o->kind, as a
- * compile-time constant. */
+/* Returns sixteen adjacent values of row i of a cache tile *o, from column
+ * `col`, as floats. `kind` is o->kind, passed as a compile-time constant. */
 LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
                                 int64_t i, int64_t col)
 {
@@ -317,8 +333,9 @@ LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
     }
 }
 
-/* Returns sixteen pairs of the values of rows 2i and `upper`, from column
- * `col`. `upper` is 2i + 1, or 2i if there is no row 2i + 1. */
+/* Returns sixteen BF16 pairs from columns col .. col + 15 of a cache tile *o:
+ * each pair has the values of rows 2i and `upper` in one column. `upper` is 2i
+ * + 1, or 2i if there is no row 2i + 1. */
 LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
                                  int64_t i, int64_t upper, int64_t col)
 {
@@ -336,9 +353,9 @@ LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
     }
 }
 
-/* Prefetches n_vec vectors of row i, from column `col`, of the tile that is
- * read next. Hardware prefetches only within a page of memory, and that tile is
- * in another one. */
+/* Prefetches n_vec vectors of 16 elements, from row i and column `col`, of the
+ * cache tile that is read after *o. Hardware prefetching ends at the end of a
+ * memory page, and that tile is in another one. */
 LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
                                    int64_t i, int64_t col, int n_vec)
 {
@@ -351,9 +368,9 @@ LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
         __builtin_prefetch(p + b, 0, 2);
 }
 
-/* Sets the fields of *o that differ for a format with quantization blocks. The
- * tile has n rows of ld values. Writes the blocks' scales, then their minima,
- * to scale[]. */
+/* Sets the fields of *o, a cache tile of n rows of ld values, for a format f
+ * with quantization blocks. Writes the blocks' scales, then their minima, as
+ * floats to scale[]. */
 static inline void operand_open_blocks(struct operand *o, pl_format f,
                                        bool values, int64_t n, int64_t ld,
                                        float *scale)
@@ -381,10 +398,10 @@ static inline void operand_open_blocks(struct operand *o, pl_format f,
         o->level[c] = r->table ? r->table[c] : (int8_t)(c - r->bias);
 }
 
-/* Returns the operand for a cache tile of n rows of ld values. `next` is the
- * tile that is read after it. For formats with quantization blocks, the scales,
- * and after them the minima, are converted to floats in scale[2 * n * ld /
- * 32]. */
+/* Returns the operand of a product for a cache tile of n rows of ld values in
+ * format f. `next` is the tile that is read after it. For formats with
+ * quantization blocks, the blocks' scales, then their minima, are converted to
+ * floats in scale[2 * n * ld / 32]. */
 static inline struct operand operand_open(pl_format f, bool values,
                                           const void *tile, const void *next,
                                           int64_t n, int64_t ld, float *scale)
@@ -417,9 +434,9 @@ LANES_INLINE void convert(enum kind kind, const struct operand *from,
     }
 }
 
-/* Loads sixteen values of row i from column `col` of a tile of codes of 4 or 5
- * bits. A value is the code's level times the scale, which is exact, plus the
- * minimum. */
+/* Returns sixteen adjacent values of row i, from column `col`, of a cache tile
+ * *o with codes of 4 or 5 bits. A value is the level of its code times the
+ * block's scale, which is exact, plus the block's minimum. */
 LANES_INLINE lanes codes_values(bool values, const struct operand *o, int64_t i,
                                 int64_t col)
 {
@@ -466,12 +483,14 @@ LANES_INLINE void convert_codes(bool values, const struct operand *from,
     }
 }
 
-/* Converts rows lo .. hi - 1 of *o to floats in `buf`, whose rows have `wide`
- * >= ld values, padded with 0. *o then refers to `buf`. */
+/* Converts rows lo .. hi - 1 of the cache tile *o to floats in `buf`. A row of
+ * `buf` has `wide` floats; those after the row's ld values are 0. *o then
+ * refers to `buf`. */
 static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
                                    int64_t wide, float *buf)
 {
-    /* Never true for quantization blocks, whose rows are multiples of 32. */
+    /* This case does not occur for formats with quantization blocks, because
+     * their rows are multiples of 32. */
     if (o->ld != wide) {
         struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
                                .format = o->kind == KIND_F16    ? PL_F16
@@ -521,8 +540,10 @@ LANES_INLINE void convert_pairs(enum kind kind, const struct operand *from,
     }
 }
 
-/* Like operand_convert, but converts to BF16 pairs. If one row of a pair is
- * outside lo .. hi - 1, its half of the pairs is undefined. */
+/* Converts rows lo .. hi - 1 of the cache tile *o to BF16 pairs in `buf`, whose
+ * rows have `wide` pairs. *o then refers to `buf`. A pair has the values of
+ * rows 2i and 2i + 1. If one of these is outside lo .. hi - 1, its half of the
+ * pairs is undefined. */
 static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
                                     int64_t wide, float *buf)
 {
@@ -545,28 +566,35 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
     *o = (struct operand){.kind = KIND_PAIRS, .x = to, .ld = wide};
 }
 
-/* ---- chains of fused multiply-adds --------------------------------------- */
+/* ---- products of matrices, as chains of fmaf ----------------------------- */
 
-/* A product of matrices: columns lo .. hi - 1 of a [n_row][lda] times rows lo
- * .. hi - 1 of b, added to columns first .. end - 1 of c, which are multiples
- * of 16. */
+/* A product of matrices, c = c + a b, of which a part is computed: columns lo
+ * .. hi - 1 of a [n_row][lda] times rows lo .. hi - 1 of b, for columns first
+ * .. end - 1 of c. `first` and `end` are multiples of 16. */
 struct product {
-    const float *a; /* if `by_pairs`: BF16 pairs of columns 2i and 2i + 1 */
-    int64_t lda;    /* length of a row of `a`, in floats or pairs */
+    /* the left matrix as floats; if `by_pairs`, as BF16 pairs of columns 2i and
+     * 2i + 1 */
+    const float *a;
+    /* distance from a row of `a` to the next, in floats or, if by_pairs, in
+     * BF16 pairs */
+    int64_t lda;
     bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;
     float *c;
     int64_t ldc;
     int64_t first, end;
-    bool from_zero; /* c is overwritten, not added to */
+    /* if true, the product overwrites c; if false, it is added to c */
+    bool from_zero;
 };
 
-/* Maximum rows of chain(), and vectors of columns. */
+/* Maximum number of rows of c, and of vectors of 16 columns, that chain()
+ * computes at a time. */
 enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 };
 
-/* Computes s[r] = fmaf(a[r][i], b[i], s[r]) for i = lo .. hi - 1 in order,
- * where b[i] are the n_vec vectors of row i of p->b from column `col`. */
+/* Computes s[r] = fmaf(a[r][i], b[i], s[r]) for all i from p->lo to p->hi - 1,
+ * in ascending order, for n_row rows r. b[i] are n_vec vectors of 16 columns,
+ * from column `col`, of row i of the matrix p->b. */
 LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
                                const struct product *p, const float *a,
                                int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -592,8 +620,10 @@ LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Like chain_floats, but adds the products of rows 2i and 2i + 1 at a time, as
- * bf16_pair_add does. A row outside lo .. hi - 1 counts as 0. */
+/* Adds the products of row r of `a` with the rows p->lo .. p->hi - 1 of p->b to
+ * s[r], in columns col .. col + 16 n_vec - 1. The products with rows 2i and 2i
+ * + 1 are added at a time, as bf16_pair_add does. A row outside p->lo .. p->hi
+ * - 1 counts as 0. */
 LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
                               const struct product *p, const float *a,
                               int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -630,9 +660,10 @@ LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Computes n_vec vectors of columns from `col`, for n_row rows of c from `row`.
- * After inlining, kind, n_vec and by_pairs are constants; so is n_row, except
- * in plain C. */
+/* Computes a part of the matrix c of product *p: n_row rows from `row`, and
+ * n_vec vectors of 16 columns from `col`. The function is inlined, so that
+ * kind, n_vec and by_pairs are constants; n_row is one as well, except in plain
+ * C. */
 LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
                         const struct product *p, int row, int64_t col,
                         bool by_pairs)
@@ -668,18 +699,18 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Number of vectors of columns that chain() gets for 6, 4, 2 and 1 rows. The
- * sums of all must fit in registers along with the vectors of b and one of a.
- * With AVX-512, six rows have 24 sums and 10 loads per 24 multiply-adds, so
- * that the two multipliers are the limit. */
+/* Number of vectors of 16 columns that chain() computes at a time for 6, 4, 2
+ * and 1 rows. The sums must fit in registers along with the vectors of b and
+ * one of a. With AVX-512, six rows and four vectors have 24 sums, and 10 loads
+ * for 24 multiply-adds. So the two multipliers are the limit, not the loads. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else
 enum { VECS_OF_6 = 1, VECS_OF_4 = 1, VECS_OF_2 = 2, VECS_OF_1 = 4 };
 #endif
 
-/* Computes all columns of n_row rows from `row`, at most `most` vectors at a
- * time. Returns n_row. */
+/* Computes all columns of n_row rows, from row `row`, of the product *p. At
+ * most `most` vectors of 16 columns are computed at a time. Returns n_row. */
 LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
                                const struct product *p, int row, bool by_pairs)
 {
@@ -693,8 +724,9 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
     return n_row;
 }
 
-/* Computes all columns for some of the n_row rows from `row`: the most that fit
- * in registers. Returns the number of rows computed. */
+/* Computes all columns of the first of n_row rows, from row `row`, of the
+ * product *p: as many rows as registers can hold sums for. Returns the number
+ * of rows computed. */
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
                             int row, bool by_pairs)
 {
@@ -712,7 +744,7 @@ LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
 #endif
 }
 
-/* Computes all n_row rows of the product. */
+/* Computes all n_row rows of the product of matrices *p. */
 LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
 {
     for (int r = 0; r < n_row;) {
@@ -734,11 +766,11 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_CODE_KEYS:
         case KIND_CODE_VALUES:
-            r = n_row; /* never: tiles of codes are converted first */
+            r = n_row; /* does not occur: codes are converted before */
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
-                         : n_row; /* pairs occur only in products by_pairs */
+                         : n_row; /* not by_pairs: no operand is pairs then */
         }
     }
 }

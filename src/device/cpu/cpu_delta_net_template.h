@@ -35,24 +35,39 @@
 #include <string.h>
 
 enum {
-    DELTA_TOKENS = 64, /* tokens of a batch, normalized together; a multiple of
-                          16 */
+    /* maximum number of tokens whose keys and queries are normalized together;
+     * a multiple of 16 */
+    DELTA_TOKENS = 64,
     DELTA_CHAINS = 4,
-    DELTA_VECTORS = 2, /* maximum columns of a pass, in vectors of 16 */
+    /* maximum number of columns of the state M that one pass over its rows
+     * updates, in vectors of 16 columns */
+    DELTA_VECTORS = 2,
 };
 
-/* Arguments and scratch of a thread: a batch of up to DELTA_TOKENS tokens. */
+/* Arguments of a call of the gated delta net, and the arrays of one thread in
+ * its scratch. Tokens are processed in batches of up to DELTA_TOKENS. */
 struct delta {
     const struct cpu_delta_net *a;
-    float *kn, *qn; /* [DELTA_TOKENS, d_k] */
-    float *kq;      /* [DELTA_TOKENS], dot products of kn and qn */
-    float *gamma;   /* [DELTA_TOKENS], decay for one value head */
-    float *m;       /* [d_k, CPU_DELTA_COLUMNS], a block of columns of M */
-    int64_t tok, n; /* first token of the batch, and number of its tokens */
+    /* [DELTA_TOKENS, d_k]: normalized keys and queries of the batch of up to
+     * DELTA_TOKENS tokens */
+    float *kn, *qn;
+    /* [DELTA_TOKENS]: for each token of the batch, the dot product of its
+     * normalized key kn and query qn */
+    float *kq;
+    /* [DELTA_TOKENS]: for each token of the batch, the decay of the state of
+     * the current value head */
+    float *gamma;
+    /* [d_k, CPU_DELTA_COLUMNS]: a copy of a block of columns of the state M,
+     * which stays in the first-level cache */
+    float *m;
+    /* first token, and number of tokens, of the current batch of up to
+     * DELTA_TOKENS tokens */
+    int64_t tok, n;
 };
 
-/* Rows of a block of the state M, `step` floats apart: those to read
- * (delta_rows) or to write (delta_dst). With step 0 all rows are the same. */
+/* Location of a block of columns of the state M: its rows are `step` floats
+ * apart. delta_rows is for reading, delta_dst for writing. With step 0 all rows
+ * are the same memory. */
 struct delta_rows {
     const float *row;
     int64_t step;
@@ -62,18 +77,24 @@ struct delta_dst {
     int64_t step;
 };
 
-/* The values of one token for a pass, named as in the definition above. */
+/* One token's inputs and intermediate results of the gated delta net, named as
+ * in the definition at the top: key kn, query qn, decay gamma, update u, and
+ * the products pk and pq of the state M with kn and qn. */
 struct delta_token {
     const float *kn, *qn;
     lanes gamma;
-    lanes u[DELTA_VECTORS];                     /* u, the updates of M */
-    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* pk, pq */
+    /* update of the state M by this token, for a block of columns */
+    lanes u[DELTA_VECTORS];
+    /* products of the state M with the token's key and with its query, for a
+     * block of columns */
+    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS];
 };
 
-/* Makes one pass over w vectors of columns of the state M. Reads M from src,
- * updates it by token `now` and writes it to dst. Then computes the products of
- * the updated M with the key and query of token `next`. `now` or `next` may be
- * NULL. If `ahead` is not NULL, prefetches d_k * w vectors from there. */
+/* Makes one pass over all rows of a block of the state M, w vectors of 16
+ * columns wide. Reads the block at src, updates it by token `now` and writes it
+ * to dst. Meanwhile computes the products of the updated block with the key and
+ * query of token `next`. `now` or `next` may be NULL. If `ahead` is not NULL,
+ * prefetches d_k * w vectors from there. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
                              const struct delta_token *now,
@@ -128,8 +149,9 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
     }
 }
 
-/* Prefetches v and out of token t for w vectors of columns. The rows of tokens
- * are pages apart, so that hardware does not prefetch them. */
+/* Prefetches the value v and the result row of token t, for w vectors of
+ * columns of value head `head`. The rows of adjacent tokens are pages apart, so
+ * that hardware does not prefetch them. */
 LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
                               int64_t col, const int w)
 {
@@ -146,8 +168,8 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Sets *k to the normalized key kn, the query qn and the decay gamma of token t
- * of the batch. */
+/* Sets kn, qn and gamma in *k to the normalized key, the normalized query and
+ * the decay of token t of the current batch of up to DELTA_TOKENS tokens. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
                               struct delta_token *k)
 {
@@ -156,9 +178,10 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
     k->gamma = lanes_set(x->gamma[t]);
 }
 
-/* Computes the result of token t and its update u of the state M, for n columns
- * from `col`. *k has the products of M with the token's key and query, and gets
- * u. */
+/* Computes the result of token t of the batch (of up to DELTA_TOKENS tokens),
+ * and k->u, its update of the state M, for n columns from `col` of value head
+ * `head`. k->pk and k->pq are the products of M with the token's key and
+ * query. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
                             const int w)
@@ -183,7 +206,7 @@ LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Copies n columns of all rows of the state M. */
+/* Copies n columns of all d_k rows of the state M from src to dst. */
 static inline void delta_copy(const struct delta *x, struct delta_rows src,
                               struct delta_dst dst, int64_t n)
 {
@@ -192,9 +215,9 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
                (size_t)n * sizeof(float));
 }
 
-/* Applies the recurrence to all tokens of the batch, for columns col .. col + n
- * - 1 of value head `head`. The columns are w vectors, the last of which may be
- * partial. */
+/* Applies the recurrence of the gated delta net to all tokens of the batch (of
+ * up to DELTA_TOKENS tokens), for columns col .. col + n - 1 of value head
+ * `head`. The columns fill w vectors of 16; the last vector may be partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
                                 int64_t col, int64_t n, const int w)
 {
@@ -218,8 +241,10 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         src = m;
         dst = block;
     } else if (head + 1 < a->n_head_v) {
-        /* Prefetch this block's share of the next head's state. With few tokens
-         * it would not be in the caches when its turn comes. */
+        /* Prefetches a share of the next value head's state, as many floats as
+         * this block of columns has, while the first and the last pass run.
+         * With few tokens, that state would otherwise not be in the caches in
+         * time. */
         int64_t ahead = (head + 1) * a->d_k * a->d_v + a->d_k * col;
 
         read_ahead = in != NULL ? in + ahead : NULL;
@@ -241,8 +266,8 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         delta_copy(x, m, state, n);
 }
 
-/* Returns the dot product of two rows, summed in the order defined at the
- * top. */
+/* Returns the dot product of x[n] and y[n], as four sums by index mod 4, which
+ * are then added in pairs. */
 static inline float delta_product(const float *x, const float *y, int64_t n)
 {
     float c[DELTA_CHAINS] = {0};
@@ -258,8 +283,9 @@ static inline float delta_product(const float *x, const float *y, int64_t n)
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-/* Normalizes the keys and queries of key head `head` for the batch's tokens,
- * and computes their dot products kq. */
+/* Normalizes the keys and queries of key head `head` into x->kn and x->qn, for
+ * all tokens of the batch (of up to DELTA_TOKENS tokens). Also computes x->kq,
+ * each token's dot product of both. */
 static inline void delta_norm(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -287,7 +313,8 @@ static inline void delta_norm(const struct delta *x, int64_t head)
     }
 }
 
-/* Computes the decay gamma of the batch's tokens for value head `head`. */
+/* Computes the decay gamma = exp(g) of each token of the batch (of up to
+ * DELTA_TOKENS tokens) for value head `head`. */
 static inline void delta_decay(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -302,8 +329,10 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
-/* Applies the recurrence to all tokens of the batch, for items lo .. hi - 1 of
- * a key head. An item is a block of columns of a value head. */
+/* Applies the recurrence of the gated delta net to all tokens of the batch (of
+ * up to DELTA_TOKENS tokens), for items lo .. hi - 1 of key head key_head. An
+ * item is a block of CPU_DELTA_COLUMNS columns of the state of one of its value
+ * heads. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {
@@ -339,8 +368,9 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
     }
 }
 
-/* Initializes *x, with its arrays in `scratch`. Returns the size in bytes of
- * the scratch that it needs. If `scratch` is NULL, only the size is useful. */
+/* Initializes *x for the arguments *a and lays out its arrays in `scratch`.
+ * Returns the size in bytes of the scratch that a thread needs. If `scratch` is
+ * NULL, only this size is meaningful. */
 static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
                                 void *scratch)
 {
@@ -358,12 +388,15 @@ static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
     return at;
 }
 
-/* Computes items first .. first + n - 1 of a run (cpu_recurrent.h). Items are
- * ordered by key head, then by value head, then by block of columns. */
+/* Computes items first .. first + n - 1 of a run of consecutive tokens of one
+ * sequence. An item is a block of CPU_DELTA_COLUMNS columns of the state of one
+ * value head. Items are numbered by key head, then by value head, then by
+ * block. */
 static void delta_net_items(const struct cpu_delta_net *a, int64_t first,
                             int64_t n, void *scratch)
 {
-    int64_t at = 0; /* number of items of earlier key heads */
+    /* number of items of the key heads before the current one */
+    int64_t at = 0;
     struct delta x;
 
     delta_init(&x, a, scratch);

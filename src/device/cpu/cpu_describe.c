@@ -1,5 +1,5 @@
-/* Selects the processors (hardware threads) of cpu devices and of the host
- * device. */
+/* Selects the processors (hardware threads) on which the threads of cpu devices
+ * and of the host device run. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
-/* Adds one device with the n processors of `list`, to which its threads will be
- * pinned. */
+/* Adds one device to the list *l. Its threads will be pinned to the n
+ * processors (hardware threads) list[0 .. n - 1]. */
 static pl_status add_cpu(struct device_list *l, const struct topology *t,
                          const struct topology_cpu *list, int n, int n_thread,
                          const struct device_item *it, pl_err *err)
@@ -36,9 +36,9 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     return device_list_append(l, &d, it, err);
 }
 
-/* Divides `len` items into n parts. Sets *first and *count to the first item of
- * part i and the number of its items. Each part has at least one item; if n >
- * len, adjacent parts have the same item. */
+/* Divides `len` items into n parts of similar size and describes part i: *first
+ * is its first item, *count the number of its items, at least 1. If n > len,
+ * some adjacent parts consist of the same item. */
 static void part(int len, int n, int i, int *first, int *count)
 {
     *first = (int)((int64_t)len * i / n);
@@ -47,10 +47,10 @@ static void part(int len, int n, int i, int *first, int *count)
         *count = 1;
 }
 
-/* Adds n_dev devices with the processors list[n], which are sorted by NUMA
- * node. If there are at least as many devices as nodes, no device spans two
- * nodes: each node gets one device, and each further device goes to the node
- * with the most cores per device. */
+/* Adds n_dev devices to *l, which divide the processors list[0 .. n - 1] among
+ * them. The processors are sorted by NUMA node. If there are at least as many
+ * devices as nodes, no device spans two nodes: each node gets one device, and
+ * each further device goes to the node with the most cores per device. */
 static pl_status share(struct device_list *l, const struct topology *t,
                        const struct topology_cpu *list, int n, int n_dev,
                        int n_thread, const struct device_item *it, pl_err *err)
@@ -68,7 +68,8 @@ static pl_status share(struct device_list *l, const struct topology *t,
             node[n_node++].first = i;
         node[n_node - 1].n++;
     }
-    /* With fewer devices than nodes, all cores count as one node. */
+    /* If there are fewer devices than NUMA nodes, devices must span nodes, so
+     * all cores are treated as one node. */
     if (n_dev < n_node) {
         node[0].n = n;
         n_node = 1;
@@ -76,7 +77,8 @@ static pl_status share(struct device_list *l, const struct topology *t,
     for (int d = 0; d < n_dev; d++) {
         int best = 0;
 
-        /* The node with the most cores per device, this device included. */
+        /* Finds the node with the most cores per device, if it got device d as
+         * well. */
         for (int k = 1; k < n_node; k++)
             if (node[k].n_dev == 0
                     ? node[best].n_dev > 0
@@ -97,9 +99,9 @@ static pl_status share(struct device_list *l, const struct topology *t,
     return s;
 }
 
-/* Writes the first processor of every core to `list` and returns their number.
- * If the container's CPU quota is fewer cores, selects evenly spaced ones, so
- * that every node has its share. */
+/* Writes the first hardware thread of every core to `list`, and returns their
+ * number. If the container's CPU quota allows fewer cores, takes only that
+ * many, evenly spaced so that every NUMA node has some. */
 static int default_cores(const struct topology *t, struct topology_cpu *list)
 {
     int n = 0;
@@ -115,8 +117,8 @@ static int default_cores(const struct topology *t, struct topology_cpu *list)
     return n;
 }
 
-/* Parses a list of processors such as "0-3+8-11" in it->field. Writes them to
- * list[*n], sorted by NUMA node. */
+/* Parses it->field, a list of processor numbers such as "0-3+8-11". Writes the
+ * processors to list[0 .. *n - 1], sorted by NUMA node. */
 static pl_status listed_cores(const struct topology *t,
                               struct topology_cpu *list, int *n,
                               const struct device_item *it, pl_err *err)

@@ -1,7 +1,7 @@
-/* The backend `cpu`: a device is the cores of a NUMA node, or any other cores,
- * with the memory of this machine. One team of pinned threads serves all cpu
- * devices of a set, including the host device. The caller's thread is the first
- * thread of the team. */
+/* The backend `cpu`. A cpu device is the cores of a NUMA node, or any other set
+ * of cores, with this machine's memory. A single team of pinned threads
+ * executes the programs of all cpu devices of a set, including the host device.
+ * The caller's thread is the first thread of the team. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_ops.h"
 
-/* ---- capabilities ------------------------------------------------------ */
+/* ---- scratch sizes and cache encoding ---------------------------------- */
 
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
@@ -31,11 +31,13 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
         cpu_cache_encode_row(f, (char *)rows + (size_t)i * bytes, x + i * d, d);
 }
 
-/* ---- the backend ------------------------------------------------------- */
+/* ---- opening and closing of the backend -------------------------------- */
 
-/* Returns true if the devices are on several NUMA nodes, so that their memory
- * must be bound to nodes. On a single node their threads place it, by touching
- * it first. Without hwloc, nodes are unknown and the result is false. */
+/* Returns true if the devices of this backend are on several NUMA nodes, so
+ * that each device's memory must be bound to its node. On a single node no
+ * binding is needed, because the system allocates pages on the node of the
+ * thread that first writes to them. Without hwloc, nodes are unknown and the
+ * result is false. */
 static bool on_several_nodes(const struct backend *b)
 {
     int node = -1;
@@ -77,10 +79,10 @@ static pl_status open_backend(struct backend *b, pl_err *err)
     return cpu_thread_map_fill(b, err);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- memory of devices ------------------------------------------------- */
 
-/* Returns true if the kernels of any device of the set access host memory in
- * place, which must then consist of whole pages. */
+/* Returns true if kernels of some device in the set access host memory in
+ * place. Host memory must then be allocated in whole pages. */
 static bool is_mapped(struct device_set *s)
 {
     for (int i = 0; i < device_set_size(s); i++)
@@ -110,7 +112,9 @@ static void give_back(struct device_set *s, void *p, size_t bytes)
     else if (copy && !is_mapped(s))
         topology_free_copy(p, bytes);
     else if (copy)
-        ; /* a forked child does not have these pages */
+        /* A forked child did not inherit these pages, so it has nothing to
+         * free. */
+        ;
     else if (is_mapped(s))
         topology_free_pages(p, bytes);
     else
@@ -201,8 +205,8 @@ static pl_status load_device(struct backend *b, struct device *d, pl_err *err)
     return cpu_image_init(&x->image, b->set, d, &c->kernels, err);
 }
 
-/* Writes to each page of part ith of nth of zeroed memory, so that the system
- * allocates the pages on this thread's node. */
+/* Writes 0 to each page of part ith (of nth) of a zeroed allocation, so that
+ * the system allocates these pages on the NUMA node of the calling thread. */
 static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 {
     size_t page = 4096, n = (bytes + page - 1) / page;
@@ -212,10 +216,11 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
-/* Touches a thread's part of all memory of its devices (see touch()). Weights
- * are excluded if there is a single node: their pages are allocated while
- * weights are loaded, which is faster because the zeros that the system writes
- * are still in the caches. */
+/* Executed by each thread of the team: writes to its part of all memory of its
+ * devices, so that the pages are allocated on the thread's NUMA node. If all
+ * cores are on one node, weights are left out: their pages are allocated while
+ * weights are loaded. That is faster, because the zeros that the system writes
+ * to new pages are then still in the caches. */
 static void touch_first(void *user, int thread)
 {
     struct backend *b = user;
@@ -286,8 +291,9 @@ static void wait(struct backend *b)
     struct cpu_backend *c = b->own;
 
     team_end(c->team, thread_run, b);
-    /* After a failure some tensors may have sizes of an earlier step; the next
-     * step computes all again. */
+    /* If the step failed, the tensor table may still have sizes of an earlier
+     * step for some tensors. Setting all bits makes the next step compute the
+     * sizes of all micro-batches. */
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 

@@ -8,33 +8,42 @@
 #include "machine/topology.h"
 
 struct cpu_device {
-    struct cpu_image image; /* first, so that tests can read device.own as an
-                               image */
-    unsigned char *scratch; /* owned, for all threads */
-    size_t scratch_stride;  /* size of a thread's scratch in bytes */
-    bool ready;             /* image.tensor[] has the step's sizes already,
-                               from the step before */
-    /* owned, by variant: the flags of its instructions (cpu_barriers.h) */
+    /* the program's tensors with their addresses and sizes; the first member,
+     * so that tests can use device.own as a pointer to it */
+    struct cpu_image image;
+    /* owned; the scratch of all threads of the device, one after another */
+    unsigned char *scratch;
+    size_t scratch_stride; /* size in bytes of each thread's scratch */
+    /* image.tensor[] already has this step's sizes, because the step before had
+     * the same */
+    bool ready;
+    /* owned; for each variant of the program, the CPU_... flags of its
+     * instructions (cpu_barriers.h) */
     unsigned char *how[PROG_MAX_VARIANT];
-    /* Flags that threads and devices raise at barriers; see cpu_run.c. */
-    struct device_flag *arrived; /* owned, [n_thread] */
+    /* Flags with which threads and devices synchronize at barriers (cpu_run.c).
+     * The first thread raises `met` for other devices and `released` for the
+     * other threads of this device. */
+    /* owned, [n_thread]: raised by each thread when it arrives at a barrier */
+    struct device_flag *arrived;
     struct device_flag met, released;
-    /* Owned, [2][CPU_STEAL_INSNS][n_thread], counters for work stealing; see
-     * cpu_run.c. */
+    /* Owned, [2][CPU_STEAL_INSNS][n_thread]: how many items of each thread's
+     * part have been taken, for work stealing. Two sets of counters are used
+     * alternately from barrier to barrier (cpu_run.c). */
     struct cpu_steal_counter *taken;
 };
 
-/* Maximum number of instructions, from one barrier to the next, in which
- * threads steal work from each other. */
+/* Maximum number of instructions, between two barriers, in which the threads of
+ * a device steal work from each other. */
 enum { CPU_STEAL_INSNS = 4 };
 
-/* Maximum number of roles of a thread of the team. A thread can serve a device,
- * a host device, or both. The first thread also serves the pseudo device
- * "io". */
+/* Maximum number of roles of one thread of the team. A role is to be a thread
+ * of one device. A team thread can be a thread of a cpu device, of a host
+ * device, and, if it is the first of the team, of the pseudo device "io". */
 enum { CPU_MAX_ROLES = 3 };
 struct cpu_thread_role {
-    int dev, ith; /* dev: device of the set; ith: index of a thread of that
-                     device */
+    /* dev: index of a device in the set; ith: index of one of that device's
+     * threads */
+    int dev, ith;
 };
 struct cpu_thread_roles {
     int n;
@@ -43,13 +52,17 @@ struct cpu_thread_roles {
 
 struct cpu_backend {
     struct cpu_kernels kernels;
-    /* The machine's topology if the devices are on several NUMA nodes, else
-     * NULL. */
+    /* The machine's NUMA nodes and cores, if the devices are on several nodes,
+     * so that memory must be bound to nodes. Else NULL. */
     const struct topology *topology;
-    bool one_node;                  /* all cores are on one NUMA node */
-    struct team *team;              /* owned */
-    int n_thread;                   /* number of threads of the team */
-    struct cpu_thread_roles *roles; /* owned, [n_thread] */
+    /* all cores of the machine are on one NUMA node */
+    bool one_node;
+    /* owned; the threads that execute the programs of all cpu devices */
+    struct team *team;
+    int n_thread; /* number of threads of the team */
+    /* owned, [n_thread]: the device threads that each thread of the team acts
+     * as */
+    struct cpu_thread_roles *roles;
 };
 
 static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
@@ -57,19 +70,20 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
     return device_of(s, dev)->own;
 }
 
-/* In cpu_thread_map.c. Assigns the threads of all devices to the threads of a
- * team, and starts the team. */
+/* In cpu_thread_map.c. Decides which thread of the team acts as which thread of
+ * each device, and starts the team. */
 pl_status cpu_thread_map_fill(struct backend *b, pl_err *err);
-/* Returns true if one thread of the team serves both devices. */
+/* Returns true if some thread of the team serves both devices dev_a and
+ * dev_b. */
 bool cpu_thread_map_share(const struct backend *b, int dev_a, int dev_b);
 
-/* In cpu_run.c. Executes a step on one thread of the team: the instructions of
- * all devices that this thread serves. */
+/* In cpu_run.c. Executed by each thread of the team in a step: executes the
+ * instructions of all devices that team thread `thread` serves. */
 void cpu_run(struct backend *b, int thread);
 
-/* In cpu_describe.c. cpu_describe() adds to `l` the devices that an item of a
- * -dev string denotes, with their cores. cpu_add_host() adds the host
- * device. */
+/* In cpu_describe.c. cpu_describe() adds to `l` the devices that `it`, an item
+ * of a -dev string such as "cpu*2", denotes, and selects their cores.
+ * cpu_add_host() adds the host device. */
 pl_status cpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
 pl_status cpu_add_host(struct device_list *l, int n_rank, int n_thread,

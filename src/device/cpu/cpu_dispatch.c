@@ -1,6 +1,7 @@
-/* The kernel sets and their kernel tables. A table is filled with generic C
- * kernels first. Then the sets on which the set is built overwrite the entries
- * for which they have faster kernels, and the set itself last. */
+/* The kernel sets, and how their tables of kernels are filled. Every table
+ * starts with the generic C kernels. Each set whose required CPU features are a
+ * subset of the chosen set's then overwrites the entries for which it has
+ * faster kernels, the chosen set last. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "device/cpu/cpu_ops.h"
 #include "machine/cpu_features.h"
 
-/* A build with the option plain_kernels, for sanitizers, has no vector
+/* A build with the option plain_kernels, which sanitizers use, has no vector
  * kernels. */
 #if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
 #define X86(init) init
@@ -24,14 +25,17 @@
 #endif
 
 /* The kernel sets, in ascending order of preference. A set also uses the
- * kernels of each earlier set whose features are a subset of its own. */
+ * kernels of earlier sets in this list if they need no CPU feature that it does
+ * not need itself. */
 static const struct {
     const char *name;
-    unsigned needs; /* required features: bits of enum cpu_feature */
-    /* Adds the kernels that do not read weights. NULL if the set has none of
-     * its own. */
+    /* CPU features that the set requires: bits of enum cpu_feature */
+    unsigned needs;
+    /* Writes the set's kernels other than matrix products with weights into *k.
+     * NULL if the set has none of its own. */
     void (*ops)(struct cpu_kernels *k);
-    /* Adds the matrix products. NULL if the set has none of its own. */
+    /* Writes the set's kernels of matrix products with weights into *k. NULL if
+     * the set has none of its own. */
     void (*matmul)(struct cpu_kernels *k);
 } sets[KERNEL_SET_COUNT] = {
     [KERNEL_SET_REFERENCE] = {"reference", 0, NULL, NULL},
@@ -95,8 +99,8 @@ bool kernel_set_has_bf16(enum kernel_set set)
     return set == KERNEL_SET_GENERIC;
 }
 
-/* Writes the names of the kernel sets to `text` as "a, b, c": all, or only
- * those that this machine can run. Returns `text`. */
+/* Writes a list of kernel sets, "a, b, c", to `text`: all if `all`, else those
+ * that this machine can run. Returns `text`. */
 static const char *list_sets(char *text, size_t size, bool all)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
-/* Elementwise ops: unary, binary with broadcasting, casts. Included by
- * cpu_ops_template.h.
+/* Elementwise ops: ops of one operand, ops of two operands with broadcasting,
+ * and casts. Included by cpu_ops_template.h.
  *
  * Each element of a result depends only on the corresponding elements of the
  * operands, so results do not depend on how elements are divided into vectors,
@@ -15,11 +15,14 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512, /* maximum number of elements converted to float together */
-    GRAIN = 64,  /* a thread's part is a multiple of this */
+    /* maximum number of elements of an operand that are converted to float at a
+     * time */
+    CHUNK = 512,
+    /* the number of elements that a thread computes is a multiple of this */
+    GRAIN = 64,
 };
 
-/* ---- conversion ---------------------------------------------------------- */
+/* ---- conversion between floats and 16-bit formats ------------------------ */
 
 static inline void from_f16(float *dst, const uint16_t *src, int64_t n)
 {
@@ -58,8 +61,8 @@ static inline void to_bf16(uint16_t *dst, const float *src, int64_t n)
 }
 
 /* Returns elements i .. i + n - 1 of a tensor that is not packed, as floats.
- * These are in the tensor's own memory, or, if it is F16 or BF16, are converted
- * to buf[n]. */
+ * For an F32 tensor this is a pointer into the tensor's memory. For F16 or BF16
+ * the elements are converted to buf[n], which is returned. */
 static inline const float *floats(const struct cpu_tensor *t, int64_t i,
                                   int64_t n, float *buf)
 {
@@ -75,7 +78,7 @@ static inline const float *floats(const struct cpu_tensor *t, int64_t i,
     }
 }
 
-/* ---- unary ops ----------------------------------------------------------- */
+/* ---- ops of one operand -------------------------------------------------- */
 
 typedef lanes unary_fn(lanes x, const struct graph_attr *a);
 
@@ -111,7 +114,9 @@ LANES_INLINE void unary(const struct cpu_call *c, unary_fn *f)
 
 UNARY(scale, lanes_mul(x, lanes_set(a->scale)))
 UNARY(clamp, lanes_min(lanes_set(a->hi),
-                       lanes_max(lanes_set(a->lo), x))) /* NaN stays NaN */
+                       /* the clamp returns NaN for NaN, because min and max
+                        * return their second operand then */
+                       lanes_max(lanes_set(a->lo), x)))
 UNARY(sqr, lanes_mul(x, x))
 UNARY(sqrt, lanes_sqrt(x))
 UNARY(exp, lanes_exp(x))
@@ -123,28 +128,32 @@ UNARY(gelu, lanes_gelu(x))
 UNARY(relu, lanes_max(lanes_set(0.0f), x))
 #undef UNARY
 
-/* ---- binary ops ---------------------------------------------------------- */
+/* ---- ops of two operands, with broadcasting ------------------------------ */
 
 typedef lanes binary_fn(lanes x, lanes y, const struct graph_attr *a);
 
-/* The dimensions of a result, innermost first, and the strides of both operands
- * along them, in elements. The stride is 0 where an operand is broadcast. The
- * innermost stride is 0 or 1. */
+/* The dimensions over which a binary op iterates, innermost first. stride[0]
+ * and stride[1] are the strides of the two operands along each dimension, in
+ * elements. A stride is 0 where an operand is broadcast. The innermost strides
+ * are 0 or 1. */
 struct walk {
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
     int64_t stride[2][GRAPH_MAX_DIM];
 };
 
-/* Fills *w for the call. Leaves out dimensions of size 1 and merges dimensions
- * that are contiguous in both operands, so that equal shapes become one long
+/* Sets *w to the dimensions over which the call iterates, and the operands'
+ * strides. Leaves out dimensions of size 1. Merges dimensions that are
+ * contiguous in both operands, so that operands of equal shapes become one long
  * row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
-    int64_t step[2] = {1, 1}; /* strides of the operands for the next dimension
-                                 outward */
+    /* the stride, in elements, that each operand has along the next outer
+     * dimension unless it is broadcast there */
+    int64_t step[2] = {1, 1};
 
-    /* dim[0] of *w is the innermost dimension */
+    /* The dimensions of *w are filled from the innermost one, dim[0],
+     * outward. */
     w->n_dim = 0;
     for (int i = 0; i < c->out.n_dim; i++) {
         int64_t n = c->out.dim[c->out.n_dim - 1 - i];
@@ -177,8 +186,8 @@ static inline void walk_init(struct walk *w, const struct cpu_call *c)
     }
 }
 
-/* Computes n <= CHUNK results of one row. If the stride sx or sy is 0, that
- * operand is a single value. */
+/* Computes out[i] = f(x[i], y[i]) for n <= CHUNK adjacent results. If sx is 0,
+ * x is a single value for all results; if sy is 0, y is. */
 LANES_INLINE void binary_row(float *out, const float *x, int64_t sx,
                              const float *y, int64_t sy, int64_t n,
                              const struct graph_attr *a, binary_fn *f)
@@ -252,8 +261,8 @@ LANES_INLINE void binary(const struct cpu_call *c, binary_fn *f)
         binary(c, name##_lanes);                                               \
     }
 
-/* Returns the gated activation of gpt-oss: (u + 1) g / (1 + e^(-alpha g)) with
- * g = min(gate, hi) and u = up limited to lo .. hi. */
+/* Returns the gated activation function of gpt-oss: (u + 1) g / (1 + e^(-alpha
+ * g)), with g = min(gate, hi) and u = up limited to lo .. hi. */
 LANES_INLINE lanes swiglu_oai_value(lanes g, lanes u,
                                     const struct graph_attr *a)
 {
@@ -272,7 +281,7 @@ BINARY(geglu, lanes_mul(lanes_gelu(x), y))
 BINARY(swiglu_oai, swiglu_oai_value(x, y, a))
 #undef BINARY
 
-/* ---- casts --------------------------------------------------------------- */
+/* ---- casts between float formats ----------------------------------------- */
 
 static inline void cast_run(const struct cpu_call *c)
 {

@@ -1,23 +1,25 @@
-/* Gathers rows of a table by index, for embedding look-up and expert scales.
- * All kernel sets use this code, because it only decodes values, exactly as the
- * format defines them. */
+/* The kernel gather_rows: copies rows of a table, selected by index, for
+ * embedding look-up and the scales of experts. All kernel sets use this code,
+ * because it only decodes values, exactly as the format defines them. */
 #include <string.h>
 
 #include "device/cpu/cpu_matmul.h"
 #include "device/cpu/cpu_ops.h"
 
-/* The location of a row of the table: its index on this device, and the index
- * of the rank tree's result that contains the addend of its rank. `entry` is -1
- * if this device does not have the row. */
+/* Location of a table row: its index among the rows on this device, and
+ * `entry`, the number of the result that receives it. A call writes one result
+ * for each subtree of the rank tree that it sums. `entry` is -1 if this device
+ * does not have the row. */
 struct place {
     int64_t row;
     int entry;
 };
 
-/* Returns the index of the rank tree's result that contains the addend of
- * `rank`, or -1 if there is none. Simulates the stack of partial sums: `at` is
- * the stack entry that contains the addend, which changes when that entry is
- * added to the one below. */
+/* A call writes one result for each subtree of ranks that it sums. Returns the
+ * index of the result that contains the addend of `rank`, or -1 if there is
+ * none. Simulates the stack on which addends are summed: `at` is the stack
+ * entry that contains the rank's addend. It changes when two entries are
+ * added. */
 static int entry_of(const struct rank_tree *tree, int32_t rank)
 {
     int n = 0, at = -1;
@@ -67,9 +69,10 @@ static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
 }
 
 /* Computes out[i, :] = table[id[i], :] + 0. Adding 0 turns -0 into 0, as the
- * sum over ranks would. The row is written to the result of the rank tree that
- * contains the row's rank; the other results become zeros. All results become
- * zeros if the id is out of range, or its row is on another device. */
+ * sum over ranks would. A call has one result for each subtree of ranks that it
+ * sums. The row is written to the result whose ranks include the row's; the
+ * other results become zeros. All results become zeros if the id is out of
+ * range, or if the row is on another device. */
 void cpu_gather_rows(const struct cpu_call *c)
 {
     const int32_t *id = c->in[1].data;

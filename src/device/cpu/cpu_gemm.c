@@ -1,5 +1,5 @@
-/* Multiplies a block of packed panels by arranged rows of activations, pass by
- * pass; see cpu_gemm.h. */
+/* The loop over k of a GEMM: multiplies a block of two packed panels by
+ * arranged rows of activations, in passes over ranges of k (cpu_gemm.h). */
 #include "device/cpu/cpu_gemm.h"
 
 #include <string.h>
@@ -59,9 +59,10 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Multiplies units first .. end - 1 (ranges of k, see cpu_gemm.h) of a block of
- * weights by the rows in g->act, pass by pass. Adds the products to g->acc[0 ..
- * n_row - 1]. `fresh` is that of gemm_add(). */
+/* Multiplies units first .. end - 1 (ranges of k, cpu_gemm.h) of a block of one
+ * or two panels by the rows of activations in g->act. Adds the products to the
+ * accumulators g->acc[0 .. n_row - 1]. If `fresh`, the accumulators are taken
+ * as 0, whatever they hold. */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
                       int n_panel, int64_t first, int64_t end, int64_t n_row,
                       bool fresh)
@@ -114,7 +115,8 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
         add_units(g, panel, n_panel, unit, end, n_row, fresh);
         fresh = false;
     }
-    /* The rank owns no part of k here, so the sums are 0. */
+    /* If `fresh` is still true, the rank owns no part of k on this device, so
+     * its sums are 0. */
     if (fresh)
         gemm_clear(g->acc, n_row);
 }

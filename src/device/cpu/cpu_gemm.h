@@ -21,57 +21,76 @@
 #include "device/cpu/cpu_kernel.h"
 
 enum {
-    GEMM_PANELS = 2,                      /* number of panels of a block */
-    GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* number of weight rows of a block */
+    /* number of packed panels that a GEMM multiplies together, called a
+     * block */
+    GEMM_PANELS = 2,
+    /* number of weight rows in a block of GEMM_PANELS panels */
+    GEMM_WIDTH = GEMM_PANELS * PACK_ROWS,
 };
 
-/* One pass of a block: multiplies n_unit units of k of its weights by n_row
- * rows of activations. The GEMM_WIDTH sums of row j, to[j], become from[j] (0
- * if `from` is NULL) plus the products. */
+/* One pass of a GEMM: multiplies n_unit units (ranges of k) of a block of two
+ * panels by n_row rows of activations. to[j] points to the GEMM_WIDTH sums of
+ * activation row j, one per weight row. They become the sums at from[j] plus
+ * the products; if `from` is NULL, only the products. */
 struct gemm_pass {
-    const void *weight; /* unpacked units of the block's first panel */
-    size_t stride;      /* distance in bytes to those of the second panel */
-    const void *act;    /* rows of activations, arranged for the pass */
-    size_t act_step;    /* distance in bytes from `tok` rows to the next `tok`
-                           rows */
-    /* [n_row] the sums before the pass; NULL for 0. Equal to `to` unless
-     * cpu_gemm.gathered. */
+    /* unpacked weights of the first of the block's two panels, for the n_unit
+     * units (ranges of k) of this pass */
+    const void *weight;
+    /* distance in bytes from the unpacked weights of the block's first panel to
+     * those of its second */
+    size_t stride;
+    /* rows of activations, arranged in the order in which the GEMM reads them,
+     * from the first unit (range of k) of this pass */
+    const void *act;
+    /* Activations are arranged in groups of cpu_gemm.tok rows. This is the
+     * distance in bytes from one group to the next. */
+    size_t act_step;
+    /* [n_row]: for each row of activations, its sums before this pass; NULL if
+     * they are 0. Differs from `to` only if cpu_gemm.gathered. */
     float *const *from;
     float *const *to;
-    float *const *out; /* [n_row] destinations of the last pass, for
-                          prefetching */
+    /* [n_row]: where the last pass will write the sums of each row of
+     * activations, so that earlier passes can prefetch it */
+    float *const *out;
     int64_t n_row, n_unit;
-    int64_t index, count; /* of the pass: its index, and the number of passes */
+    /* index of this pass, and number of passes over the rank's part of k */
+    int64_t index, count;
 };
 
 /* The GEMM functions of one weight format in an instruction set. */
 struct cpu_gemm {
-    int tok;      /* number of rows of activations multiplied together */
-    int min_rows; /* with fewer rows, panel calls are used */
-    int pass;     /* maximum number of units of k in a pass */
-    /* Returns the size in bytes of an unpacked unit of one panel; a multiple of
-     * 64. */
+    /* number of rows of activations that the kernel multiplies together */
+    int tok;
+    /* with fewer rows of activations than this, panel calls are faster and are
+     * used instead */
+    int min_rows;
+    int pass; /* maximum number of units (ranges of k) in a pass */
+    /* Returns the size in bytes of the unpacked weights of one panel and one
+     * unit (a range of k that is summed as integers); a multiple of 64. */
     size_t (*weight_bytes)(void);
-    /* Returns the size in bytes of one unit of `tok` arranged rows of
-     * activations; a multiple of 4. */
+    /* Returns the size in bytes of `tok` arranged rows of activations for one
+     * unit (a range of k that is summed as integers); a multiple of 4. */
     size_t (*act_bytes)(void);
-    /* Unpacks units first .. first + n - 1 of a packed panel to dst. A unit is
-     * a range of k, see the top. */
+    /* Unpacks units first .. first + n - 1 (ranges of k) of the packed panel
+     * `panel` to dst. */
     void (*unpack)(void *dst, const struct pack *p, const uint8_t *panel,
                    int64_t first, int64_t n);
-    /* Arranges all units of n rows of activations x[], 1 <= n <= tok. If n <
-     * tok, the other rows are copies of the first one. */
+    /* Arranges n rows of activations x[], 1 <= n <= tok, in dst, over all k
+     * that the device has. If n < tok, the remaining rows of dst are copies of
+     * row 0. */
     void (*arrange)(void *dst, const struct pack *p, const void *const *x,
                     int n);
     void (*run)(const struct gemm_pass *p);
-    /* True if sums are kept contiguous in gemm_work.sum between passes, and
-     * only the last pass writes them to their destination. This pays because
-     * the rows of a result are a page or more apart, so that they compete for a
-     * few sets of the cache in every pass. If true, `from`, `to` and `out` have
-     * n_row entries, rounded up to a multiple of `tok`. */
+    /* True if the sums between passes are kept contiguous in gemm_work.sum, and
+     * only the last pass writes to the result. This pays because the rows of a
+     * result are a page or more apart, so that they would compete for a few
+     * sets of the cache in every pass. If true, gemm_pass.from, .to and .out
+     * have n_row entries, rounded up to a multiple of `tok`. */
     bool gathered;
-    /* A thread calls `begin` before its first `run` of an op, and `end` after
-     * the last. NULL if there is nothing to do. */
+    /* Functions that prepare the thread's processor state for `run`, such as
+     * tile registers, and reset it. A thread calls `begin` before its first
+     * `run` of a kernel call, and `end` after its last. NULL if there is
+     * nothing to do. */
     void (*begin)(const struct pack *p);
     void (*end)(void);
 };
@@ -79,13 +98,15 @@ struct cpu_gemm {
 static inline int64_t gemm_chunk_units(const struct pack *p,
                                        const struct pack_chunk *c)
 {
-    if (p->rule->tile_values == 1) /* float formats: segments */
+    /* a unit of float weights is a segment that ends at a multiple of 256 of
+     * the whole row */
+    if (p->rule->tile_values == 1)
         return (c->k + c->n - 1) / Q8_CHUNK - c->k / Q8_CHUNK + 1;
     return p->rule->sup == PACK_SUP_NONE ? c->n / 32 : 1;
 }
 
-/* Returns the number of units of k that a panel has on this device, over all
- * ranks. */
+/* Returns into how many units (ranges of k that are summed separately) the k
+ * that this device has of a weight row is divided. */
 static inline int64_t gemm_units(const struct pack *p)
 {
     int64_t n = 0;
@@ -95,8 +116,8 @@ static inline int64_t gemm_units(const struct pack *p)
     return n;
 }
 
-/* The unit of float weights, a segment of k: values first .. first + n - 1 of a
- * chunk (quant/pack.h). */
+/* A range of k of float weights that is summed separately, at most 256 values:
+ * values first .. first + n - 1 of a chunk of a packed panel (quant/pack.h). */
 struct gemm_segment {
     const struct pack_chunk *chunk;
     int64_t first, n;
@@ -116,44 +137,59 @@ static inline struct gemm_segment gemm_segment_at(const struct pack *p,
     return (struct gemm_segment){c, k - c->k, end - k};
 }
 
-/* Sets the GEMM_WIDTH accumulators of n rows to 0. */
+/* Sets the accumulators acc[0 .. n - 1] to 0. Each row of activations has
+ * GEMM_WIDTH, one per weight row of a block. */
 static inline void gemm_clear(float *const *acc, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
         memset(acc[j], 0, GEMM_WIDTH * sizeof(float));
 }
 
-/* ---- the state of one thread --------------------------------------------- */
+/* ---- the GEMM state of one thread ---------------------------------------- */
 
 struct gemm_work {
     const struct cpu_gemm *gemm;
     const struct pack *pack;
-    size_t unit_bytes;     /* size of an unpacked unit of a panel, in bytes */
-    size_t act_bytes;      /* size of an arranged unit of tok rows, in bytes */
-    unsigned char *weight; /* unpacked weights of one pass of a block */
-    unsigned char *act;    /* arranged activations */
-    /* [n_row of gemm_work_init] rows of activations, set by the caller of
-     * gemm_arrange: struct q8_block, or float if weights are float. */
+    /* size in bytes of the unpacked weights of one panel and one unit (range of
+     * k) */
+    size_t unit_bytes;
+    /* size in bytes of `tok` arranged rows of activations for one unit (range
+     * of k) */
+    size_t act_bytes;
+    /* unpacked weights of a block of two panels, for one pass */
+    unsigned char *weight;
+    /* rows of activations, arranged in the order in which the GEMM reads
+     * them */
+    unsigned char *act;
+    /* [n_row of gemm_work_init] pointers to the rows of activations that
+     * gemm_arrange is to arrange; its caller sets them. A row is struct
+     * q8_block[], or float[] if the weights are floats. */
     const void **x;
-    float **acc; /* [n_row] accumulators of gemm_add, set by its caller */
-    float **sum; /* [n_row] sums between passes, if `gathered` */
+    /* [n_row] pointers to the accumulators to which gemm_add adds; its caller
+     * sets them */
+    float **acc;
+    /* [n_row] pointers to sums between passes; used only if
+     * cpu_gemm.gathered */
+    float **sum;
 };
 
-/* Sets up *g for at most n_row rows of activations, with its arrays in `memory`
- * (64-aligned). Returns the size in bytes that `memory` must have. If `memory`
- * is NULL, only returns the size. */
+/* Initializes *g for at most n_row rows of activations, with its arrays in
+ * `memory`, which must be 64-aligned. Returns the size in bytes that `memory`
+ * must have. If `memory` is NULL, only returns the size. */
 size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
                       const struct pack *pack, int64_t n_row, void *memory);
-/* A thread calls gemm_begin() before its first gemm_add() of an op, and
- * gemm_end() after the last. */
+/* A thread calls gemm_begin() before its first gemm_add() in a kernel call, and
+ * gemm_end() after its last, because some instruction sets must set up
+ * registers. */
 void gemm_begin(const struct gemm_work *g);
 void gemm_end(const struct gemm_work *g);
-/* Arranges the rows g->x[0 .. n_row - 1] of activations, in g->act. */
+/* Copies the rows of activations g->x[0 .. n_row - 1] to g->act, arranged in
+ * the order in which the GEMM reads them. */
 void gemm_arrange(struct gemm_work *g, int64_t n_row);
-/* Multiplies the part of k that `rank` owns of a block by the activations in
- * g->act and adds the products to g->acc[0 .. n_row - 1]. `panel` is the first
- * of the block's n_panel packed panels, 1 or 2. If `fresh`, the accumulators
- * are taken as 0, whatever they hold. */
+/* Multiplies a block of n_panel packed panels, 1 or 2, from `panel`, by the
+ * n_row rows of activations in g->act, over the k that `rank` owns. Adds the
+ * products to g->acc[0 .. n_row - 1]. If `fresh`, the accumulators are taken as
+ * 0, whatever they hold. */
 void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
               int32_t rank, int64_t n_row, bool fresh);
 

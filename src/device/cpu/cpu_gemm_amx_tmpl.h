@@ -30,7 +30,8 @@
  * over 32 values are stored to memory, and added to 16 accumulators in
  * registers while the next tdpbssd runs. */
 
-/* The reason for MIN_ROWS: on an Emerald Rapids server, panel calls with 12
+/* The reason for MIN_ROWS, the number of rows of activations from which this
+ * GEMM replaces panel calls: on an Emerald Rapids server, panel calls with 12
  * rows take 0.8 to 1.0 times as long as this GEMM, and with 16 rows 1.0 to 1.9
  * times (4096 x 4096 weights, best of five measurements). */
 enum {
@@ -47,7 +48,7 @@ typedef int8_t vb __attribute__((vector_size(64), may_alias));
 typedef int16_t vh __attribute__((vector_size(64), may_alias));
 typedef uint16_t vuh __attribute__((vector_size(64), may_alias));
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 TMPL int planes_of(struct shape f)
 {
@@ -57,27 +58,32 @@ TMPL int planes_of(struct shape f)
     return has_chunks(f) && wide ? 2 : 1;
 }
 
-/* Returns the constant that is subtracted from each product of scale and level
- * to fit a single plane, and is added back later. It is 1 for Q3_K, whose
- * products are in -124 .. 128, and for TQ, which also has one plane and a bias;
- * else 0. */
+/* Returns a constant that is subtracted from each product of scale and level,
+ * so that the products fit a single plane of bytes. It is 1 for Q3_K, whose
+ * products are in -124 .. 128, and for TQ; else 0. chunk_added() adds it back,
+ * times the sum of the activations. */
 TMPL int owed_of(struct shape f)
 {
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
 }
 
-/* The layout of an unpacked unit of a panel: a head, followed by levels; each
- * field is for 16 rows, and fields in [] are optional. d, dmin and M are those
- * of quant/pack.h, and c are levels. The functions below return offsets and
- * sizes in bytes.
+/* The layout of the unpacked weights of one panel and one unit (a tile of 32 k,
+ * or a chunk of 256): scales and minima, called the head, followed by levels.
+ * Each field is for 16 rows, and fields in [] are optional. d, dmin and M are
+ * those of quant/pack.h, and c are levels. The functions below return offsets
+ * and sizes in bytes.
  *
  *   tiles    float d, [float m]; int8 c[8][64]
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    TILE_BYTES = 8 * ROW16, /* size in bytes of a plane of a tile */
+    /* size in bytes of one plane of a tile: a byte for each of 32 k of 16
+     * weight rows */
+    TILE_BYTES = 8 * ROW16,
     PLANE_BYTES = 8 * TILE_BYTES,
-    PRODUCT_BYTES = 16 * ROW16, /* size in bytes of an operand of tdpbssd */
+    /* size in bytes of an operand of tdpbssd: 64 signed bytes for each of 16
+     * rows */
+    PRODUCT_BYTES = 16 * ROW16,
 };
 
 TMPL int head_m(struct shape f)
@@ -98,9 +104,9 @@ TMPL int unit_size(struct shape f)
            (has_chunks(f) ? planes_of(f) * PLANE_BYTES : TILE_BYTES);
 }
 
-/* The layout of a unit of arranged activations: their values q, scales d and
- * sums (quant/q8.h). act_at() returns the offset in bytes of the 32 values of a
- * row and tile.
+/* The layout of TOK arranged rows of activations for one unit (a tile of 32 k,
+ * or a chunk of 256): their values q, scales d and sums (quant/q8.h). act_at()
+ * returns the offset in bytes of the 32 values of row `row` in tile `tile`.
  *
  *   tiles    int8 q[TOK][32]; float d[TOK]; [float sum[TOK]]
  *   chunks   int8 q[TOK / 16][4][16][64]; float d[TOK];
@@ -114,7 +120,8 @@ TMPL int act_at(int row, int tile, struct shape f)
            row % TILE_ROWS * 64 + tile % 2 * 32;
 }
 
-/* Returns the size in bytes of the sums of one row of activations. */
+/* Returns the size in bytes of the sums of activations that are stored for one
+ * row and one unit (a tile of 32 k, or a chunk of 256). */
 TMPL int sums_size(struct shape f)
 {
     if (has_chunks(f) && has_min(f))
@@ -127,7 +134,7 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + TOK * sums_size(f);
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 /* Interleaves the low bytes of the 16-bit values in `a` and `b`: those of `a`
  * become the even bytes, and those of `b` the odd bytes. */
@@ -136,8 +143,8 @@ TMPL vi weave_bytes(vh a, vh b)
     return (vi)(((vuh)a & 255) | (vuh)b << 8);
 }
 
-/* Unpacks a tile: its levels, or, for formats with super-blocks, scale times
- * level, split into planes. */
+/* Unpacks the levels of a packed tile to dst. For formats with super-blocks,
+ * stores scale times level instead, split into one or two planes of bytes. */
 TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
                         const struct scales *w, vu table, struct shape f)
 {
@@ -168,8 +175,8 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* Stores the minima M (quant/pack.h) of tile i in the head of an unpacked
- * unit. */
+/* Stores the integer minima M (quant/pack.h) of tile i in the head of an
+ * unpacked chunk. */
 TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
                         struct shape f)
 {
@@ -186,13 +193,15 @@ TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
 {
-    (void)h; /* always 0, because a vector holds all rows */
+    /* the vector of weight rows is always 0, because a vector holds all 16
+     * rows */
+    (void)h;
     unpack_planes(unit + head_bytes(f) + i * TILE_BYTES, low, w, table, f);
     if (has_chunks(f) && has_min(f))
         unpack_minima(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -217,29 +226,38 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products of chunks -------------------------------------------------- */
+/* ---- products of chunks, for formats with super-blocks ------------------- */
 
-/* A step: a chunk of TOK rows of activations, multiplied by two planes of one
- * panel or by one plane of two panels. */
+/* Arguments of one step: TOK rows of activations, over one chunk of k,
+ * multiplied by two planes of one panel or by one plane of two panels. */
 struct step {
     const uint8_t *plane[2];
-    /* The unpacked panel to which each plane belongs; both are the same if
-     * there are two planes per panel. */
+    /* The unpacked panel to which each of the two planes belongs. Both are the
+     * same panel if the format has two planes per panel. */
     const uint8_t *panel[2];
-    const uint8_t *x; /* an arranged unit */
-    /* [TOK] accumulators before the step; NULL if they are 0. */
+    /* TOK rows of activations, arranged for the GEMM, over this step's chunk of
+     * k */
+    const uint8_t *x;
+    /* [TOK]: for each row of activations, its accumulators before the products
+     * of this chunk are added; NULL if they are 0 */
     float *const *from;
-    float *const *to; /* [TOK] accumulators after the step */
-    /* Index of the first panel's first weight row in a row of accumulators. */
+    /* [TOK]: for each row of activations, where its accumulators are written
+     * after the products of this chunk are added */
+    float *const *to;
+    /* index of the first panel's first weight row in a row of GEMM_WIDTH
+     * accumulators: 0 or 16 */
     int column;
-    bool both; /* there are more than 16 rows of activations */
-    /* [n_soon] rows of the result that will be written soon. At most TOK / 2 of
-     * them are prefetched during this step. */
+    /* true if there are more than 16 rows of activations, so that they need two
+     * tile registers */
+    bool both;
+    /* [n_soon] rows of the result that a later step will write. The first TOK /
+     * 2 of them, at most, are prefetched while this step computes. */
     float *const *soon;
     int n_soon;
 };
 
-/* Integer sums of a step: [plane or panel][row of activations][weight row]. */
+/* Integer sums that one step computes with tdpbssd, for a chunk of k: [plane,
+ * or panel if there is one plane][row of activations][weight row]. */
 typedef int32_t step_sums[2][TOK][PACK_ROWS];
 
 TMPL vf float_at(const uint8_t *p)
@@ -250,7 +268,8 @@ TMPL vf float_at(const uint8_t *p)
     return v_setf(x);
 }
 
-/* The head of an unpacked unit: scales and minima. */
+/* The float scales d and dmin, and the minima M as int16 pairs, of 16 weight
+ * rows: read from the head of an unpacked chunk. */
 struct head {
     vf d, dmin;
     vi m[8];
@@ -269,9 +288,10 @@ TMPL struct head head_of(const uint8_t *panel, struct shape f)
     return h;
 }
 
-/* Returns the accumulators `sum` of a panel plus the products of a chunk with
- * row t of activations. `isum` are the products' integer sums, not scaled
- * yet. */
+/* Returns `sum`, the accumulators of a panel's 16 weight rows for row t of
+ * activations, plus the products over a chunk. `isum` are the integer sums of
+ * these products, still without scales. `h` has the scales of the weights, and
+ * x is the arranged chunk of activations. */
 TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
                     vi isum, struct shape f)
 {
@@ -290,8 +310,9 @@ TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
     return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
-/* Scales the integer sums `sum` of rows t and t + 1 of activations and adds
- * them to the accumulators. `s` is the step that computed the sums. */
+/* Scales `sum`, the integer sums of rows t and t + 1 of activations over one
+ * chunk, and adds them to these rows' accumulators. Step `s` computed the sums,
+ * and `h` has the scales of its panels. */
 TMPL void take_rows(const struct step *s, const struct head h[2],
                     const step_sums sum, int t, struct shape f)
 {
@@ -325,9 +346,11 @@ TMPL void fetch_row(const float *row)
     __builtin_prefetch(row + PACK_ROWS, 0, 2);
 }
 
-/* Computes the products of step `s` into `sum`. Between the tdpbssd, adds the
- * sums `old` of the previous step `before` to the accumulators, unless this is
- * the first step (is_first). */
+/* Computes the integer products of one step into `sum` with tdpbssd: TOK rows
+ * of activations times two planes of weights, over one chunk. In between,
+ * scales `old`, the integer sums of the previous step `before`, and adds them
+ * to the accumulators, so that both overlap. If is_first, there is no previous
+ * step. */
 TMPL void run_step(const struct step *s, const struct step *before,
                    step_sums sum, const step_sums old, const bool is_first,
                    struct shape f)
@@ -375,10 +398,12 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* Selects the rows of the result that step `s` prefetches, because the last
- * pass writes them and they are not in the caches. The rows are divided among
- * the passes before the last one. If there is only one pass, the steps of 32
- * rows prefetch the next 32 rows. */
+/* A step multiplies up to TOK rows of activations, from row i, by two planes of
+ * weights. Selects rows of the result that step `s` prefetches, because they
+ * are not in the caches when the last pass writes them. The TOK result rows
+ * from i are divided among the steps of the passes before the last one. If
+ * there is only one pass, a step prefetches the TOK result rows after its
+ * own. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
                      int g, struct shape f)
 {
@@ -435,10 +460,11 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
     }
 }
 
-/* ---- products of tiles --------------------------------------------------- */
+/* ---- products of tiles, for other formats -------------------------------- */
 
-/* Adds the integer sums of a tile to the accumulators of a panel and 16 rows of
- * activations. `x_d` are the scales of the rows in an arranged unit. */
+/* Adds `sum`, the integer sums of a tile for one panel and 16 rows of
+ * activations, to the accumulators acc, times the scales. `w` is the unpacked
+ * tile, and `x_d` are the scales of the activations. */
 TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
                     const uint8_t *w, const uint8_t *x_d, struct shape f)
 {
@@ -453,9 +479,10 @@ TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
     }
 }
 
-/* Multiplies one panel by 16 rows of activations. `w` is the panel's first
- * unit. `x` points to the values of these rows in the first unit, and `x_d` to
- * their scales. */
+/* Multiplies one panel by 16 rows of activations over n_unit tiles of 32 k, for
+ * formats without super-blocks. `w` points to the panel's unpacked first tile.
+ * `x` points to these rows' activations in the first tile, and `x_d` to the
+ * scales of the activations. */
 TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
                     float *const *from, float *const *to, int column,
                     int64_t n_unit, struct shape f)
@@ -496,7 +523,7 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
         put(to[t] + column, (vi)acc[t]);
 }
 
-/* ---- products of all rows ------------------------------------------------ */
+/* ---- products of all rows of activations --------------------------------- */
 
 TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
@@ -517,13 +544,16 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     }
 }
 
-/* Configures the tile registers for the format: 16 rows of 64 bytes, or, for
- * the activations of formats without super-blocks, of 32 bytes. */
+/* Sets up the tile registers for the products of a format: 16 rows of 64 bytes.
+ * For formats without super-blocks, tiles of activations have rows of 32 bytes
+ * instead. */
 static void begin_tiles(const struct pack *p)
 {
     tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);
 }
 
-#define GEMM_TWO_D(X) /* none: a tdpbssd over 16 values is too slow */
-#define GEMM_STATE    .begin = begin_tiles, .end = tiles_end, .gathered = true,
+/* NVFP4, with a scale for each 16 values, has no AMX GEMM: a tdpbssd over 16
+ * values is too slow */
+#define GEMM_TWO_D(X)
+#define GEMM_STATE .begin = begin_tiles, .end = tiles_end, .gathered = true,
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

@@ -25,11 +25,11 @@
 
 enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
-/* Returns the largest magnitude of a format's levels, or of its codes if it has
- * minima. For formats with a table, the constants follow from the tables in
- * quant/format.c. */
+/* Returns the largest magnitude of the format's levels (codes minus bias, or
+ * table entries), or of its codes if it has minima. The constants for formats
+ * with a table follow from the tables in quant/format.c. */
 TMPL int greatest_of(struct shape f)
 {
     const int top = (1 << (f.low_bits + f.high_bits)) - 1 - f.bias;
@@ -41,22 +41,25 @@ TMPL int greatest_of(struct shape f)
     return f.bias > top ? f.bias : top;
 }
 
-/* Returns true if the format's levels are so large that pairs of products must
- * be widened before they are added. */
+/* Returns true if the format has levels above 64. Two products with such a
+ * level may exceed an int16, so each pair of products must be widened before it
+ * is added. */
 TMPL bool is_large(struct shape f)
 {
     return greatest_of(f) > 64;
 }
 
-/* Returns true if activations are stored as q + 128, to be the unsigned operand
- * (see the top). */
+/* Returns true if the GEMM stores activations as q + 128, so that they are the
+ * unsigned operand of vpmaddubsw and the signed levels of the weights the other
+ * one. */
 TMPL bool is_lifted(struct shape f)
 {
     return !is_large(f) && (f.bias != 0 || f.table);
 }
 
-/* Returns the number of dwords (four values of a row) of a fold. Each dword
- * adds two products to each int16, and the fold's sum must fit. */
+/* Returns the number of dwords in a fold. A dword has four consecutive values
+ * of a row. The products of a fold are summed as int16: each dword adds two
+ * products to each of them, and the whole sum must fit. */
 TMPL int fold_of(struct shape f)
 {
     int fit = INT16_MAX / (2 * 127 * greatest_of(f));
@@ -66,10 +69,12 @@ TMPL int fold_of(struct shape f)
     return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
-/* The layout of an unpacked unit of a panel: a head, followed by tiles; each
- * field is for 16 rows, and fields in [] are optional. d, dmin, S and M are
- * those of quant/pack.h, c are levels or codes, and init are the start values
- * of the folds. The functions below return offsets and sizes in bytes.
+/* The layout of the unpacked weights of one panel and one unit (a tile of 32 k,
+ * or a chunk of 256): scales and minima, called the head, followed by tiles.
+ * Each field is for 16 rows, and fields in [] are optional. d, dmin, S and M
+ * are those of quant/pack.h, c are levels or codes, and init are the start
+ * values of the folds' sums. The functions below return offsets and sizes in
+ * bytes.
  *
  *   head     float d, [float -dmin, or d of the second half],
  *            [int16 pairs M, of two tiles [4] or of two halves [8]]
@@ -109,11 +114,11 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* Returns the size in bytes of a unit of arranged activations: bytes
- * x[tiles][8][TOK][4]; float d[TOK]. If the format has minima, sums of
- * activations follow: float sum[TOK] if the unit is a tile. If it is a chunk,
- * int16 pairs follow: the sums of two tiles, [4][TOK], or of the two halves of
- * a tile, [8][TOK]. */
+/* Returns the size in bytes of TOK arranged rows of activations for one unit (a
+ * tile of 32 k, or a chunk of 256): bytes x[tiles][8][TOK][4]; float d[TOK]. If
+ * the format has minima, sums of activations follow: float sum[TOK] if the unit
+ * is a tile. If it is a chunk, int16 pairs follow: the sums of two tiles,
+ * [4][TOK], or of the two halves of a tile, [8][TOK]. */
 TMPL int act_size(struct shape f)
 {
     if (!has_min(f))
@@ -123,7 +128,7 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + (has_half_min(f) ? 8 : 4) * TOK4;
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
                        struct shape f)
@@ -149,8 +154,8 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
     }
 }
 
-/* Stores the minima M (quant/pack.h) of tile i in the head of an unpacked
- * unit. */
+/* Stores the integer minima M (quant/pack.h) of tile i in the head of an
+ * unpacked chunk. */
 TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
 {
     uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
@@ -179,7 +184,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         unpack_m(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -205,17 +210,18 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
-/* Prevents the compiler from reordering additions across this point. Else it
- * would build trees of additions and spill the sums to memory. */
+/* Stops the compiler from reordering additions across this point. It would
+ * otherwise build trees of additions, with more sums than there are registers,
+ * and store sums in memory. */
 #define HOLD(v) __asm__("" : "+x"(v))
-/* Forces an array to be stored in memory, because all registers are needed for
- * other values. */
+/* Makes the compiler keep an array in memory at this point, because all
+ * registers are needed for other values. */
 #define IN_MEMORY(array) __asm__("" : "+m"(array))
 
-/* Returns the integer scales S of dword i of a tile as int16 pairs (S, S), for
- * vpmaddwd. */
+/* Returns the integer scales S of 8 weight rows for dword i (values 4 i .. 4 i
+ * + 3) of an unpacked tile, as int16 pairs (S, S) for vpmaddwd. */
 TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
 {
     if (!has_scale(f))
@@ -223,8 +229,9 @@ TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
     return (__m256i)get(tile + (has_halves(f) && i >= 4 ? ROW16 : 0));
 }
 
-/* Multiplies the fold of a tile that begins at dword `first` by the rows of
- * activations. Adds the scaled sums to isum[row][vector]. */
+/* Multiplies the fold of a tile that begins at dword `first` (value 4 * first)
+ * by n_tok rows of activations. Adds the sums, times the integer scales S, to
+ * isum[row of activations][vector of weight rows]. */
 TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
                    int first, const int n_tok, struct shape f)
 {
@@ -266,8 +273,9 @@ TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
     }
 }
 
-/* Multiplies a tile with large levels (is_large) by the rows of activations.
- * Adds the scaled products to isum[row][vector]. */
+/* Multiplies a tile by n_tok rows of activations, for formats with levels above
+ * 64 (is_large). Adds the sums, times the integer scales S, to isum[row of
+ * activations][vector of weight rows]. */
 TMPL void add_large(vi isum[TOK][VECTORS], const uint8_t *tile,
                     const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -320,8 +328,9 @@ TMPL void clear(vi isum[TOK][VECTORS], const int n_tok)
     }
 }
 
-/* Adds d * isum[][] to acc[][], where d is the weights' scale at `w` times the
- * scale of the activations at `x`. */
+/* Adds the integer sums isum[][], times the float scales, to the accumulators
+ * acc[][], both [row of activations][vector of weight rows]. The weights'
+ * scales are at `w`, those of the activations at `x`. */
 TMPL void add_scaled(vf acc[TOK][VECTORS], vi isum[TOK][VECTORS],
                      const uint8_t *w, const uint8_t *x, const int n_tok)
 {
@@ -411,8 +420,9 @@ TMPL void add_unit_of_chunk(vf acc[TOK][VECTORS], const uint8_t *w,
     add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
 }
 
-/* Multiplies n_unit unpacked units of a panel, from `w`, by n_tok arranged rows
- * of activations, from `x`. The accumulators of row t are at at[t]. */
+/* Multiplies one panel by n_tok arranged rows of activations over n_unit units
+ * (ranges of k). `w` points to the unpacked weights, `x` to the activations.
+ * at[t] points to the 16 accumulators of row t of activations. */
 TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
                     int64_t n_unit, const int n_tok, struct shape f)
 {

@@ -11,12 +11,14 @@
 
 enum {
     SEGMENT_TOK = 6,
-    /* Below this number of rows panel calls are used. On Zen 5, panel calls and
-     * GEMM took equal times at 48 rows with AVX-512 and at 32 with AVX2, before
-     * GEMM became 5 to 10 % faster. Panel calls are still faster at 20 rows
-     * with AVX-512. Not measured with NEON. */
+    /* With fewer rows of activations than this, float weights use panel calls.
+     * On Zen 5, panel calls and GEMM took equal times at 48 rows with AVX-512
+     * and at 32 with AVX2, before GEMM became 5 to 10 % faster. At 20 rows with
+     * AVX-512, panel calls are still faster. Not measured with NEON. */
     SEGMENT_MIN_ROWS = 32,
-    SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4, /* size in bytes */
+    /* size in bytes of the unpacked weights of one panel and one segment of 256
+     * k */
+    SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4,
     SEGMENT_ACTS = Q8_CHUNK * SEGMENT_TOK * 4,
 };
 
@@ -45,7 +47,7 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
         for (int64_t i = 0; i < n_value; i += W) {
             vf v = float_load(src + i * size, f);
 
-            /* prefetches the next segment */
+            /* Prefetches the weights of the segment after this one. */
             if (i * size % 64 == 0)
                 __builtin_prefetch(src + (n_value + i) * size);
             memcpy(dst + 4 * i, &v, sizeof v);
@@ -77,9 +79,10 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Multiplies two vectors of weight rows, whose unpacked weights are `step`
- * bytes apart, by n_tok rows of activations. The accumulators of row t begin at
- * at[t]. */
+/* Multiplies two vectors of weight rows by n_tok rows of activations over
+ * n_unit segments of 256 k. The unpacked weights of the second vector are
+ * `step` bytes after those of the first. at[t] points to the accumulators of
+ * row t of activations. */
 TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
                        float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -117,7 +120,9 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     }
 }
 
-/* Multiplies a block of two panels by n <= SEGMENT_TOK rows of activations. */
+/* Multiplies a block of two panels, whose unpacked weights are `stride` bytes
+ * apart, by n <= SEGMENT_TOK rows of activations over n_unit segments of 256 k.
+ * acc[t] points to the accumulators of row t. */
 static void segments_block(const void *weight, size_t stride, const void *act,
                            float *const *acc, int64_t n, int64_t n_unit)
 {

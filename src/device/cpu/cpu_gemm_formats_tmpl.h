@@ -1,15 +1,20 @@
 /* Defines gemm_table, the GEMMs of one kernel set by weight format. Included at
  * the end of each cpu_gemm_*_tmpl.h, which first defines the following names.
+ * A *unit* is a range of k (cpu_gemm.h). Names with a dot are fields of struct
+ * cpu_gemm.
  *
  *   TOK, MIN_ROWS          .tok and .min_rows
  *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks
- *   unit_size, act_size    bytes of a panel's unit, and of arranged activations
+ *   unit_size              size in bytes of a panel's unpacked weights, for a
+ *                          unit
+ *   act_size               size in bytes of TOK arranged rows of activations,
+ *                          for a unit
  *   unpack_tile            unpacks the W weight rows of vector h of tile i of a
- *                          unit, from their scales and low plane; without
- *                          `float d, [float dmin, or d of the second half]`,
- *                          with which each unit begins
- *   deal_tile              arranges tile i of a unit of TOK rows of
- *                          activations, one block of each, without `d`
+ *                          unit, from their scales and low plane. It does not
+ *                          write the fields with which each unit begins: float
+ *                          d, [float dmin, or d of the second half].
+ *   deal_tile              arranges tile i of a unit: one block of each of TOK
+ *                          rows of activations, without the scales d
  *   gemm_products          .run
  *   GEMM_STATE             .begin, .end and .gathered, if any
  *   GEMM_TWO_D(X)          empty if formats of SHAPES_TWO_D use panel calls
@@ -17,7 +22,7 @@
  * Float formats come from cpu_gemm_float_tmpl.h. */
 #include "device/cpu/cpu_gemm_float_tmpl.h"
 
-/* ---- weights ------------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                       int64_t first, int64_t n, struct shape f)
@@ -51,16 +56,17 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 if (has_two_d(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
-            /* Prefetches this panel's data of the next pass. If this pass is
-             * the last, prefetches the next block's instead. The data is loaded
-             * while the current pass is multiplied. */
+            /* Prefetches the packed weights of this panel that the next pass
+             * over k will unpack. In the last pass, prefetches those of the
+             * next block of two panels. They are loaded while the current pass
+             * is multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }
     }
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
                     int n, struct shape f)
@@ -82,7 +88,7 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* ---- the formats --------------------------------------------------------- */
+/* ---- functions and table entry of each weight format --------------------- */
 
 #define GEMM_OF(name, low, high, bias, table, sub, sup)                        \
     enum {                                                                     \

@@ -2,25 +2,27 @@
  * Multiplies eight weight rows by four rows of activations and keeps the sums
  * in registers. Included by cpu_matmul_neon_tmpl.h.
  *
- * Both multiply signed bytes, so the unpacked weights are *levels*: codes minus
- * the format's bias. SDOT multiplies 4 values of each of four weight rows by 4
- * values of a row of activations. SMMLA multiplies 8 values of each of two
- * weight rows by 8 values of each of two rows of activations; its 2 x 2 results
- * are reordered before they are scaled.
+ * SDOT and SMMLA multiply signed bytes, so the unpacked weights are *levels*:
+ * codes minus the format's bias. SDOT multiplies 4 values of each of four
+ * weight rows by 4 values of a row of activations. SMMLA multiplies 8 values of
+ * each of two weight rows by 8 values of each of two rows of activations; its 2
+ * x 2 results are reordered before they are scaled.
  *
  * All integer operations are exact, so the results are those that cpu_matmul.h
  * defines. */
 
-/* MIN_ROWS is an estimate, not measured. */
+/* The value of MIN_ROWS, from which GEMM replaces panel calls, is an estimate,
+ * not measured. */
 enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
-/* The layout of an unpacked unit of a panel; each field is for 16 rows, and
- * fields in [] are optional. d, dmin, S and M are those of quant/pack.h. The
- * functions below return offsets and sizes in bytes.
+/* The layout of the unpacked weights of one panel and one unit (a tile of 32 k,
+ * or a chunk of 256). Each field is for 16 rows, and fields in [] are optional.
+ * d, dmin, S and M are those of quant/pack.h. The functions below return
+ * offsets and sizes in bytes.
  *
  *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int32 S [1 or 2]], [int16 pairs (M0, M1)], int8 level[512]
@@ -53,9 +55,10 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* Returns the size in bytes of a unit of arranged activations: int8
- * x[tiles][8][TOK][4] for SDOT or [tiles][4][TOK][8] for SMMLA; float d[TOK];
- * int16 sums of half blocks [tiles][TOK][2]. */
+/* Returns the size in bytes of TOK arranged rows of activations for one unit (a
+ * tile of 32 k, or a chunk of 256): int8 x[tiles][8][TOK][4] for SDOT or
+ * [tiles][4][TOK][8] for SMMLA; float d[TOK]; int16 sums of activations over
+ * half tiles [tiles][TOK][2]. */
 TMPL int act_size(struct shape f)
 {
     return act_sums(f) + tiles_of(f) * TOK4;
@@ -63,16 +66,18 @@ TMPL int act_size(struct shape f)
 
 /* ---- differences between SDOT and SMMLA ---------------------------------- */
 
-/* Number of vectors of weight rows that are multiplied together. */
+/* number of vectors of weight rows that are multiplied together: 8 rows in
+ * all */
 enum { ROWS = 8 / W };
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 
-/* distance in bytes between the levels of W rows and of the next W rows */
+/* distance in bytes, in an unpacked tile, from the levels of one vector of W
+ * weight rows to those of the next vector */
 enum { VECTOR_LEVELS = 8 * W };
 
-/* Stores the levels of dwords i and i + 1 of the four rows of vector h; i is
- * even. */
+/* Stores the levels of dwords i and i + 1 (values 4 i .. 4 i + 7) of the four
+ * weight rows in vector h of a tile; i is even. */
 TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
 {
     uint32x4_t a = (uint32x4_t)code[0], b = (uint32x4_t)code[1];
@@ -82,7 +87,8 @@ TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
     vst1q_u8(dst + 16, vreinterpretq_u8_u32(vzip2q_u32(a, b)));
 }
 
-/* Arranges a block of 32 values of each of TOK rows of activations. */
+/* Arranges block `block`, 32 values, of each of TOK rows of activations at dst,
+ * in the order that the multiply instruction needs. */
 TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
                       int64_t block)
 {
@@ -91,12 +97,14 @@ TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
             memcpy(dst + 8 * (TOK * i + t), x[t][block].q + 8 * i, 8);
 }
 
-/* Sets dot[t][h] to the sum of products of dwords first .. first + n - 1 of a
- * tile, for row t of activations and vector h of weight rows. */
+/* Sets dot[t][h] to the sum of products of row t of activations with the weight
+ * rows of vector h, over dwords first .. first + n - 1 of a tile. A dword has
+ * four consecutive values of a row. */
 TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
                const uint8_t *x, int first, int n)
 {
-    /* sum[r][p] is for weight rows 2r, 2r + 1 and rows 2p, 2p + 1 of x */
+    /* sum[r][p] has the products of weight rows 2r and 2r + 1 with rows 2p and
+     * 2p + 1 of activations */
     int32x4_t sum[2 * ROWS][TOK / 2];
 
     UNROLL
@@ -179,7 +187,7 @@ TMPL void dots(int32x4_t dot[TOK][ROWS], const uint8_t *levels,
 
 #endif
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
@@ -205,7 +213,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         put(dst + tile_m(f), w->m);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -215,11 +223,11 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     deal_values(unit + i * 8 * TOK4, x, block);
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
-/* Adds the sum of products of dwords first .. first + n - 1 of a tile, times
- * the integer scale at `scale`, to isum[t][h], for row t of activations and
- * vector h of weight rows. */
+/* Multiplies row t of activations by the weight rows of vector h, over dwords
+ * first .. first + n - 1 (four values each) of a tile. Adds the sum, times the
+ * integer scales S at `scale`, to isum[t][h], for all t and h. */
 TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
                      const uint8_t *x, const uint8_t *scale, int first, int n)
 {
@@ -236,10 +244,10 @@ TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
     }
 }
 
-/* Returns msum (cpu_matmul.h) of a unit: the sum over its tiles of the minima
- * times the sums of activations. The result is for one vector of weight rows,
- * whose minima begin at `m`, and one row of activations, whose sums begin at
- * `sums`. */
+/* Returns msum (cpu_matmul.h) over one unit (a tile or a chunk): the sum over
+ * its tiles of the integer minima M times the sums of activations. It is for
+ * one vector of weight rows, whose minima begin at `m`, and one row of
+ * activations, whose sums begin at `sums`. */
 TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 {
     vi sum = v_set(0);
@@ -253,8 +261,9 @@ TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 }
 
 /* Multiplies ROWS vectors of weight rows by TOK rows of activations over n_unit
- * units. In the first unit, the scales of the weight rows begin at `w` and
- * their levels at `l`. The accumulators of row t begin at at[t]. */
+ * units (ranges of k). `w` points to the weights' scales, `l` to their levels,
+ * and `x` to the activations, all in the first unit. at[t] points to the
+ * accumulators of row t. */
 TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
                    float *const *at, int64_t n_unit, struct shape f)
 {

@@ -25,7 +25,7 @@
 
 enum { VECTORS = 2, TILE_PASS = 96, CHUNK_PASS = 12 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- layout of unpacked weights and of activations ----------------------- */
 
 TMPL int lift_of(struct shape f)
 {
@@ -34,21 +34,25 @@ TMPL int lift_of(struct shape f)
     return is_wide(f) ? 128 : f.bias;
 }
 
-/* Returns lift - bias for the formats in which they differ, else 0.
- * run_chunks() adds the difference back, times scale and sum of activations. */
+/* Returns lift - bias for the formats in which they differ, else 0. The lift is
+ * the constant that is subtracted from codes to make them signed. run_chunks()
+ * adds the difference back, times the scale and the sum of activations. */
 TMPL int owed_of(struct shape f)
 {
     return f.sub == PACK_SUB_U8_MIN ? lift_of(f) : 0;
 }
 
-/* Returns true if vpdpwssd multiplies the format's sums of folds by the
- * scale. */
+/* Returns true if one vpdpwssd multiplies the sum of a fold (8, 16 or 32 values
+ * that share a scale) by the scale and adds it. That requires a sum that fits
+ * an int16. */
 TMPL bool is_folded(struct shape f)
 {
     return has_chunks(f) && !f.table;
 }
 
-/* Returns the number of folds per tile. */
+/* Returns the number of folds in a tile of 32 values. A fold is the values
+ * whose products are summed before they are multiplied by their common
+ * scale. */
 TMPL int folds_of(struct shape f)
 {
     if (!is_folded(f))
@@ -60,11 +64,12 @@ TMPL int folds_of(struct shape f)
     return f.low_bits + f.high_bits == 6 ? 4 : 2;
 }
 
-/* The layout of an unpacked unit of a panel: a head, followed by tiles; each
- * field is for 16 rows, and fields in [] are optional. d, dmin, S and M are
- * those of quant/pack.h, c are codes minus the lift, init are the start values
- * of the folds, and `owed` is owed_of(). The functions below return offsets and
- * sizes in bytes.
+/* The layout of the unpacked weights of one panel and one unit (a tile of 32 k,
+ * or a chunk of 256): scales and minima, called the head, followed by tiles.
+ * Each field is for 16 rows, and fields in [] are optional. d, dmin, S and M
+ * are those of quant/pack.h, c are codes minus the lift, init are the start
+ * values of the folds' sums, and `owed` is owed_of(). The functions below
+ * return offsets and sizes in bytes.
  *
  *   tiles    float d, [float m, or d of the second half]; int32 init [folds];
  *            int8 c[8][64]
@@ -109,7 +114,9 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* The layout of a unit of arranged activations, and its size in bytes:
+/* Returns the size in bytes of TOK arranged rows of activations for one unit (a
+ * tile of 32 k, or a chunk of 256). x are the activations, d their scales and
+ * sum their sums (quant/q8.h). The layout is:
  *
  *   tiles    uint32 x[8][TOK]; float d[TOK]; [float sum[TOK]]
  *   chunks   uint32 x[8][8][TOK]; float d[TOK];
@@ -123,10 +130,10 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + (has_half_min(f) ? 8 : 4) * TOK4;
 }
 
-/* ---- unpacking ----------------------------------------------------------- */
+/* ---- unpacking of weights ------------------------------------------------ */
 
-/* Unpacks a tile: its codes minus the lift, the start values of its folds'
- * sums, and its integer scales. */
+/* Unpacks a packed tile of one vector of weight rows to dst: its codes minus
+ * the lift, the start values of its folds' sums, and its integer scales. */
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
                        vu table, struct shape f)
 {
@@ -160,7 +167,8 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_scale(f) + ROW16, w->s[1] & scale_mask);
 }
 
-/* Stores the fields of a chunk's head that belong to tile i. */
+/* Stores the minima M of tile i, and its scales times owed_of(), in the head of
+ * an unpacked chunk. */
 TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i,
                       struct shape f)
 {
@@ -193,7 +201,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
         unpack_sums(unit, w, i, f);
 }
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- arranging of activations -------------------------------------------- */
 
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
@@ -219,11 +227,12 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
     }
 }
 
-/* ---- products ------------------------------------------------------------ */
+/* ---- products of weights and activations --------------------------------- */
 
-/* Sets dot[t][g] to the start value plus the products of dwords first .. first
- * + n - 1 of a tile, for row t of activations and vector g of weight rows. The
- * unpacked weights of the VECTORS vectors are `step` bytes apart. */
+/* Sets dot[t][g] to the start value `init` plus the products of row t of
+ * activations with the weight rows of vector g, over dwords first .. first + n
+ * - 1 of a tile. A dword has four consecutive values of a row. The unpacked
+ * weights of the VECTORS vectors are `step` bytes apart. */
 TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
                 const uint8_t *x, size_t step, int first, int n,
                 const int n_tok)
@@ -302,8 +311,9 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
-/* Multiplies one tile by the rows of activations. Adds the scaled sums of
- * products to isum[row][vector]. */
+/* Multiplies one tile of a chunk by n_tok rows of activations. Adds the sums of
+ * products, times the integer scales S, to isum[row of activations][vector of
+ * weight rows]. */
 TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
                    const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -391,13 +401,15 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     const uint8_t *w = p->weight, *x = p->act;
     float *const *to = p->to;
     int64_t n_row = p->n_row;
-    const size_t step =
-        HALVES == 1 ? p->stride : 4 * W; /* bytes to the next vector */
+    /* distance in bytes from the unpacked weights of one vector of rows to
+     * those of the next */
+    const size_t step = HALVES == 1 ? p->stride : 4 * W;
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
-        /* Clears rows just before they are used, not all at once, because they
-         * may be far apart in memory. */
+        /* Each group of TOK rows of accumulators is cleared just before it is
+         * used. Rows may be far apart in memory, so if all were cleared first,
+         * they might not stay in the caches. */
         if (!p->from)
             gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {

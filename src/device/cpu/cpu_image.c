@@ -1,7 +1,8 @@
-/* Builds a kernel's call from an instruction. Programs refer to tensors by
- * index and to sizes by symbol. An image has a table of tensors with their
- * addresses and numeric sizes. The sizes are computed again only if a step's
- * sizes differ from those of the step before. */
+/* Builds the arguments of a kernel from an instruction of a program. Programs
+ * refer to tensors by index and to sizes by symbol. An image has a table of the
+ * program's tensors with their addresses and numeric sizes. The sizes are
+ * computed again only if a step's sizes differ from those of the step
+ * before. */
 #include "device/cpu/cpu_image.h"
 
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static int64_t count(const struct cpu_tensor *t, int n_dim)
     return n;
 }
 
-/* Fills the fields of a call that do not depend on tensors and threads. */
+/* Sets the fields of *c, the arguments of a kernel, that follow from the
+ * instruction alone and not from tensors or threads. */
 static void fill(struct cpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
@@ -94,11 +96,11 @@ static void fill(struct cpu_call *c, const struct insn_kernel *k)
     c->custom = k->custom;
 }
 
-/* Returns the tensor of the call that argument i of the instruction sets: the
- * result for i = 0, else the next operand. Returns NULL if the argument is the
- * token table or the quantized form of the first operand, which are not
- * operands of the call. If the kernel updates its result, the caller also adds
- * the result as the first operand. */
+/* Returns the field of the call that argument i of the instruction is to fill:
+ * the result for i = 0, else the next operand. Returns NULL for the token table
+ * and for the 8-bit form of the first operand, because these are not operands
+ * of the call. If the kernel updates its result, the caller also adds the
+ * result as the first operand. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
@@ -116,8 +118,8 @@ void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
 {
     static const struct cpu_tensor absent;
     const struct insn_kernel *k = &st->kernel;
-    /* the cache or state that the kernel accesses; its pool selects the page
-     * table */
+    /* The cache or state that the kernel accesses. The token table has a page
+     * table for each pool, and this tensor's pool selects one of them. */
     const struct prog_tensor *memory = NULL;
     struct token_table table;
     struct cpu_call c;
@@ -193,10 +195,11 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
     device_count(d, st, &m->sizes[st->micro], rows, bytes);
 }
 
-/* ---- scratch ----------------------------------------------------------- */
+/* ---- scratch sizes ----------------------------------------------------- */
 
-/* Returns the scratch size in bytes that a thread needs for the instruction:
- * the maximum over `least` to `most` threads that execute it together. */
+/* Returns the scratch size in bytes that each thread needs for the instruction.
+ * This is the largest size for any number of threads from `least` to `most`
+ * that execute it together. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
                              const struct program *p, const struct insn *st,
                              int least, int most)
@@ -269,8 +272,9 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                               : ACTIVATIONS_F32;
 }
 
-/* Returns true if the weight of a matrix product is packed, and its activations
- * are in the form that the kernel set requires: quantized or not. */
+/* Returns true if the weight of a matrix product k is packed, and its
+ * activations are quantized to 8 bits exactly if the kernel set reads them
+ * so. */
 static bool reads_forms(const struct device_desc *d,
                         const struct device_options *opt,
                         const struct insn_kernel *k,

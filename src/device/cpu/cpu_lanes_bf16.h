@@ -1,8 +1,8 @@
-/* Vectors of sixteen pairs of BF16 (base/bf16.h), for products of pairs. Files
- * compiled for AVX512_BF16 use the processor's instructions. Others have plain
- * C, which is the specification, but only the generic kernel set uses it. The
- * other vector sets have no BF16 kernels, so LANES_HAVE_BF16 is 0 in their
- * files. */
+/* Vectors of sixteen pairs of BF16 values (base/bf16.h), and their products.
+ * Files compiled for AVX512_BF16 use that processor's instructions. The other
+ * form is plain C, which is the specification, and only the generic kernel set
+ * uses it. The remaining vector sets have no BF16 kernels, so LANES_HAVE_BF16
+ * is 0 in their files. */
 #ifndef DEVICE_CPU_CPU_LANES_BF16_H
 #define DEVICE_CPU_CPU_LANES_BF16_H
 
@@ -62,7 +62,7 @@ LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
     return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
 }
 
-#else /* plain C: the specification */
+#else /* plain C, which is the specification of AVX512_BF16's form */
 
 #if defined(LANES_AVX512) || defined(LANES_AVX2) || defined(LANES_NEON)
 enum { LANES_HAVE_BF16 = 0 };
@@ -96,8 +96,8 @@ LANES_INLINE void pairs_store(uint32_t *p, pairs a)
     memcpy(p, a.x, sizeof a.x);
 }
 
-/* Returns the bitwise AND of each pair and `mask`. The low 16 bits of a pair
- * are its first value. */
+/* Returns the bitwise AND of each 32-bit pair and `mask`. The low 16 bits of a
+ * pair are its first value, the high 16 bits its second. */
 LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 {
     for (int i = 0; i < LANES; i++)
@@ -105,8 +105,8 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
     return a;
 }
 
-/* Returns sixteen pairs of the 32 values v[] of `a` and then `b`. Pair i
- * consists of v[step * i] and v[step * i + apart]. */
+/* v[0 .. 31] are the sixteen values of `a`, then those of `b`. Returns sixteen
+ * BF16 pairs: pair i consists of v[step * i] and v[step * i + apart]. */
 LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];
@@ -119,14 +119,15 @@ LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
     return r;
 }
 
-/* Returns pairs of adjacent values of `a`, followed by those of `b`. */
+/* Returns sixteen BF16 pairs of adjacent values: eight from `a`, then eight
+ * from `b`. */
 LANES_INLINE pairs pairs_beside(lanes a, lanes b)
 {
     return pairs_from(a, b, 2, 1);
 }
 
-/* Pairs value i of `lower`, the low half, with value i of `upper`, the high
- * half. */
+/* Returns sixteen BF16 pairs: pair i has value i of `lower` in its low half and
+ * value i of `upper` in its high half. */
 LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
 {
     return pairs_from(lower, upper, 1, LANES);
@@ -141,7 +142,8 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
     return r;
 }
 
-/* Returns bf16_pair_add(s, a, b) for each lane. */
+/* Adds the products of two BF16 pairs to s, in each lane, as bf16_pair_add(s,
+ * a, b) of base/bf16.h does. */
 LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
     float v[LANES];
@@ -154,8 +156,9 @@ LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 
 #endif
 
-/* Converts n adjacent floats to (n + 1) / 2 pairs; if n is odd, the last value
- * is paired with 0. `to` may be `from`. */
+/* Converts a row of n floats to (n + 1) / 2 BF16 pairs of adjacent values. If n
+ * is odd, the last value is paired with 0. `to` may be the same memory as
+ * `from`. */
 static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
@@ -170,9 +173,10 @@ static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
     }
 }
 
-/* Converts rows first .. end - 1 of `from` to rows of pairs: row i of `to`
- * pairs the values of rows 2i and 2i + 1. A row outside first .. end - 1 counts
- * as 0. Rows have `ld` values, a multiple of 16. `to` may be `from`. */
+/* Converts rows first .. end - 1 of the matrix `from` to BF16 pairs: row i of
+ * `to` pairs the values of rows 2i and 2i + 1. A row outside first .. end - 1
+ * counts as 0. Rows have `ld` values, a multiple of 16. `to` may be the same
+ * memory as `from`. */
 static inline void pairs_of_rows(uint32_t *to, const float *from, int64_t first,
                                  int64_t end, int64_t ld)
 {

@@ -1,5 +1,6 @@
-/* Sixteen codes of 4 or 5 bits, as bytes, of a tile of the cache. All
- * operations are exact, so every instruction set gives the same bits. */
+/* Vectors of sixteen bytes, each with a code of 4 or 5 bits of a cache tile,
+ * and how codes become levels and floats. All operations are exact, so every
+ * instruction set gives the same bits. */
 #ifndef DEVICE_CPU_CPU_LANES_CODES_H
 #define DEVICE_CPU_CPU_LANES_CODES_H
 
@@ -21,27 +22,30 @@ LANES_INLINE codes codes_load(const void *p)
     return _mm_loadu_si128(p);
 }
 
-/* Returns eight bytes that are p[0], followed by eight that are p[1]. */
+/* Returns a vector of sixteen bytes: eight times p[0], then eight times
+ * p[1]. */
 LANES_INLINE codes codes_spread(const uint8_t *p)
 {
     return _mm_unpacklo_epi64(codes_set(p[0]), codes_set(p[1]));
 }
 
-/* Returns bits shift .. shift + 3 of each byte; `shift` is 0 or 4. */
+/* Returns four bits of each byte of `a`: its low half if `shift` is 0, its high
+ * half if it is 4. */
 LANES_INLINE codes codes_nibbles(codes a, int shift)
 {
     return _mm_and_si128(_mm_srl_epi16(a, _mm_cvtsi32_si128(shift)),
                          codes_set(15));
 }
 
-/* Returns level[c] in place of each byte c = 0 .. 15. */
+/* Replaces each byte c of `a`, a code 0 .. 15, by its level, level[c]. */
 LANES_INLINE codes codes_levels(const int8_t level[16], codes a)
 {
     return _mm_shuffle_epi8(codes_load(level), a);
 }
 
-/* Adds 16 to each byte of `a` whose fifth bit is set: where the bit of `mask`,
- * one in each byte, is set in `bits`. */
+/* Adds 16 to each byte of `a` whose code has its fifth bit set. Byte i of
+ * `mask` has one bit set. The fifth bit of code i is set if that bit is set in
+ * byte i of `bits`. */
 LANES_INLINE codes codes_fifth(codes a, codes bits, codes mask)
 {
     __m128i is = _mm_cmpeq_epi8(_mm_and_si128(bits, mask), mask);
@@ -49,7 +53,7 @@ LANES_INLINE codes codes_fifth(codes a, codes bits, codes mask)
     return _mm_add_epi8(a, _mm_and_si128(is, codes_set(16)));
 }
 
-/* Converts signed bytes to floats. */
+/* Converts the sixteen signed bytes of `a` to floats. */
 LANES_INLINE lanes lanes_from_codes(codes a)
 {
     int8_t x[LANES];

@@ -6,7 +6,8 @@
 
 #include "device/cpu/cpu_simd.h"
 
-/* Returns the nearest integer, ties to even, for |x| < 2^22. */
+/* Returns each value rounded to the nearest integer, ties to even, for |x| <
+ * 2^22. */
 LANES_INLINE lanes lanes_round(lanes x)
 {
     lanes magic = lanes_set(0x1.8p23f);
@@ -14,9 +15,9 @@ LANES_INLINE lanes lanes_round(lanes x)
     return lanes_sub(lanes_add(x, magic), magic);
 }
 
-/* Returns a * 2^n for integral n in -150 .. 129 and a between 1/2 and 2,
- * rounded once. It multiplies in two steps, so that both factors are normal and
- * the first product is exact. */
+/* Returns a * 2^n, rounded once, for integral n in -150 .. 129 and a between
+ * 1/2 and 2. It multiplies by two powers of two in turn, so that both are
+ * normal numbers and the first product is exact. */
 #ifndef LANES_AVX512
 LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
 {
@@ -74,7 +75,7 @@ LANES_CALLED lanes lanes_tanh(lanes x)
     return lanes_copysign(lanes_div(m, lanes_add(m, lanes_set(2.0f))), x);
 }
 
-/* Returns 1 + e^-x, the denominator of sigmoid and SiLU. */
+/* Returns 1 + e^-x. Sigmoid is 1 / (1 + e^-x), and SiLU is x / (1 + e^-x). */
 LANES_INLINE lanes lanes_exp1(lanes x)
 {
     lanes e = lanes_exp(lanes_sub(lanes_set(0.0f), x));
@@ -100,7 +101,8 @@ LANES_INLINE lanes lanes_gelu(lanes x)
     lanes x2 = lanes_mul(x, x);
     lanes z = lanes_fma(x2, lanes_set(0.044715f), lanes_set(1.0f));
 
-    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f)); /* 2 sqrt(2/pi) */
+    /* the factor is 2 sqrt(2/pi), so that z becomes the 2z of the formula */
+    z = lanes_mul(lanes_mul(z, x), lanes_set(1.5957691f));
     return lanes_div(x, lanes_exp1(z));
 }
 

@@ -14,43 +14,48 @@
 #include "device/cpu/cpu_ops.h"
 
 enum {
-    BATCH = 64, /* maximum rows of activations of a batch */
-    /* Minimum capacity of a stack of subtree sums. It suffices for any interval
-     * of 64 ranks, which has at most 6 complete subtrees at each end. */
+    /* maximum number of rows of activations that are multiplied by a group of
+     * panels before the next panels are read */
+    BATCH = 64,
+    /* Minimum number of entries for which stacks of rank sums have space. It
+     * suffices for any interval of up to 64 ranks, because that has at most 6
+     * complete subtrees of the rank tree at each end. */
     MIN_DEPTH = 16,
 };
 
-/* ---- shapes -------------------------------------------------------------- */
+/* ---- weights and rows of activations ------------------------------------- */
 
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The weight operand of an op: the matrix, or the matrices of all heads or
- * experts. */
+/* The weight operand of an op: one matrix, or one for each head or expert. */
 struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
-    int64_t n, n_panel; /* rows and panels of each matrix */
-    int panels;         /* maximum number of panels in a panel call */
+    int64_t n, n_panel; /* number of rows and of 16-row panels of each matrix */
+    /* maximum number of panels that one panel call multiplies */
+    int panels;
     bool q8;
     cpu_panel_fn *multiply;
-    const struct cpu_gemm *gemm; /* NULL if the instruction set has no GEMM for
-                                    the format */
+    /* GEMM functions for the weight's format; NULL if the instruction set has
+     * none */
+    const struct cpu_gemm *gemm;
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Returns the GEMM of a format, or NULL if the instruction set has none, so
- * that panel calls are used for any number of rows. */
+/* Returns the GEMM functions for weights of format f. Returns NULL if the
+ * instruction set has none, so that panel calls are used for any number of rows
+ * of activations. */
 static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
                                       pl_format f)
 {
     return isa->gemm && isa->gemm[f].run ? &isa->gemm[f] : NULL;
 }
 
-/* Returns the weight operand in[1]. Initializes *s with the arguments that are
- * the same in all panel calls of the op. */
+/* Returns the weight operand in[1]. Sets the arguments in *s that are the same
+ * in all panel calls of the op. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
                                struct cpu_panel_args *s)
@@ -89,8 +94,8 @@ static struct weight weight_of(const struct cpu_call *c,
     return w;
 }
 
-/* The activations in[0]: rows of float or struct q8_block, each with all values
- * of k that this device has. */
+/* The activations in[0]: rows of float, or of struct q8_block if quantized. A
+ * row has all values of k that this device holds. */
 struct rows {
     const uint8_t *data;
     size_t row_bytes;
@@ -113,7 +118,7 @@ static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
            (size_t)panel * w->panel_bytes;
 }
 
-/* Returns how many panels a panel call multiplies by n_tok rows of
+/* Returns the number of panels that one panel call multiplies by n_tok rows of
  * activations. */
 static int panels_of(const struct weight *w, int64_t n_tok)
 {
@@ -122,9 +127,9 @@ static int panels_of(const struct weight *w, int64_t n_tok)
     return (int)(n < 1 ? 1 : min64(n, w->panels));
 }
 
-/* Returns the number of panels that a thread's part of the n_panel panels is a
- * multiple of. If there are enough panels for all threads, that is the number
- * of panels of a panel call, else 1. */
+/* Threads divide n_panel panels into parts that are multiples of this number of
+ * panels. It is the number of panels of a panel call if there are enough panels
+ * for all threads, else 1. */
 static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
                            int64_t n_tok, int64_t n_panel)
 {
@@ -133,9 +138,9 @@ static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
     return n_panel >= (int64_t)4 * n * c->nth ? n : 1;
 }
 
-/* Sets the arguments in *s of a call that begins at panel `panel` of matrix
- * `matrix`. The next call begins at panel next_panel of matrix next_matrix; its
- * panels are prefetched. */
+/* Sets the weight arguments in *s of a panel call that begins at panel `panel`
+ * of matrix `matrix`. The call prefetches the panels of the next call, which
+ * begins at panel next_panel of matrix next_matrix. */
 static void panel_set(struct cpu_panel_args *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
@@ -148,8 +153,8 @@ static void panel_set(struct cpu_panel_args *s, const struct weight *w,
 
 /* ---- sums over ranks ----------------------------------------------------- */
 
-/* A stack of arrays of n floats, on which the addends of ranks are summed along
- * the rank tree. An entry is the sum of a subtree. */
+/* A stack on which the addends of ranks are summed along the rank tree. Each
+ * entry is an array of n floats, the sum of one subtree of ranks. */
 struct stack {
     float *data;
     int64_t n;
@@ -157,21 +162,21 @@ struct stack {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Pushes an uninitialized entry and returns it. */
+/* Pushes an array of n floats, not initialized, and returns it. */
 static float *stack_take(struct stack *s)
 {
     return s->data + s->n_entry++ * s->n;
 }
 
-/* Pushes an entry of zeros and returns it. */
+/* Pushes an array of n zeros and returns it. */
 static float *stack_push(struct stack *s)
 {
     return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
 }
 
-/* Called when the top entry holds the addend of `item`. Adds up the two topmost
- * entries item->n_add times: once for each subtree that this addend
- * completes. */
+/* Called when the top of the stack holds the addend of `item`, a rank. Adds the
+ * two topmost arrays item->n_add times: once for each subtree of ranks that
+ * this addend completes. */
 static void stack_fold(struct stack *s, const struct tree_addend *item)
 {
     for (int a = 0; a < item->n_add; a++) {
@@ -181,7 +186,8 @@ static void stack_fold(struct stack *s, const struct tree_addend *item)
     }
 }
 
-/* Returns the address of result number e of the rank tree in c->out. */
+/* A call writes one result for each complete subtree of ranks that it sums.
+ * Returns the address of result number e. */
 static float *result_at(const struct cpu_call *c, int e)
 {
     return (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
@@ -189,12 +195,15 @@ static float *result_at(const struct cpu_call *c, int e)
 
 /* ---- few rows of activations and one matrix ------------------------------ */
 
-/* The rows that are multiplied by one matrix: pairs of a row of activations and
- * a row of the result. */
+/* The rows that are multiplied by one matrix. A pair is a row of activations
+ * and the row of the result that it gives. */
 struct pairs {
-    const int32_t *list; /* [n] result rows; NULL for rows 0 .. n-1 */
+    /* [n] indices of the result rows; NULL for rows 0 .. n - 1 */
+    const int32_t *list;
     int64_t n;
-    int64_t share; /* result row i uses activation row i / share */
+    /* how many result rows use the same row of activations: result row i uses
+     * row i / share */
+    int64_t share;
 };
 
 static int64_t pair_row(const struct pairs *p, int64_t i)
@@ -202,9 +211,10 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
     return p->list != NULL ? p->list[i] : i;
 }
 
-/* Multiplies s->n_panel panels from `panel`, which *s refers to, by the
- * activations of pairs first .. first + s->n_tok - 1. Sums over ranks and
- * writes the result rows. */
+/* Multiplies s->n_panel panels, from panel `panel`, by s->n_tok rows of
+ * activations, those of the pairs (of a row of activations and a result row)
+ * from `first` on. Sums the addends of the ranks and writes these panels' part
+ * of the result rows. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
@@ -244,8 +254,9 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes the result rows of pairs first .. end - 1 (struct pairs) for panels
- * g0 .. g1 - 1 of one matrix, by panel calls. */
+/* Computes panels g0 .. g1 - 1 of one matrix, by panel calls, for pairs first
+ * .. end - 1. A pair is a row of activations and the result row that it
+ * gives. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
@@ -276,14 +287,22 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
 enum {
-    MANY_ROWS = 516,      /* maximum rows of activations of a GEMM's batch */
-    MANY_BYTES = 2 << 20, /* maximum size in bytes of such a batch, arranged */
-    DOWN_ROWS = 128, /* expert_down by panel calls: maximum panels * tokens of
-                        one loop over the experts */
-    DOWN_BYTES = 1 << 19,  /* expert_down by GEMM: bytes of accumulators of one
-                              loop over the experts */
-    MANY_ROWS_A_PART = 96, /* minimum rows of activations in a part; with fewer,
-                              threads divide only the weight rows */
+    /* maximum number of rows of activations that a GEMM arranges and multiplies
+     * together, a batch */
+    MANY_ROWS = 516,
+    /* maximum size in bytes of the arranged rows of activations of a batch, so
+     * that they stay in the cache */
+    MANY_BYTES = 2 << 20,
+    /* expert_down by panel calls: maximum product of panels and tokens that one
+     * loop over the experts computes */
+    DOWN_ROWS = 128,
+    /* expert_down by GEMM: maximum size in bytes of the accumulators that one
+     * loop over the experts uses */
+    DOWN_BYTES = 1 << 19,
+    /* Minimum number of rows of activations in a part, if the rows of a GEMM
+     * are divided among threads. With fewer rows, threads divide only the
+     * weight rows. */
+    MANY_ROWS_A_PART = 96,
 };
 
 static int64_t n_block(const struct weight *w)
@@ -291,8 +310,8 @@ static int64_t n_block(const struct weight *w)
     return (w->n_panel + GEMM_PANELS - 1) / GEMM_PANELS;
 }
 
-/* Returns the number of rows of activations in a batch of a GEMM, if there are
- * n rows in all. */
+/* Returns the number of rows of activations that a GEMM arranges and multiplies
+ * together, if there are n rows in all. */
 static int64_t many_rows(const struct cpu_gemm *m, const struct pack *p,
                          int64_t n)
 {
@@ -308,13 +327,14 @@ static int64_t entries(const struct cpu_call *c)
     return c->tree.depth > 1 ? c->tree.depth : 1;
 }
 
-/* A thread's state for a GEMM. Its scratch has a stack of accumulators,
- * followed by the memory of gemm_work. */
+/* A thread's state for a GEMM. In the thread's scratch, a stack of
+ * accumulators, `acc`, is followed by the memory of gemm_work. */
 struct many {
     struct gemm_work g;
     float *acc;
-    /* The pairs whose activations are arranged in `g` at present: n pairs from
-     * `first` of those that `list` has. */
+    /* The pairs (of a row of activations and a result row) whose activations
+     * are arranged in `g` now: pairs first .. first + n - 1 of the array
+     * `list`. */
     const int32_t *list;
     int64_t first, n;
 };
@@ -346,9 +366,9 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* Arranges the activations of pairs first .. first + n - 1 in m->g, in the
- * order in which the GEMM reads them. Does nothing if m->g has these
- * already. */
+/* Arranges the activations of pairs first .. first + n - 1 (of a row of
+ * activations and a result row) in m->g, in the order in which the GEMM reads
+ * them. Does nothing if these are already arranged there. */
 static void many_arrange(struct many *m, const struct rows *x,
                          const struct pairs *p, int64_t first, int64_t n)
 {
@@ -362,8 +382,9 @@ static void many_arrange(struct many *m, const struct rows *x,
     m->n = n;
 }
 
-/* Returns the address of the sums of panel `panel` in the result row of pair i,
- * in result number e of the rank tree. */
+/* A call writes one result for each complete subtree of ranks that it sums.
+ * Returns where in result number e the 16 sums of panel `panel` are, in the
+ * result row of pair i. */
 static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
                      int e, int64_t panel)
 {
@@ -371,10 +392,11 @@ static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
            panel * PACK_ROWS;
 }
 
-/* Multiplies weight block `block` by the n pairs from `first`, whose
- * activations are arranged, and writes the result rows. If there is one rank
- * and the block has all its GEMM_WIDTH rows, the result itself serves as the
- * accumulators. */
+/* Multiplies weight block `block` (two panels) of one matrix by the arranged
+ * activations of n pairs from `first` (of a row of activations and a result
+ * row). Sums the addends of the ranks and writes this block's part of the
+ * result rows. If there is one rank and the block has all its GEMM_WIDTH rows,
+ * products are accumulated in the result itself. */
 static void many_block(const struct cpu_call *c, const struct weight *w,
                        struct many *m, const struct pairs *p, int64_t first,
                        int64_t n, int64_t matrix, int64_t block)
@@ -402,8 +424,9 @@ static void many_block(const struct cpu_call *c, const struct weight *w,
                    (size_t)n_row * sizeof(float));
 }
 
-/* Computes the result rows of pairs first .. end - 1 (struct pairs) for weight
- * blocks b0 .. b1 - 1 of one matrix, by GEMM. */
+/* Computes weight blocks b0 .. b1 - 1 (two panels each) of one matrix, by GEMM,
+ * for pairs first .. end - 1. A pair is a row of activations and the result row
+ * that it gives. */
 static void many_run(const struct cpu_call *c, const struct weight *w,
                      struct many *m, const struct rows *x,
                      const struct pairs *p, int64_t first, int64_t end,
@@ -434,9 +457,10 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
-/* Computes a matmul by GEMM. Threads divide the combinations of a part of the
- * rows of activations and a weight block. The rows are split into more parts
- * only if there are too few blocks for the threads. */
+/* Computes a matmul by GEMM. A unit of work is a part of the rows of
+ * activations times a weight block of two panels; threads divide these. The
+ * rows are split into more parts only if there would be too few units for the
+ * threads. */
 static void matmul_many(const struct cpu_call *c, const struct weight *w,
                         const struct rows *x, const struct pairs *p)
 {
@@ -468,9 +492,9 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     gemm_end(&m.g);
 }
 
-/* Computes out[i, :] = W x[i, :], where i counts over all leading dimensions.
- * Threads divide the combinations of a batch of rows and a panel, so that even
- * few weight rows occupy many threads. */
+/* Computes out[i, :] = W x[i, :], where i counts over all leading dimensions. A
+ * unit of work is a batch of rows of activations times a panel. Threads divide
+ * these, so that many threads have work even if the weight has few rows. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;
@@ -504,16 +528,20 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         }
 }
 
-/* ---- heads and experts --------------------------------------------------- */
+/* ---- head_matmul and expert_matmul --------------------------------------- */
 
 /* The assignment of rows of activations to experts. A pair is choice u of token
- * t, with index t * n_used + u. Pairs are sorted by expert, and by index within
- * an expert. head_matmul treats a head as an expert with one pair per token. */
+ * t, with index t * n_used + u. Pairs are sorted by expert, then by index.
+ * head_matmul treats a head as an expert that every token chooses once. */
 struct routing {
-    int32_t *start; /* [n_expert + 1] position in pair[] of each expert's first
-                       pair */
-    int32_t *pair;  /* [start[n_expert]] indices of pairs, sorted by expert */
-    int32_t *token; /* [start[n_expert]] token of each pair */
+    /* [n_expert + 1] index in pair[] of each expert's first pair; the last
+     * entry is the number of pairs */
+    int32_t *start;
+    /* [start[n_expert]] t * n_used + u of each pair (choice u of token t),
+     * sorted by expert */
+    int32_t *pair;
+    /* [start[n_expert]] index of the token of each pair in pair[] */
+    int32_t *token;
 };
 
 static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
@@ -523,8 +551,8 @@ static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Computes the routing from the experts' ids in c->in[2]; its arrays are in
- * `memory`. Every thread computes it itself, because that is cheaper than a
+/* Sorts the experts' ids in c->in[2] by expert; the result's arrays are in
+ * `memory`. Every thread does this itself, because that is cheaper than a
  * barrier. */
 static struct routing route(const struct cpu_call *c, void *memory)
 {
@@ -532,8 +560,8 @@ static struct routing route(const struct cpu_call *c, void *memory)
     int64_t n_expert = c->in[1].dim[0];
     int64_t n_tok = c->in[2].dim[0], n_used = c->in[2].dim[1];
     struct routing r = {.start = memory};
-    /* first each expert's number of pairs, later the position of its next
-     * pair */
+    /* first, each expert's number of pairs; then, while pairs are sorted, the
+     * index of its next pair */
     int32_t *next = r.start + 1;
 
     r.pair = r.start + n_expert + 2;
@@ -556,8 +584,9 @@ static struct routing route(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Computes the routing of head_matmul: pair t * n_head + h belongs to head
- * h. */
+/* Assigns rows of activations to the heads of head_matmul, which multiplies a
+ * row of each token by each head's matrix: pair t * n_head + h (token t)
+ * belongs to head h. */
 static struct routing route_heads(const struct cpu_call *c, void *memory)
 {
     int64_t n_head = c->in[1].dim[0], n_tok = c->in[0].dim[0];
@@ -576,8 +605,9 @@ static struct routing route_heads(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Returns the scratch size in bytes for n_pair pairs, of which at most `most`
- * have the same matrix. */
+/* Returns the scratch size in bytes that a thread needs for head_matmul or
+ * expert_matmul with n_pair pairs of a row of activations and a matrix. At most
+ * `most` pairs have the same matrix. */
 static size_t routed_scratch(const struct cpu_call *c,
                              const struct cpu_matmul_isa *isa, int64_t n_pair,
                              int64_t most)
@@ -606,7 +636,8 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
     return routed_scratch(c, isa, n_pair, n_pair);
 }
 
-/* Sets the result rows of choices with an invalid expert id to 0. */
+/* A token's choice whose expert id is invalid gives a result row of zeros.
+ * Writes these rows. */
 static void clear_unrouted(const struct cpu_call *c)
 {
     const int32_t *id = c->in[2].data;
@@ -622,8 +653,9 @@ static void clear_unrouted(const struct cpu_call *c)
     }
 }
 
-/* Returns the number of panels of an expert that are multiplied together. `m`
- * is NULL if no expert has enough rows for GEMM. */
+/* Returns the number of panels of an expert that are multiplied together: two
+ * by GEMM, else one. `m` is NULL if no expert has enough rows of activations
+ * for GEMM. */
 static int64_t expert_grain(const struct many *m)
 {
     return m ? GEMM_PANELS : 1;
@@ -634,9 +666,10 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
     return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
 }
 
-/* Computes the part of a thread. It is counted in units, each of which is one
- * pair with one group of expert_grain() panels. Units are ordered by expert,
- * then by group. `share` pairs use the same row of activations. */
+/* Computes the units part.lo .. part.hi - 1 of head_matmul or expert_matmul. A
+ * unit is a pair (a row of activations and its expert) times expert_grain()
+ * panels of the expert. Units are ordered by expert, then by panel. `share`
+ * pairs use the same row of activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, struct many *m,
                         const struct rows *x, const struct routing *r,
@@ -656,8 +689,9 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
 
         if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
             continue;
-        /* A group of panels has n units, one for each pair. The part that
-         * contains the first of them computes the group for all pairs. */
+        /* A group of panels has n units, one for each pair of the expert. The
+         * thread whose part contains the first of these units computes the
+         * group for all n pairs. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
         g1 = min64((part.hi - base + n - 1) / n, n_unit);
         if (m && n >= w->gemm->min_rows)
@@ -668,9 +702,10 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes all n_pair pairs, each with its matrix; at most `most` of them have
- * the same matrix. Threads divide the panels of all matrices. Each panel counts
- * as often as its matrix has pairs. */
+/* Computes head_matmul or expert_matmul: the n_pair pairs of a row of
+ * activations and its matrix, at most `most` of which have the same matrix.
+ * Threads divide the panels of all matrices. In this division a panel counts
+ * once for each pair of its matrix. */
 static void routed_run(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa,
                        const struct routing *r, int64_t n_pair, int64_t most,
@@ -701,7 +736,7 @@ static void routed_run(const struct cpu_call *c,
         gemm_end(&m->g);
 }
 
-/* Computes out[t, h, :] = W[h] x[t, h, :]. */
+/* Computes out[t, h, :] = W[h] x[t, h, :] for all tokens t and heads h. */
 void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct routing r =
@@ -710,8 +745,9 @@ void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     routed_run(c, isa, &r, cpu_rows(&c->in[0]), c->in[0].dim[0], 1);
 }
 
-/* Computes out[t, u, :] = W[id[t, u]] x[t, u, :], with x[t, 0, :] if x has one
- * row per token. An id out of range gives zeros. */
+/* Computes out[t, u, :] = W[id[t, u]] x[t, u, :] for all tokens t and their
+ * chosen experts u. If x has one row per token, that row serves all u. An id
+ * out of range gives zeros. */
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa)
 {
@@ -726,13 +762,19 @@ void cpu_expert_matmul(const struct cpu_call *c,
 
 /* ---- expert_down --------------------------------------------------------- */
 
-/* The routing of expert_down, with pairs grouped for panel calls. A group, or
- * *block*, has at most 16 pairs, of one expert and of different tokens. */
+/* The routing of expert_down, in which the pairs of a row of activations and
+ * its expert are grouped into blocks for panel calls. A block has at most 16
+ * pairs, all of one expert and each of a different token. */
 struct down {
     struct routing r;
-    const void **x;  /* [number of pairs] row of activations of each pair */
-    int32_t *block;  /* [n_block + 1] position of each block's first pair */
-    int64_t n_block; /* at most the number of pairs */
+    /* [number of pairs] pointer to the row of activations of each pair */
+    const void **x;
+    /* [n_block + 1] index of each block's first pair; the last entry is the
+     * number of pairs */
+    int32_t *block;
+    /* number of blocks; a block has up to 16 pairs of a row of activations and
+     * an expert */
+    int64_t n_block;
 };
 
 static size_t down_bytes(const struct cpu_call *c)
@@ -743,17 +785,18 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Returns the number of ranks whose addends one loop over the weights computes:
- * all ranks if there are few tokens, else one. */
+/* Returns the number of ranks that one loop over the experts of expert_down
+ * computes: all ranks if there are few tokens, else one. */
 static int down_ranks(const struct cpu_call *c)
 {
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
 }
 
-/* Returns the size in bytes of the stack of partial sums for down_panels().
- * With few tokens it holds a group of panels for every rank; with many, one
- * panel for all tokens. The size must not decrease as the number of tokens
- * grows, because scratch is allocated for the maximum number. */
+/* Returns the size in bytes of the stack on which down_panels() sums the
+ * addends of ranks. With few tokens an entry holds a group of panels, and all
+ * ranks are on the stack at once. With many tokens an entry holds one panel for
+ * all tokens. The size must not decrease as the number of tokens grows, because
+ * scratch is allocated for the maximum number. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];
@@ -763,15 +806,16 @@ static size_t down_stack_bytes(const struct cpu_call *c)
     return ranks > depth ? ranks : depth;
 }
 
-/* Returns the size in bytes of the accumulators of a weight block for all
- * tokens. */
+/* Returns the size in bytes of the accumulators that expert_down needs by GEMM
+ * for a weight block of two panels, for all tokens and all entries of the rank
+ * stack. */
 static int64_t down_block_bytes(const struct cpu_call *c)
 {
     return entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
 }
 
-/* Returns the number of weight blocks that one loop over the experts
- * computes. */
+/* Returns the number of weight blocks, of two panels each, that one loop over
+ * the experts of expert_down computes by GEMM. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
     int64_t one = down_block_bytes(c);
@@ -828,10 +872,10 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* Returns the number of panels of one expert that are read before the next
- * expert's, if panel calls are used. A single panel is too short for hardware
- * prefetching: with 8 experts of 768 values per row, a Zen 4 core reads half as
- * fast. */
+/* Returns how many panels of one expert expert_down reads, if it uses panel
+ * calls, before it reads the next expert's. A single panel is too short for
+ * hardware prefetching: with 8 experts of 768 values per row, a Zen 4 core
+ * reads half as fast. */
 static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
@@ -840,9 +884,9 @@ static int64_t down_group(const struct weight *w, int64_t n_tok)
     return n > w->panels ? n : w->panels;
 }
 
-/* Returns the number of panels that a thread's part is a multiple of. It is as
- * large as the number of panels permits, because short portions would make
- * short reads. */
+/* Threads divide the panels of expert_down into parts that are multiples of
+ * this number of panels. It is as large as the number of panels permits,
+ * because short parts would make short reads. `group` is down_group(). */
 static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
                           int64_t group)
 {
@@ -853,10 +897,11 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
     return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
 }
 
-/* Computes the addends of ranks rank .. rank + n_rank - 1 for all tokens and n
- * panels from `panel`. Adds them to acc [rank][panel][token][PACK_ROWS].
- * Experts are added to a token's accumulator in ascending order. The weights of
- * a panel are read consecutively for all ranks. */
+/* Computes the addends of ranks rank .. rank + n_rank - 1 of expert_down, for
+ * all tokens and panels panel .. panel + n - 1. Adds them to acc
+ * [rank][panel][token][PACK_ROWS]. A token's experts are added in ascending
+ * order. For each panel, the weights of all ranks are read one after another,
+ * as they are in memory. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
                          struct cpu_panel_args *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
@@ -889,8 +934,9 @@ static void down_addends(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Returns true if some token has chosen expert e twice. Its accumulator then
- * needs two additions in sequence, which GEMM cannot do. */
+/* Returns true if some token has chosen expert e twice. Its two products must
+ * be added to the same accumulator one after the other, which GEMM cannot
+ * do. */
 static bool has_twice(const struct down *d, int64_t e)
 {
     for (int32_t i = d->r.start[e] + 1; i < d->r.start[e + 1]; i++)
@@ -899,10 +945,10 @@ static bool has_twice(const struct down *d, int64_t e)
     return false;
 }
 
-/* Computes all pairs of one expert with panel calls, for n weight blocks from
- * `block`. *j is the index of the expert's first block of pairs (struct down),
- * and is set to that of the next expert. acc is [weight
- * block][token][GEMM_WIDTH]. */
+/* Computes the products of all pairs of one expert for n weight blocks (two
+ * panels each) from `block`, by panel calls. Adds them to acc [weight
+ * block][token][GEMM_WIDTH]. On entry *j is the index of the expert's first
+ * block of pairs in d->block; on return, that of the next expert's. */
 static void down_jobs(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct down *d,
                       int64_t *j, float *acc, int64_t block, int64_t n)
@@ -931,8 +977,9 @@ static void down_jobs(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes all pairs of expert e by GEMM, for n weight blocks from `block`.
- * Adds the products of `rank` to acc [weight block][token][GEMM_WIDTH]. */
+/* Computes the products of all pairs of expert e for n weight blocks (two
+ * panels each) from `block`, by GEMM, over the k that `rank` owns. Adds them to
+ * acc [weight block][token][GEMM_WIDTH]. */
 static void down_gemm(const struct cpu_call *c, const struct weight *w,
                       struct many *m, const struct down *d, int64_t e,
                       int32_t rank, float *acc, int64_t block, int64_t n)
@@ -958,8 +1005,9 @@ static void down_gemm(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Computes n weight blocks from `block` for all tokens and ranks, and writes
- * the results. Experts with few pairs use panel calls, the others GEMM. */
+/* Computes expert_down for n weight blocks (two panels each) from `block`, for
+ * all tokens and ranks, and writes the results. Experts with few pairs use
+ * panel calls, the others GEMM. */
 static void down_many(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, struct many *m,
                       const struct down *d, int64_t block, int64_t n)
@@ -997,8 +1045,8 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* Computes n panels from `panel` for all tokens and ranks, by panel calls, and
- * writes the results. */
+/* Computes expert_down for panels panel .. panel + n - 1, for all tokens and
+ * ranks, by panel calls, and writes the results. */
 static void down_panels(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, const struct down *d,
                         int64_t panel, int64_t n)
@@ -1033,10 +1081,10 @@ static void down_panels(const struct cpu_call *c, const struct weight *w,
 }
 
 /* Computes out[t, :] = sum over u of W[id[t, u]] x[t, u, :], as one sum over
- * experts and k. For each rank an accumulator starts at 0 and adds the token's
- * experts in ascending order, equal ones in order of u, and for each expert the
- * rank's k in ascending order. A choice with an id out of range adds
- * nothing. */
+ * the chosen experts and k. For each rank an accumulator starts at 0. It adds
+ * the token's experts in ascending order, equal ones in order of u, and for
+ * each expert the rank's k in ascending order. A choice whose expert id is out
+ * of range adds nothing. */
 void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;

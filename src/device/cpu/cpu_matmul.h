@@ -13,32 +13,48 @@
 #include "device/cpu/cpu_gemm.h"
 #include "device/cpu/cpu_kernel.h"
 
-enum { CPU_PANEL_TOK = 16 }; /* maximum rows of activations of a panel call */
+/* maximum number of rows of activations that a panel call multiplies */
+enum { CPU_PANEL_TOK = 16 };
 
 struct cpu_panel_args {
-    /* The weights: panels of a packed matrix, or rows of a plain (not packed)
-     * matrix. */
-    const struct pack *pack; /* NULL if plain */
-    /* the first panel, or the first of n_row plain rows */
+    /* The weights of a panel call: consecutive panels of a packed matrix, or up
+     * to 16 rows of a matrix that is not packed. */
+    /* packed form of the matrix; NULL if it is not packed */
+    const struct pack *pack;
+    /* address of the call's first panel or, if the matrix is not packed, of its
+     * first row */
     const uint8_t *panel;
-    const uint8_t *next; /* panels of the next call, to be prefetched */
-    /* Number of consecutive packed panels, 1 .. cpu_jobs.panels, with n_panel *
-     * n_tok at most CPU_PANEL_TOK. 1 if plain. */
+    /* address of the weights that the next call will multiply, so that this
+     * call can prefetch them */
+    const uint8_t *next;
+    /* Number of consecutive packed panels: 1 to cpu_jobs.panels, and n_panel *
+     * n_tok is at most CPU_PANEL_TOK. For a matrix that is not packed it is
+     * 1. */
     int n_panel;
-    const struct rank_span *span; /* [n_span] if plain: the rank of each k */
+    /* [n_span] for a matrix that is not packed: the intervals of k that this
+     * device holds, with the rank that owns each */
+    const struct rank_span *span;
     int n_span;
-    int n_row;        /* if plain: number of rows, 1 .. 16 */
-    int64_t k;        /* if plain: values per row */
-    pl_format format; /* if plain: F32, F16 or BF16 */
-    int32_t rank;     /* the call multiplies only the k that this rank owns */
-    /* The activations: n_tok rows of float or struct q8_block, each with all k
-     * that this device holds. */
-    int n_tok;            /* 1 .. CPU_PANEL_TOK */
-    const void *const *x; /* [n_tok] */
-    /* Row j of the activations has 16 accumulators for the rows of panel i, at
-     * acc + 16 * (at[j] + n_tok * i). All at[] differ. */
+    /* for a matrix that is not packed: number of rows of the call, 1 .. 16 */
+    int n_row;
+    int64_t k; /* for a matrix that is not packed: number of values in a row */
+    /* for a matrix that is not packed: format of its elements, F32, F16 or
+     * BF16 */
+    pl_format format;
+    /* the call multiplies only the values of k that this rank owns */
+    int32_t rank;
+    /* The activations of a panel call: n_tok rows of float or struct q8_block.
+     * Each row has all k that this device holds. */
+    /* number of rows of activations, 1 .. CPU_PANEL_TOK */
+    int n_tok;
+    const void *const *x; /* [n_tok] pointers to the rows of activations */
+    /* The accumulators of a panel call. Row j of activations has 16
+     * accumulators for the 16 weight rows of panel i, at acc + 16 * (at[j] +
+     * n_tok * i). */
     float *acc;
-    const int32_t *at; /* [n_tok] */
+    /* [n_tok] for each row of activations, the position of its accumulators in
+     * `acc`, in units of 16 floats; all positions differ */
+    const int32_t *at;
 };
 
 /* Adds the products of the call to its accumulators. The following defines the
@@ -79,8 +95,9 @@ struct cpu_panel_args {
  * once. */
 typedef void cpu_panel_fn(const struct cpu_panel_args *s);
 
-/* Returns the end of the segment that contains index k of a whole row. Chunks
- * of formats with super-blocks end at the same indices. */
+/* Float weights are summed in segments, ranges of k that end at multiples of
+ * 256. Returns the end of the segment that contains index k of a whole row.
+ * Chunks of formats with super-blocks end at the same indices. */
 static inline int64_t cpu_segment_end(int64_t k)
 {
     return (k / Q8_CHUNK + 1) * Q8_CHUNK;
@@ -92,22 +109,26 @@ static inline float *cpu_panel_acc(const struct cpu_panel_args *s, int j)
 }
 
 struct cpu_jobs {
-    cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by weight format */
+    /* by weight format: the panel function for packed weights */
+    cpu_panel_fn *packed[PL_FORMAT_COUNT];
     cpu_panel_fn *plain;
-    bool q8;    /* activations are struct q8_block for quantized weights; if
-                   false, always float */
-    int panels; /* maximum number of packed panels in a call */
+    /* The panel functions read activations as struct q8_block if the weights
+     * are quantized. If false, they always read floats. */
+    bool q8;
+    /* maximum number of packed panels that a panel call multiplies */
+    int panels;
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
 struct cpu_matmul_isa {
     const struct cpu_jobs *jobs;
-    /* [PL_FORMAT_COUNT], the GEMMs by weight format; NULL if there are none. */
+    /* [PL_FORMAT_COUNT]: the GEMM functions for each weight format; NULL if the
+     * instruction set has no GEMM. */
     const struct cpu_gemm *gemm;
 };
 
-/* The kernels of the four ops, computed with an instruction set's panel
- * functions. */
+/* The kernels of the four matrix products with weights. Each is called with the
+ * panel functions and the GEMMs of an instruction set. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa);
 void cpu_head_matmul(const struct cpu_call *c,
                      const struct cpu_matmul_isa *isa);
@@ -125,41 +146,46 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
 size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa);
 
-/* Panel functions in plain C, for kernel sets without a faster one. */
-void cpu_panel_generic(const struct cpu_panel_args *s); /* any packed format */
-/* any plain format */
+/* Panel functions in plain C, which kernel sets without a faster one use. */
+/* panel function in plain C for packed weights of any format */
+void cpu_panel_generic(const struct cpu_panel_args *s);
+/* panel function in plain C for weights of any format that are not packed */
 void cpu_panel_plain_generic(const struct cpu_panel_args *s);
-void cpu_panel_bf16_generic(const struct cpu_panel_args *s); /* for attr.bf16 */
+/* panel function in plain C that multiplies BF16 values, for 16-bit weights
+ * with attr.bf16 */
+void cpu_panel_bf16_generic(const struct cpu_panel_args *s);
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
-/* Runs KERNEL_quantize with the given encoder: encodes in[0] to out as blocks
- * of 32 8-bit values. Each block has its own scale. If the call has spans of
- * the last dimension, a scale is instead shared by the part of a span between
- * two multiples of 256. */
+/* An encoder quantizes n activations to blocks of 32 8-bit values; `share`
+ * values share a scale. cpu_quantize() runs KERNEL_quantize with an encoder: it
+ * encodes in[0] to out, each block with its own scale. If the call has spans of
+ * the last dimension, the values of a span between two multiples of 256 share a
+ * scale instead. */
 typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
                            int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
-/* The panel functions of kernel sets that other sets use too. `amx` has those
- * of `avx512_vnni`, but takes four panels per call. */
+/* The panel functions of kernel sets that files of other sets use too. Those of
+ * `amx` are the functions of `avx512_vnni`, but called with up to four
+ * panels. */
 extern const struct cpu_jobs cpu_jobs_generic, cpu_jobs_avx2, cpu_jobs_avx_vnni,
     cpu_jobs_avx512_vnni, cpu_jobs_amx;
 
-/* Runs KERNEL_gather_rows: gathers rows of a table by index. The same code
- * serves every kernel set. */
+/* Runs KERNEL_gather_rows: copies rows of a table that are selected by index.
+ * Every kernel set uses this function. */
 void cpu_gather_rows(const struct cpu_call *c);
 
-/* Each writes the matrix products of one kernel set into the kernel table
- * (cpu_dispatch.c). */
+/* Each function writes the matrix products of one kernel set into the kernel
+ * table *k. Called by cpu_dispatch.c. */
 void cpu_matmul_init_reference(struct cpu_kernels *k);
 void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
 void cpu_matmul_init_avx_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_bf16(struct cpu_kernels *k);
-/* Returns true if the processor's BF16 instruction gives the results of
- * base/bf16.h in the cases where implementations may differ. Requires that the
- * processor has the instruction. */
+/* Returns true if the processor's BF16 instruction gives the same bits as
+ * base/bf16.h in the cases where implementations may differ. The processor must
+ * have the instruction. */
 bool cpu_bf16_agrees(void);
 void cpu_matmul_init_bf16_generic(struct cpu_kernels *k);
 void cpu_matmul_init_amx(struct cpu_kernels *k);

@@ -2,15 +2,17 @@
  * 16 rows of a panel are two vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-/* The reason for MIN_ROWS: on a Zen 3, with 20 rows, GEMM takes 0.65 to 0.9
- * times as long as panel calls, and as long for Q8_0. With 16 rows, the maximum
- * of a panel call, it takes 0.75 to 1.1 times as long. */
+/* The reason for MIN_ROWS, the number of rows of activations from which GEMM
+ * replaces panel calls: on a Zen 3, with 20 rows, GEMM takes 0.65 to 0.9 times
+ * as long as panel calls, and as long for Q8_0. With 16 rows, the maximum of a
+ * panel call, it takes 0.75 to 1.1 times as long. */
 enum { WIDE_UNSIGNED = 0, MIN_ROWS = 17 };
 
-/* The reason for PANELS and AHEAD: on a Zen 3, with one row of activations,
- * these values read 1.2 (Q4_K) to 1.4 times (Q8_0) as many bytes per second as
- * one panel per call and prefetching a page ahead. For float weights, measured
- * with one panel per call, a distance of 2 KiB was faster than 1 and 4 KiB. */
+/* The reason for PANELS (per call) and AHEAD (prefetch distance in bytes): on a
+ * Zen 3, with one row of activations, these values read 1.2 (Q4_K) to 1.4 times
+ * (Q8_0) as many bytes per second as one panel per call and a distance of 4
+ * KiB. For float weights, measured with one panel per call, a distance of 2 KiB
+ * was faster than 1 and 4 KiB. */
 enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_unpack_tmpl.h"
@@ -22,17 +24,18 @@ enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 #define JOBS cpu_jobs_avx2
 #include "device/cpu/cpu_matmul_tmpl.h"
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- quantizing of activations ------------------------------------------- */
 
-/* Returns, in each int32 of a 128-bit lane, the sum of the lane's four
- * int32. */
+/* Returns a vector in which each int32 of a 128-bit lane is the sum of that
+ * lane's four int32 in `a`. */
 static inline __m256i lane_sums(__m256i a)
 {
     a = _mm256_hadd_epi32(a, a);
     return _mm256_hadd_epi32(a, a);
 }
 
-/* Returns the bits of the largest |src[i]|; n is a multiple of 32. */
+/* Returns the largest |src[i]|, as the bits of a float; n is a multiple of
+ * 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
@@ -54,8 +57,9 @@ static inline uint32_t greatest(const float *src, int64_t n)
     return (uint32_t)_mm_cvtsi128_si32(max);
 }
 
-/* Encodes 32 values as q8_encode does: b->q = round(src * by), and the sums of
- * b->q. */
+/* Encodes 32 values as q8_encode does: sets b->q to round(src * by), and b->sum
+ * to the sums of the first and the last 16 values of b->q. b->d is set by the
+ * caller. */
 static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
@@ -65,8 +69,8 @@ static inline void encode_block(struct q8_block *b, const float *src, float by)
     for (int i = 0; i < 4; i++) {
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
-        /* The addition rounds x to an integer, which is the difference of the
-         * sum's bits from those of `magic`. */
+        /* Adding 1.5 * 2^23 (`magic`) rounds x to an integer. The integer is
+         * the difference between the bits of the sum and those of `magic`. */
         r[i] = _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(x, magic)),
                                 _mm256_castps_si256(magic));
     }

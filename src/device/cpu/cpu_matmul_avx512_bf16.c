@@ -1,6 +1,6 @@
-/* Matrix products with BF16 products (graph_attr.bf16), for CPUs with
- * AVX512_BF16. Weights are 16-bit floats. A vector has, for each of the 16 rows
- * of a panel, a pair of adjacent values. Results have the bits of
+/* Matrix products with weights that multiply BF16 values (graph_attr.bf16), for
+ * CPUs with AVX512_BF16. Weights are 16-bit floats. A vector has, for each of
+ * the 16 rows of a panel, a pair of adjacent values. Results have the bits of
  * cpu_panel_bf16_generic. */
 #include <immintrin.h>
 #include <string.h>
@@ -12,15 +12,19 @@
 #define TMPL static inline __attribute__((always_inline))
 
 enum {
-    SIZE = 2 * PACK_ROWS, /* size in bytes of a panel's 16 weights at one k */
+    /* size in bytes of the 16 weights that a panel has for one k */
+    SIZE = 2 * PACK_ROWS,
     AHEAD = 4096,
-    RUN = 32, /* activations of a row that are rounded to BF16 together */
-    /* Maximum rows of activations whose sums are in registers. */
+    /* number of values of each row of activations that are rounded to BF16 at a
+     * time */
+    RUN = 32,
+    /* maximum number of rows of activations whose sums fit in registers */
     MAX_ROWS = 8,
 };
 
-/* Returns the weights of 16 rows at k and k + 1 as pairs, read from p. If
- * `both` is false, the weights at k + 1 are 0. */
+/* Returns the weights of a panel's 16 rows at k and k + 1 as sixteen BF16
+ * pairs. p points to the weights at k. If `both` is false, the weights at k + 1
+ * count as 0. */
 TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 {
     const uint16_t *lower = (const uint16_t *)p;
@@ -34,9 +38,10 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 
 /* ---- few rows of activations (skinny GEMM) ------------------------------- */
 
-/* Adds the products of n <= RUN values of a segment to the sums of n_tok rows
- * of activations. The weights begin at `tile`, the activations at x[j] + i.
- * n_tok is a compile-time constant, and n should be one as well. */
+/* Adds the products of n <= RUN values of k to sum[j], for n_tok rows j of
+ * activations and a panel's 16 weight rows. `tile` points to the weights, x[j]
+ * + i to the activations. n_tok is a compile-time constant, and n should be one
+ * as well. */
 TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
                    int64_t i, const int n, lanes sum[MAX_ROWS], const int n_tok,
                    pl_format f)
@@ -57,9 +62,9 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
     }
 }
 
-/* Multiplies a panel's weights of a chunk by rows of activations first .. first
- * + n - 1. If n < n_tok, the excess rows repeat the first one, and their sums
- * are discarded. */
+/* Multiplies a panel's weights in chunk *c by rows first .. first + n - 1 of
+ * activations. n_tok >= n is a compile-time constant. The n_tok - n excess rows
+ * repeat row `first`, and their sums are discarded. */
 TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
@@ -127,9 +132,10 @@ static void panel_BF16(const struct cpu_panel_args *s)
 
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
-/* A unit of k (cpu_gemm.h) is a segment of 128 pairs. Missing values are 0,
- * which changes no result: a sum of -0 can become 0, but adding either to an
- * accumulator gives the same. */
+/* A GEMM unit (cpu_gemm.h), the range of k that is summed separately, is a
+ * segment of up to 128 pairs. Shorter segments are padded with 0. That changes
+ * no result: a sum of -0 can become 0, but adding either to an accumulator
+ * gives the same. */
 enum {
     UNIT_PAIRS = Q8_CHUNK / 2,
     TOK = 6,
@@ -156,7 +162,7 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
         const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
 
         for (int64_t k = 0; k < s.n; k += 2) {
-            /* prefetches the next segment */
+            /* prefetches the weights of the segment after this one */
             __builtin_prefetch(src + (s.n + k) * SIZE);
             pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
                         weight_pairs(src + k * SIZE, f, k + 1 < s.n));
@@ -199,9 +205,9 @@ static void arrange(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Multiplies n_unit units of two panels, whose unpacked weights are `stride`
- * bytes apart, by n_tok rows of activations. The accumulators of row t begin at
- * at[t]. */
+/* Multiplies a block of two panels by n_tok rows of activations over n_unit
+ * segments of k. The unpacked weights of the panels, from `w`, are `stride`
+ * bytes apart. at[t] points to the accumulators of row t. */
 TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
                    float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -271,9 +277,10 @@ static void products(const struct gemm_pass *p)
 
 bool cpu_bf16_agrees(void)
 {
-    /* Cases in which implementations may differ: sums, factors and s near
-     * 2^-126, which are 0 or become 0; sums that depend on the order of
-     * addition; values that are rounded. */
+    /* Products in which implementations of the instruction may differ: some
+     * have sums, factors or an addend s near 2^-126, which are 0 or become 0;
+     * others have sums that depend on the order of addition, or values that are
+     * rounded. */
     static const struct {
         float s, a[2], b[2];
     } cases[] = {

@@ -4,15 +4,16 @@
  * rows of a panel. */
 #include "device/cpu/cpu_vectors_avx512.h"
 
-/* The reason for MIN_ROWS: up to 16 rows are one panel call. On Zen 5, GEMM
- * takes 0.9 to 1.03 times as long as panel calls with 20 rows of Q4_0, Q4_K and
- * Q8_0, and 1 to 1.2 times with 15 rows (medians, weights of 512 x 1024). */
+/* The reason for MIN_ROWS, the number of rows of activations from which GEMM
+ * replaces panel calls: up to 16 rows are one panel call. On Zen 5, GEMM takes
+ * 0.9 to 1.03 times as long as panel calls with 20 rows of Q4_0, Q4_K and Q8_0,
+ * and 1 to 1.2 times with 15 rows (medians, weights of 512 x 1024). */
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
-/* The reason for AHEAD: hardware prefetching stops at the end of a page. On a
- * server with AVX-512, prefetching a page ahead reads 30 % more bytes per
- * second of 4-bit formats than no prefetching, and 10 % more than a quarter
- * page. Processors with AMX read faster from four panels per call
- * (doc/kernels.md), a Zen 5 does not. */
+/* The reason for AHEAD, the prefetch distance in bytes: hardware prefetching
+ * stops at the end of a memory page. On a server with AVX-512, prefetching 4096
+ * bytes ahead reads 30 % more bytes per second of 4-bit formats than no
+ * prefetching, and 10 % more than 1024 bytes ahead. Processors with AMX read
+ * faster with four panels per call (doc/kernels.md), a Zen 5 does not. */
 enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 static inline vi v_dot4(vi acc, vi u, vi s)
@@ -20,14 +21,14 @@ static inline vi v_dot4(vi acc, vi u, vi s)
     return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
 }
 
-/* Interleaves dwords 0 .. 7 of TOK rows of activations: dst is [8][TOK]
- * dwords. */
+/* Interleaves TOK rows of activations: x[t] is eight dwords (four values each)
+ * of row t, and dst becomes [8][TOK] dwords. */
 static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 {
-    /* FROM and FROM45 give the source of each dword of the result. FROM is its
-     * index in the 32 dwords of rows 0 to 3, which are in two vectors. FROM45
-     * is its index in the 16 dwords of rows 4 and 5, which are in a third
-     * vector, plus 16. */
+    /* The result is made from three vectors: the 16 dwords of rows 0 and 1, of
+     * rows 2 and 3, and of rows 4 and 5. FROM(i) is the index of result dword i
+     * in the first two vectors together. FROM45(i) then selects either that
+     * dword or, with an index from 16 on, a dword of the third vector. */
 #define FROM(i)   ((i) % 6 < 4 ? (i) % 6 * 8 + (i) / 6 : 0)
 #define FROM45(i) ((i) % 6 < 4 ? (i) % 16 : 16 + ((i) % 6 - 4) * 8 + (i) / 6)
 #define SIXTEEN(f, i)                                                          \

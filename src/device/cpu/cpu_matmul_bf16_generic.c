@@ -1,5 +1,5 @@
-/* Matrix products with BF16 products (graph_attr.bf16) in plain C, which is the
- * specification of vector kernels. */
+/* Matrix products with weights that multiply BF16 values (graph_attr.bf16), in
+ * plain C, which is the specification of the vector kernels. */
 #include "base/bf16.h"
 #include "device/cpu/cpu_matmul.h"
 
@@ -11,8 +11,8 @@ static float element(pl_format f, const void *p, int64_t i)
 }
 
 /* Returns `sum` plus the products of values i and i + 1 of a chunk, for weight
- * row `row` and activations x. If `both` is false, value i is the last of a
- * segment, and value i + 1 counts as 0. */
+ * row `row` of the panel and activations x, both rounded to BF16. If `both` is
+ * false, value i is the last of a segment, and value i + 1 counts as 0. */
 static float pair_add(const struct cpu_panel_args *s, const uint8_t *tiles,
                       const float *x, int64_t i, bool both, int row, float sum)
 {

@@ -18,7 +18,8 @@ static float element(pl_format f, const void *p, int64_t i)
 
 /* ---- quantized weights --------------------------------------------------- */
 
-/* Returns true if a tile has a float scale for each half. */
+/* Returns true if each half (16 values) of a tile has a float scale of its
+ * own. */
 static bool has_two_d(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_UE4M3X2;
@@ -30,8 +31,8 @@ static bool has_min(const struct pack_rule *rule)
            rule->sub == PACK_SUB_U8X2_MIN;
 }
 
-/* One row of a tile: its scales and the levels L(c) of its codes, see
- * quant/pack.h. */
+/* One weight row of a 32-value tile: its scales and the levels L(c) of its
+ * codes (quant/pack.h). */
 struct lane {
     struct pack_scales scale;
     int level[32];
@@ -48,9 +49,10 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-/* isum and msum (cpu_matmul.h) of a tile, or of all tiles of a chunk. If each
- * half of a tile has a float scale, these are the isum of the first and of the
- * second half. */
+/* The integer sums isum and msum (cpu_matmul.h) of one weight row and one row
+ * of activations, over a tile, or over all tiles of a chunk. If each half of a
+ * tile has a float scale, there is no msum: the two fields are then the isum of
+ * the first and of the second half. */
 struct sums {
     int32_t isum, msum;
 };
@@ -162,7 +164,7 @@ void cpu_panel_generic(const struct cpu_panel_args *s)
     }
 }
 
-/* ---- rows that are not packed -------------------------------------------- */
+/* ---- weight rows that are not packed ------------------------------------- */
 
 static void span_plain(const struct cpu_panel_args *s,
                        const struct rank_span *p)
@@ -215,8 +217,9 @@ static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, NULL};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
-/* Returns the number of parts of a span that share a scale: multiples of 256 of
- * the whole row divide the span. */
+/* Activations in an interval that a rank owns share a scale up to the next
+ * multiple of 256 of the whole row. Returns into how many parts these multiples
+ * divide the interval *p. */
 static int64_t span_parts(const struct rank_span *p)
 {
     return p->n > 0

@@ -49,7 +49,7 @@ static inline vi v_u16(const void *p)
     return (vi)vmovl_u16(vld1_u16(p));
 }
 
-/* Loads four bytes, which become the low half of the result. */
+/* Loads four bytes into the low half of a vector of eight bytes. */
 static inline uint8x8_t load4(const void *p)
 {
     uint32_t x;
@@ -114,8 +114,8 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #else
 
-/* v_dot without DotProd. The int16 sums of the 4 rows are in two vectors of two
- * rows each; the four sums of a row are adjacent. */
+/* v_dot (cpu_unpack_tmpl.h) for processors without DotProd. sum[0] and sum[1]
+ * have int16 sums for two weight rows each: four adjacent int16 per row. */
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
@@ -156,9 +156,10 @@ static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 
-/* ---- activations --------------------------------------------------------- */
+/* ---- quantizing of activations ------------------------------------------- */
 
-/* Returns the bits of the largest |src[i]|; n is a multiple of 32. */
+/* Returns the largest |src[i]|, as the bits of a float; n is a multiple of
+ * 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     uint32x4_t top[4] = {0};
@@ -171,8 +172,8 @@ static inline uint32_t greatest(const float *src, int64_t n)
         vmaxq_u32(vmaxq_u32(top[0], top[1]), vmaxq_u32(top[2], top[3])));
 }
 
-/* Encodes 16 values as q8_encode does: q = round(src * by). Returns the sum of
- * all q. */
+/* Encodes 16 values as q8_encode does: q[i] = round(src[i] * by). Returns the
+ * sum of these 16 integers. */
 static inline int16_t encode_half(int8_t *q, const float *src, float by)
 {
     int16x4_t r[4];

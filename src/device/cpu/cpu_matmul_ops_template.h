@@ -1,6 +1,9 @@
-/* The kernels of matrix products for one instruction set, with exact or BF16
- * products. The including file defines `static const struct cpu_matmul_isa isa`
- * before. */
+/* The entries of the kernel table for the four matrix products with weights.
+ * Each calls a function of cpu_matmul.c with the panel functions and GEMMs of
+ * one instruction set, `isa`. The including file defines `static const struct
+ * cpu_matmul_isa isa` before. init_ops() writes the entries to
+ * cpu_kernels.kernel, init_entries() to a given array, such as
+ * cpu_kernels.bf16. */
 
 static void run_matmul(const struct cpu_call *c)
 {

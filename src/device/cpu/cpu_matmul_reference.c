@@ -5,9 +5,10 @@
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
-enum { PIECE = 256 }; /* number of weights decoded together, a *piece* */
+/* number of values of a weight row that are decoded to floats at a time */
+enum { PIECE = 256 };
 
-/* Returns the dot product of w[n] and x[n]. Values are added to four sums, by
+/* Returns the dot product of w[n] and x[n], computed in double as four sums by
  * index mod 4, so that additions do not wait for each other. */
 static double dot(const float *w, const float *x, int64_t n)
 {
@@ -23,9 +24,9 @@ static double dot(const float *w, const float *x, int64_t n)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Multiplies values first .. first + n - 1 of weight row r by each row of
- * activations j. Adds the products to sum[j]. The values are divided into
- * pieces from `first`. */
+/* Multiplies values first .. first + n - 1 of weight row r by each of the
+ * call's rows of activations, and adds the product with row j to sum[j]. The
+ * values are decoded PIECE at a time. */
 static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {

@@ -5,17 +5,18 @@
  *
  *   panel_quantized   the panel function of quantized weights
  *   JOBS              the name of the set's struct cpu_jobs
- *   gemm_table        the set's GEMMs, by format
- *   PANELS            how many panels a call takes
- *   MAX_PANELS        at least PANELS
+ *   gemm_table        the set's GEMMs, by weight format
+ *   PANELS            maximum number of panels that a panel call multiplies
+ *   MAX_PANELS        greatest PANELS of the sets that use these functions
  *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
 /* ---- float weights ------------------------------------------------------- */
 
-/* Multiplies n_panel panels of the call, from `panel`, by n rows of activations
- * from `first`, with one sum per panel and row in registers. n_panel and n_tok
- * are compile-time constants. If n < n_tok, the excess rows repeat the first
- * one, and their sums are discarded. */
+/* Multiplies n_panel panels of the call, from panel `panel`, by n rows of
+ * activations from row `first`, over chunk *c of k. Each panel and row of
+ * activations has sums in registers. n_panel and n_tok >= n are compile-time
+ * constants. The n_tok - n excess rows repeat row `first`, and their sums are
+ * discarded. */
 TMPL void float_block(const struct cpu_panel_args *s,
                       const struct pack_chunk *c, int panel, int first, int n,
                       const int n_panel, const int n_tok, pl_format f)
@@ -85,7 +86,7 @@ TMPL void float_block(const struct cpu_panel_args *s,
 }
 
 /* Computes a panel call with float weights. With one row of activations,
- * computes four panels at a time, as long as the call has four. */
+ * multiplies four panels at a time while that many are left. */
 TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {

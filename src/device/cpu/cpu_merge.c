@@ -12,17 +12,23 @@
 #include "device/cpu/cpu_image.h"
 #include "program/copy_loops.h"
 
-enum { LINE = 64, BLOCK = 1024 /* number of floats */ };
+/* LINE is the size of a cache line in bytes, BLOCK the number of floats whose
+ * sums are computed at a time. */
+enum { LINE = 64, BLOCK = 1024 };
 
-/* A thread's iteration over its part of a copy descriptor, one interval at a
- * time. The first and last interval may be partial. */
+/* A thread's iteration over its part of a copy descriptor. Each call of
+ * walk_next moves to the next interval of bytes; the first and the last
+ * interval may be partial. */
 struct walk {
     const struct copy_extent *l;
-    int64_t left;        /* bytes left in the thread's part */
-    int64_t i0, i1, b;   /* loop indices of the next interval, and its first
-                            byte that belongs to the part */
-    int64_t src, dst, n; /* offsets and size in bytes of the interval that
-                            walk_next found */
+    /* number of bytes in the thread's part that are still to be copied */
+    int64_t left;
+    /* i0, i1: indices of the two loops for the next interval; b: offset in
+     * bytes in that interval at which the thread's part begins */
+    int64_t i0, i1, b;
+    /* offsets in the source and in the destination, and size, in bytes, of the
+     * interval that walk_next found */
+    int64_t src, dst, n;
 };
 
 static void walk_start(struct walk *w, const struct copy_extent *l, int ith,
@@ -73,8 +79,9 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
 }
 
-/* Writes the sum of an item's addends to dst[n], added in the order of the rank
- * tree. Each addend is read from byte `off` of its value. n is in floats. */
+/* Writes to dst[n] the sum of the addends of merge item *m, added in the order
+ * of the rank tree. Each addend is read from byte `off` of its tensor on. n is
+ * a number of floats. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        const struct graph_sizes *z, float *dst, int64_t off,
                        int64_t n, float *scratch)
@@ -200,9 +207,9 @@ double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st)
     return bytes;
 }
 
-/* Returns the time in seconds that a transfer of `bytes` takes on its slowest
- * link. In a PUSH to several devices, the link of each carries an equal
- * share. */
+/* Returns the time in seconds that the transfer st, a PULL, PUSH or PAGES,
+ * takes on its slowest link if it moves `bytes` bytes. In a PUSH to several
+ * devices, each destination's link carries an equal share of these. */
 static double slowest(const struct cpu_image *m, const struct insn *st,
                       double bytes)
 {
@@ -224,7 +231,7 @@ double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st)
     double bytes;
 
     if (!insn_is_transfer(st) || slowest(m, st, 1) == 0)
-        /* If links take no time, the bytes need not be counted. */
+        /* The links take no time, so the bytes need not be counted. */
         return 0;
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;

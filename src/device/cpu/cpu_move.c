@@ -12,7 +12,7 @@ static size_t element_bytes(const struct cpu_tensor *t)
     return t->format == PL_F16 || t->format == PL_BF16 ? 2 : 4;
 }
 
-/* Returns the product of the dimensions from .. to - 1. */
+/* Returns the product of the sizes of dimensions from .. to - 1. */
 static int64_t product(const struct cpu_tensor *t, int from, int to)
 {
     int64_t n = 1;
@@ -22,8 +22,8 @@ static int64_t product(const struct cpu_tensor *t, int from, int to)
     return n;
 }
 
-/* Broadcasts an F32 operand along the dimensions that it lacks or that have
- * size 1 in it. */
+/* Copies an F32 operand to a larger result: repeats its values along the
+ * dimensions that it lacks or that have size 1 in it. */
 static void broadcast_run(const struct cpu_call *c)
 {
     const struct cpu_tensor *x = &c->in[0];
@@ -49,9 +49,9 @@ static void broadcast_run(const struct cpu_call *c)
     }
 }
 
-/* Copies the operand. If it has fewer values than the result, it is F32 and is
- * broadcast; only the compiler of programs (src/lower) generates this, never a
- * graph. */
+/* Copies the operand to contiguous memory. If it has fewer values than the
+ * result, it is F32 and is broadcast. Only the compiler of programs (src/lower)
+ * generates such an instruction; graphs never have it. */
 static void contiguous_run(const struct cpu_call *c)
 {
     struct cpu_part p = cpu_part(cpu_count(&c->out), 64, c->ith, c->nth);
@@ -67,8 +67,8 @@ static void contiguous_run(const struct cpu_call *c)
                (size_t)(p.hi - p.lo) * size);
 }
 
-/* Permutes dimensions. The elements of a row of the result have a constant
- * stride in the operand. */
+/* Permutes the dimensions of a tensor. The elements of a row of the result are
+ * equally spaced in the operand. */
 static void permute_run(const struct cpu_call *c)
 {
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
@@ -77,7 +77,8 @@ static void permute_run(const struct cpu_call *c)
     int nd = c->out.n_dim;
     int64_t n = cpu_last(&c->out);
     struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
-    /* stride in the operand, in elements, of dimension i of the result */
+    /* distance in the operand, in elements, between neighbours along dimension
+     * i of the result */
     int64_t stride[GRAPH_MAX_DIM];
 
     for (int i = 0; i < nd; i++)
@@ -107,15 +108,16 @@ static void permute_run(const struct cpu_call *c)
     }
 }
 
-/* Copies n_row rows of `run` bytes, which are from_step bytes apart in the
- * source and to_step bytes in the destination. */
+/* Copies n_row rows of `run` bytes each. Rows begin from_step bytes apart in
+ * the source and to_step bytes apart in the destination. */
 static void copy_rows(const struct cpu_call *c, char *to, size_t to_step,
                       const char *from, size_t from_step, size_t run,
                       int64_t n_row)
 {
     struct cpu_part p = cpu_part(n_row, 1, c->ith, c->nth);
 
-    if (n_row == 1) { /* threads divide the bytes of the row */
+    /* With a single row, threads divide its bytes instead of rows. */
+    if (n_row == 1) {
         p = cpu_part((int64_t)run, 64, c->ith, c->nth);
         to += p.lo;
         from += p.lo;

@@ -6,32 +6,34 @@
 
 #include "device/cpu/cpu_steal.h"
 
-/* Each writes the entries of one instruction set's ops into the kernel table
- * (cpu_dispatch.c). */
+/* Each function writes one instruction set's kernels into the kernel table *k.
+ * Called by cpu_dispatch.c. */
 void cpu_ops_init_generic(struct cpu_kernels *k);
 void cpu_ops_init_avx2(struct cpu_kernels *k);
 void cpu_ops_init_avx512(struct cpu_kernels *k);
 void cpu_ops_init_avx512_bf16(struct cpu_kernels *k);
 void cpu_ops_init_neon(struct cpu_kernels *k);
 
-/* Writes the entries of ops that only move bytes, and of custom ops. They are
- * the same in all kernel sets. */
+/* Writes the kernels of ops that only move bytes, and of custom ops, into the
+ * kernel table *k. All kernel sets use the same ones. */
 void cpu_move_init(struct cpu_kernels *k);
 
-/* Calls the kernel of a caller-defined op (pl_custom). */
+/* Calls the kernel function of a custom op, which a caller of the library
+ * defined (pl_custom). */
 void cpu_custom_run(const struct cpu_call *c);
 
-/* Copy one row of a cache tile to and from `row`. The row is that of position j
- * = 0 .. 63 of a page, for one head, with d values. `row` has the format's own
- * layout, of format_row_bytes(f, d) bytes: elements or blocks. `values` tells
- * that the tile holds values, not keys. For tests; other code uses
+/* Copy the key or value of one position from a cache tile to `row`, or from
+ * `row` to a tile. j = 0 .. 63 is the position in the page. A key or value has
+ * d numbers for one head. `row` has the format's own layout,
+ * format_row_bytes(f, d) bytes of elements or blocks. `values` tells that the
+ * tile holds values, not keys. Only tests use these functions; other code uses
  * program/cache_tile.h. */
 void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
                         int j, void *row);
 void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
                          const void *row);
-/* Encodes x[d] to `row` in the cache format f, as cache_write does. Every
- * kernel set gives the same bytes. */
+/* Encodes d floats x to `row` in the cache format f, with the same bytes as the
+ * kernel cache_write. They are the same in every kernel set. */
 void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d);
 
 /* cpu_count() returns the number of values of a tensor, cpu_last() the size of

@@ -1,5 +1,5 @@
-/* Attention with BF16 products, for CPUs with AVX512_BF16 (Cooper Lake, Zen
- * 4). */
+/* Only the attention kernels that multiply BF16 values (graph_attr.bf16), for
+ * CPUs with AVX512_BF16 (Cooper Lake, Zen 4). */
 #define CPU_OPS_BF16
 #include "device/cpu/cpu_attention_template.h"
 

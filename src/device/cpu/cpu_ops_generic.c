@@ -1,5 +1,5 @@
-/* The kernels of cpu_ops.h in plain C, which are the specification of the other
- * sets. */
+/* The kernels other than matrix products with weights (cpu_ops.h), in plain C,
+ * which is the specification of the other kernel sets. */
 #define CPU_OPS_INIT cpu_ops_init_generic
 #include "device/cpu/cpu_ops_template.h"
 

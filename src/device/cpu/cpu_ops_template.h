@@ -1,7 +1,8 @@
-/* All kernels of cpu_ops.h for the instruction set that the including file is
- * compiled for. The macro CPU_OPS_INIT is the name of the function that writes
- * them into a kernel table. The plain C code is the specification; each
- * included file states it at its top. */
+/* The kernels other than matrix products with weights (cpu_ops.h), for the
+ * instruction set that the including file is compiled for. The macro
+ * CPU_OPS_INIT is the name of the function that writes them into a kernel
+ * table. The plain C code is the specification; each included file defines at
+ * its top in which order its kernels compute. */
 #ifndef DEVICE_CPU_CPU_OPS_TEMPLATE_H
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
@@ -13,8 +14,8 @@
 #define CPU_OPS_INIT cpu_ops_init_generic
 #endif
 
-/* X(name, function that returns the scratch size, or NULL). The kernel is
- * name##_run. */
+/* X(name, scratch): `name` is a kernel whose function is name##_run. `scratch`
+ * is the function that returns its scratch size, or NULL. */
 #define CPU_OPS_MAP(X)                                                         \
     X(rms_norm, rms_norm_scratch)                                              \
     X(rope, rope_scratch)                                                      \

@@ -12,8 +12,8 @@
 #include "device/cpu/cpu_image.h"
 #include "program/page_walk.h"
 
-/* Returns the cache that a PAGES instruction copies to, a tensor of device
- * out_dev. */
+/* Returns the tensor of the cache to which a PAGES instruction copies. It
+ * belongs to device out_dev. */
 static const struct prog_tensor *memory(const struct cpu_image *m,
                                         const struct insn *st)
 {
@@ -58,9 +58,10 @@ void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
     }
 }
 
-/* Returns the number of pages that the instruction copies, including repeated
- * ones. Calls device_guard_enter() and device_guard_leave(), because with a
- * memory guard the token table may only be accessed between them. */
+/* Returns the number of pages that a PAGES instruction copies; a page that
+ * several sequences share may count more than once. With a memory guard, the
+ * token table may only be accessed between device_guard_enter() and
+ * device_guard_leave(), so the function calls both. */
 static double count_pages(const struct cpu_image *m, const struct insn *st)
 {
     struct page_walk w = start(m, st);
@@ -76,9 +77,9 @@ static double count_pages(const struct cpu_image *m, const struct insn *st)
     return n;
 }
 
-/* Returns the number of bytes that the instruction copies. Must not be called
- * between device_guard_enter() and device_guard_leave(), because it calls
- * both. */
+/* Returns the number of bytes that a PAGES instruction copies. It calls
+ * device_guard_enter() and device_guard_leave(), so the caller must not be
+ * between the two. */
 double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double n_page = count_pages(m, st), n_moved = 0;

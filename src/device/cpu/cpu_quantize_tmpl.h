@@ -1,8 +1,10 @@
 /* The kernel KERNEL_quantize and the function cpu_kernels.q8, with vector
- * instructions. The including file defines
+ * instructions. The including file defines these functions for its instruction
+ * set:
  *
- *   greatest       the bits of max|x|; n is a multiple of 32
- *   encode_block   q and sum of 32 values, as q8_encode does */
+ *   greatest       returns the bits of max|x| of n values, a multiple of 32
+ *   encode_block   computes q and sum of a block of 32 values, as q8_encode
+ * does */
 #include "base/half.h"
 
 static void encode(struct q8_block *dst, const float *src, int64_t n,
@@ -12,7 +14,8 @@ static void encode(struct q8_block *dst, const float *src, int64_t n,
         int64_t m = n < share ? n : share;
         uint32_t max = greatest(src, m);
 
-        /* q8_encode() handles maxima below 2^-120, infinities and NaN. */
+        /* Blocks whose largest magnitude is below 2^-120, infinite or NaN are
+         * special cases, which q8_encode() handles. */
         if (max < 0x03800000 || max >= 0x7f800000) {
             q8_encode(dst, src, m, m);
             dst += m / 32;

@@ -19,42 +19,62 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Arguments of the convolution. An item is a channel. A thread's range of items
- * should begin at a multiple of 16. */
+/* Arguments of a call of the short convolution over consecutive tokens of one
+ * sequence. An item, the unit that threads divide, is a channel. A thread's
+ * range of channels should begin at a multiple of 16. */
 struct cpu_short_conv {
-    int64_t n_tok; /* number of tokens of the run, at least 1 */
+    int64_t n_tok; /* number of consecutive tokens, at least 1 */
     int64_t n_channel;
-    int64_t n_tap;    /* number of taps; the last applies to the token itself */
-    const float *x;   /* [n_tok, n_channel] */
-    int64_t x_stride; /* n_channel or more */
-    const float *w;   /* [n_channel, n_tap] */
-    /* [n_tap - 1, n_channel], the inputs before the run, oldest first. */
+    /* number of taps (weights per channel); the last one is for the token
+     * itself */
+    int64_t n_tap;
+    const float *x; /* [n_tok, n_channel] inputs, one row per token */
+    /* distance in floats between the rows of x; n_channel or more */
+    int64_t x_stride;
+    const float *w; /* [n_channel, n_tap] weights of each channel's taps */
+    /* [n_tap - 1, n_channel]: the inputs of the tokens before the call's first
+     * one, oldest first. NULL if they are 0. */
     const float *state_in;
-    float *state_out;   /* the inputs after the run, in the same layout */
-    float *out;         /* [n_tok, n_channel]; must not be x */
-    int64_t out_stride; /* n_channel or more */
-    bool silu;          /* apply SiLU to the results */
+    /* [n_tap - 1, n_channel]: the last inputs, oldest first, for the next
+     * call */
+    float *state_out;
+    /* [n_tok, n_channel] results; must not be the same memory as x */
+    float *out;
+    /* distance in floats between the rows of `out`; n_channel or more */
+    int64_t out_stride;
+    bool silu; /* apply SiLU to the results */
 };
 
-/* Arguments of the delta net. An item is CPU_DELTA_COLUMNS columns of the state
- * matrix of one value head. */
+/* Number of columns in an item of the delta net. An item, the unit that threads
+ * divide, is this many columns of the state matrix of one value head. */
 enum { CPU_DELTA_COLUMNS = 32 };
 
 struct cpu_delta_net {
-    int64_t n_tok; /* number of tokens of the run, at least 1 */
+    /* number of consecutive tokens of one sequence, at least 1 */
+    int64_t n_tok;
     int64_t n_head_k, n_head_v;
-    int64_t d_k, d_v;        /* number of elements of a key and of a value */
-    const int32_t *head_map; /* [n_head_v], the key head of each value head */
-    const float *q, *k;      /* [n_tok, n_head_k, d_k], before normalization */
-    const float *v;          /* [n_tok, n_head_v, d_v] */
-    /* [n_tok, n_head_v], logarithm of the state's decay; at most 0 */
+    /* number of elements of a key or query, and of a value */
+    int64_t d_k, d_v;
+    /* [n_head_v] index of the key head that each value head uses */
+    const int32_t *head_map;
+    /* [n_tok, n_head_k, d_k] queries and keys, which the kernel normalizes */
+    const float *q, *k;
+    /* [n_tok, n_head_v, d_v] value vector of each token and value head */
+    const float *v;
+    /* [n_tok, n_head_v] logarithm of the factor by which a token's state
+     * decays; at most 0 */
     const float *g;
-    const float *beta; /* [n_tok, n_head_v] */
+    /* [n_tok, n_head_v] factor of the update that each token makes to the
+     * state */
+    const float *beta;
     int64_t q_stride, k_stride, v_stride, g_stride, beta_stride;
-    float eps;             /* lower bound of the norms of keys and queries */
-    const float *state_in; /* [n_head_v, d_k, d_v] */
+    /* lower bound of the norm by which a key or query is divided */
+    float eps;
+    /* [n_head_v, d_k, d_v] state of each value head before the call; NULL if it
+     * is 0 */
+    const float *state_in;
     float *state_out;
-    float *out; /* [n_tok, n_head_v, d_v] */
+    float *out; /* [n_tok, n_head_v, d_v] result of each token and value head */
     int64_t out_stride;
 };
 
@@ -68,12 +88,14 @@ static inline int64_t cpu_delta_net_items(const struct cpu_delta_net *a)
     return a->n_head_v * cpu_delta_net_blocks(a);
 }
 
-/* Return the size in bytes of the scratch that a thread needs for runs of at
- * most a->n_tok tokens. Scratch must be 64-aligned. */
+/* Return the size in bytes of the scratch that each thread needs for calls with
+ * at most a->n_tok tokens. The scratch must be 64-aligned. */
 size_t cpu_short_conv_scratch(const struct cpu_short_conv *a);
 size_t cpu_delta_net_scratch(const struct cpu_delta_net *a);
 
-/* Compute items first .. first + n - 1. */
+/* Compute items first .. first + n - 1 of a call: channels of the short
+ * convolution, or blocks of CPU_DELTA_COLUMNS state columns of the delta
+ * net. */
 typedef void cpu_short_conv_fn(const struct cpu_short_conv *a, int64_t first,
                                int64_t n, void *scratch);
 typedef void cpu_delta_net_fn(const struct cpu_delta_net *a, int64_t first,

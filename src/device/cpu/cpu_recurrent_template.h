@@ -1,6 +1,7 @@
 /* The kernels short_conv and delta_net. They divide a step's tokens into runs,
- * each with its state slots, and call the functions of cpu_recurrent.h.
- * Included by cpu_ops_template.h. */
+ * the consecutive tokens of one sequence. For each run they find the sequence's
+ * state and call the functions of cpu_recurrent.h. Included by
+ * cpu_ops_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
@@ -8,15 +9,17 @@
 #include "device/cpu/cpu_short_conv_template.h"
 #include "device/cpu/cpu_steal.h"
 
-/* A run: n consecutive tokens of one sequence, from token `tok` of the step,
- * and the states before and after them. */
+/* A run: n consecutive tokens of one sequence, from token `tok` of the step on.
+ * `in` is the sequence's state before these tokens, `out` is where the state
+ * after them is written. */
 struct state_run {
     int64_t tok, n;
-    const float *in; /* NULL for a state of zeros */
+    const float *in; /* NULL if the state before the run is all zeros */
     float *out;
 };
 
-/* Returns the run that begins at token `tok`. `state` is the memory of the
+/* Returns the run of tokens of one sequence that begins at token `tok`, with
+ * the state slots that it reads and writes. `state` points to the memory of all
  * state slots, of `bytes` bytes each. */
 static inline struct state_run state_run(const struct token_table *b,
                                          int64_t tok, void *state, size_t bytes)
@@ -50,8 +53,9 @@ static inline struct cpu_short_conv conv_args(const struct cpu_call *c)
                                    .silu = c->attr->silu};
 }
 
-/* Returns the scratch size in bytes: that of cpu_short_conv_scratch(), followed
- * by the transposed state of a block of channels. */
+/* Returns the scratch size in bytes that a thread needs for short_conv: that of
+ * cpu_short_conv_scratch(), plus a transposed state for a block of
+ * CONV_CHANNELS channels. */
 static inline size_t short_conv_scratch(const struct cpu_call *c)
 {
     struct cpu_short_conv a = conv_args(c);
@@ -64,9 +68,9 @@ static inline size_t short_conv_scratch(const struct cpu_call *c)
  *
  *   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
  *
- * In a state slot the inputs of a channel are contiguous, but the function of
- * cpu_recurrent.h needs those of a token contiguous. So states are transposed,
- * for a block of channels at a time. */
+ * In a state slot the inputs of a channel are contiguous, but the functions of
+ * cpu_recurrent.h need those of a token contiguous. So the state is transposed
+ * before and after, for a block of channels at a time. */
 static inline void short_conv_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -134,7 +138,8 @@ static inline size_t delta_net_scratch(const struct cpu_call *c)
  *   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
  *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e]
  *
- * Threads divide the items of all runs. */
+ * Threads divide the blocks of state columns (items of cpu_recurrent.h) of all
+ * value heads and all sequences of the step. */
 static inline void delta_net_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;

@@ -83,8 +83,8 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* Number of doubles in the vectors of cos_sin(). The compiler splits them into
- * vectors of the instruction set. */
+/* Number of doubles in a vector with which cos_sin() computes. The compiler
+ * splits it into the vectors that the instruction set has. */
 enum { DOUBLES = 8 };
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef uint64_t double_bits
@@ -127,8 +127,9 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     c = c * z + 1.0;
-    /* In odd quadrants cos and sin are exchanged. In quadrants 0 to 3 the signs
-     * of cos are + - - +, and of sin + + - -. */
+    /* The quadrant is the number k of times that pi/2 was subtracted from the
+     * angle, mod 4. In odd quadrants cos and sin of the angle are exchanged. In
+     * quadrants 0 to 3 the signs of cos are + - - +, and of sin + + - -. */
     odd = 0 - (quadrant & 1);
     memcpy(&cos_bits, &c, sizeof(c));
     memcpy(&sin_bits, &s, sizeof(s));
@@ -143,8 +144,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     memcpy(si, &f, sizeof(f));
 }
 
-/* Returns base^(-2/n), the ratio of the angles of a pair and the pair before,
- * for base > 0. For other bases, which no model has, the result is
+/* Returns base^(-2/n), the ratio of the RoPE angle of a pair to that of the
+ * pair before, for base > 0. For other bases, which no model has, the result is
  * meaningless. */
 static inline double rope_step(double base, int n)
 {
@@ -153,14 +154,15 @@ static inline double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Computes angle[i], the angle of pair i at position 1:
+/* Computes angle[i], the RoPE angle by which pair i of a head's values rotates
+ * from one position to the next:
  *
  *   t = base^(-2i/n_rot) / factor[i]
  *   linear scaling: angle = t * freq_scale
  *   YaRN: angle = t * freq_scale * (1 - m) + t * m, where m falls from 1 to 0
  *   between the pairs yarn_low and yarn_high
  *
- * Elements after the last pair, up to a whole vector, are 0. */
+ * angle[] is padded with zeros to whole vectors. */
 static inline void rope_angles(const struct cpu_call *c, double *angle)
 {
     const struct graph_attr *a = c->attr;
@@ -193,8 +195,9 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
         angle[i] = 0;
 }
 
-/* Rotates pairs (i, i + half) of one head; dst may be x. Each product is
- * rounded before it is added, without fmaf, as in rope_pairs(). */
+/* Rotates the pairs (x[i], x[i + half]) of one head by the angles with cosines
+ * co[i] and sines si[i]; dst may be x. Each product is rounded before it is
+ * added, without fmaf, as in rope_pairs(). */
 static inline void rope_neox(float *dst, const float *x, const float *co,
                              const float *si, int64_t half)
 {
@@ -212,8 +215,9 @@ static inline void rope_neox(float *dst, const float *x, const float *co,
     }
 }
 
-/* Rotates pairs (2i, 2i + 1) of one head; dst may be x. co and si contain the
- * value of each pair twice; the first one in si is negated. */
+/* Rotates the pairs (x[2i], x[2i + 1]) of one head; dst may be x. co and si
+ * contain the cosine and sine of each pair's angle twice. The first of each two
+ * in si is negated. */
 static inline void rope_pairs(float *dst, const float *x, const float *co,
                               const float *si, int64_t n_rot)
 {
@@ -227,8 +231,8 @@ static inline void rope_pairs(float *dst, const float *x, const float *co,
     }
 }
 
-/* Returns the length of the arrays of angles, cosines and sines: n_rot rounded
- * up to whole vectors. */
+/* Returns the length of the arrays for angles, cosines and sines of one token:
+ * n_rot rounded up to whole vectors. */
 static inline int64_t rope_width(const struct cpu_call *c)
 {
     int64_t grain = 2 * DOUBLES;
@@ -241,8 +245,9 @@ static inline size_t rope_scratch(const struct cpu_call *c)
     return (size_t)rope_width(c) * (sizeof(double) + 2 * sizeof(float));
 }
 
-/* Computes cos and sin of the angles of a token at position `pos`, in the order
- * that rope_neox() or rope_pairs() expects. */
+/* Computes the cosines co[] and sines si[] of a token at position `pos`, from
+ * the angles per position. They are in the order that rope_neox() or
+ * rope_pairs() expects. */
 static inline void rope_token(const struct graph_attr *a, const double *angle,
                               int32_t pos, float *co, float *si)
 {
@@ -298,8 +303,9 @@ static inline void rope_run(const struct cpu_call *c)
 
 /* ---- softmax ------------------------------------------------------------- */
 
-/* Computes dst[i] = exp(x[i] - max) / sum, where the sum is computed as
- * described at the top. dst may be x. */
+/* Computes the softmax of a row, dst[i] = exp(x[i] - max) / sum. The sum is
+ * that of 16 partial sums, by index mod 16, added along a fixed tree. dst may
+ * be x. */
 static inline void softmax_row(float *dst, const float *x, int64_t n)
 {
     lanes top = lanes_set(-INFINITY);
@@ -338,7 +344,7 @@ static inline void softmax_run(const struct cpu_call *c)
                     (const float *)c->in[0].data + r * d, d);
 }
 
-/* ---- routers ------------------------------------------------------------- */
+/* ---- routers, which choose experts --------------------------------------- */
 
 /* Computes the scores of all n experts from their logits, by the gating
  * function. For PL_GATING_SOFTMAX_SELECTED the scores are the logits. */
@@ -362,9 +368,9 @@ static inline void router_scores(float *score, const float *logit, int64_t n,
     }
 }
 
-/* Returns the index of the largest of x[0 .. n-1] that is not NaN, the lowest
- * index if there are several, or 0 if all are NaN. Callers set elements that
- * were already chosen to NaN. */
+/* Returns the index of the largest value in x[0 .. n-1], ignoring NaN. If
+ * several are equal, returns the lowest index. Returns 0 if all are NaN.
+ * Callers set values that they have already chosen to NaN. */
 static inline int64_t largest(const float *x, int64_t n)
 {
     int64_t best = -1;
@@ -376,10 +382,11 @@ static inline int64_t largest(const float *x, int64_t n)
     return best < 0 ? 0 : best;
 }
 
-/* Sets the scores of all experts outside the n_group_used best groups to
- * -infinity. A group's score is the sum of its two best experts (DeepSeek-V3,
- * arXiv:2412.19437), or, with softmax gating, its best expert (DeepSeek-V2,
- * arXiv:2405.04434). `group` is scratch for the scores of the groups. */
+/* Sets the scores of all experts to -infinity except those in the n_group_used
+ * best groups of experts. A group's score is the sum of its two best experts'
+ * (DeepSeek-V3, arXiv:2412.19437), or, with softmax gating, its best expert's
+ * (DeepSeek-V2, arXiv:2405.04434). `group` is scratch for the scores of the
+ * groups. */
 static inline void keep_groups(float *score, int64_t n,
                                const struct graph_attr *a, float *group)
 {
@@ -413,11 +420,12 @@ static inline size_t router_scratch(const struct cpu_call *c)
     return (size_t)(2 * cpu_last(&c->in[0])) * sizeof(float);
 }
 
-/* Computes router_topk, the indices of the best experts:
+/* Computes router_topk, the ids of each token's best experts:
  *
  *   logits [*, e], bias [e] or absent  ->  ids [*, n_used] I32
  *
- * The best expert is first; of equal ones, the lowest id. */
+ * The best expert is first. Experts with equal scores are ordered by id, the
+ * lowest first. */
 static inline void router_topk_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -446,11 +454,12 @@ static inline void router_topk_run(const struct cpu_call *c)
     }
 }
 
-/* Computes router_weights, the weights of the chosen experts:
+/* Computes router_weights, the weights of each token's chosen experts:
  *
  *   logits [*, e], ids [*, u] I32  ->  weights [*, u]
  *
- * They are summed in order of u for normalization. */
+ * If the weights are normalized, they are divided by their sum, added in order
+ * of u. */
 static inline void router_weights_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -483,10 +492,11 @@ static inline void router_weights_run(const struct cpu_call *c)
     }
 }
 
-/* ---- sum ----------------------------------------------------------------- */
+/* ---- sum over the dimension before the last ------------------------------ */
 
-/* Returns the addend of one rank: the sum over the rank's rows, in ascending
- * order, of n <= 16 columns from `x`. Rows are d floats apart. */
+/* Returns one rank's addend of the op sum: the sum of the rows u that the rank
+ * holds, in ascending order. Computes n <= 16 columns from x on. Rows are d
+ * floats apart. */
 static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
                              const float *x, int64_t d, int64_t n)
 {
@@ -501,8 +511,8 @@ static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
     return s;
 }
 
-/* Computes the op sum: x [*, u, d] -> out [*, d], summed over u. Each rank adds
- * its rows, and the results of ranks are added along the rank tree. */
+/* Computes the op sum: x [*, u, d] -> out [*, d], summed over u. Each rank sums
+ * the rows u that it holds, and these sums are added along the rank tree. */
 static inline void sum_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);

@@ -32,32 +32,50 @@
 #include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
 
-enum { MAX_ALL_TO_ALL = 4 }; /* maximum threads that read each other's flags */
+/* If a device has at most this number of threads, each waits at a barrier for
+ * the flags of all others. With more, the first thread waits for all and then
+ * releases the others. */
+enum { MAX_ALL_TO_ALL = 4 };
 
-/* The state of one thread of one device in a step. */
+/* The state of one thread of one device while it executes a step. */
 struct worker {
     struct device_set *set;
     struct device *dev;
     struct cpu_device *cpu;
     const atomic_bool *failed;
-    uint64_t run; /* number of the step */
+    /* number of the current step; a posted event is raised to it */
+    uint64_t run;
     int ith, nth, n_spin;
-    uint64_t n_barriers; /* number of barriers of the device's threads so far */
-    int n_helped; /* kernels since the last barrier that use steal counters */
+    /* number of barriers of this device's threads in this step, in the low 32
+     * bits; the step's number is above them */
+    uint64_t n_barriers;
+    /* number of kernels since the last barrier in which threads may steal
+     * work */
+    int n_helped;
     void *scratch;
     const struct insn *insn;
-    const unsigned char *how;        /* [n_insn] flags; see cpu_barriers.h */
-    int n_insn, at;                  /* at: index of the next instruction */
-    int n_micro;                     /* number of micro-batches of this step */
-    const struct graph_sizes *sizes; /* [n_micro] */
-    int fail; /* for tests: index of an instruction at which the device fails;
-                 -1 for none */
-    /* Times of the first thread in this step, in seconds. busy_s is the whole
-     * time of the step, including waits. */
+    /* [n_insn]: the CPU_... flags of each instruction of the variant
+     * (cpu_barriers.h) */
+    const unsigned char *how;
+    /* number of instructions in the variant, and index of the next one */
+    int n_insn, at;
+    int n_micro; /* number of micro-batches of this step */
+    /* [n_micro]: number of tokens, outputs and sequences of each micro-batch */
+    const struct graph_sizes *sizes;
+    /* for tests: index of the instruction at which the device pretends to fail;
+     * -1 for none */
+    int fail;
+    /* Times in this step, in seconds, that the device's first thread measures.
+     * busy_s is the whole time of the step, including waits. */
     struct device_times spent;
-    double not_compute_s; /* part of busy_s that is not computing */
-    bool first;           /* the device's thread 0, which reports the times */
-    bool single;          /* the step has one token and at most one output */
+    /* part of busy_s, in seconds, in which the thread waited for other devices
+     * or executed collectives and transfers */
+    double not_compute_s;
+    /* this is the device's thread 0, which measures and reports the times */
+    bool first;
+    /* the step has one micro-batch with one token and at most one row of
+     * logits */
+    bool single;
     bool traces, guarded;
 };
 
@@ -67,10 +85,10 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* Waits until flag f of another device has reached `target`. If `rings`, this
- * thread may sleep, because the other device wakes waiters; otherwise it spins.
- * Reads the clock only if it has to wait. Returns false if the step has
- * failed. */
+/* Waits until another device has raised its flag f to `target`. If `rings`,
+ * this thread may sleep, because the other device wakes waiters; otherwise it
+ * spins. The first thread measures the time that it waits. Returns false if the
+ * step has failed. */
 static bool await_device(struct worker *w, struct device_flag *f,
                          uint64_t target, bool rings)
 {
@@ -100,10 +118,11 @@ static bool await_all(struct worker *w, const struct insn_wait *all)
     return true;
 }
 
-/* Barrier between the first threads of the devices in `st`. The barrier has the
- * same position in the total order on all devices, and each device executes its
- * instructions in that order. So a peer has arrived when its position is at
- * least ours. Returns false if the step has failed. */
+/* Waits until the first threads of the other devices have arrived at barrier
+ * st; called by this device's first thread. Every device executes its
+ * instructions in the order of st->order, which is the same on all devices. So
+ * another device has arrived when the position it has raised is at least this
+ * one's. Returns false if the step has failed. */
 static bool barrier_peers(struct worker *w, const struct insn *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
@@ -118,9 +137,9 @@ static bool barrier_peers(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Returns the counters [nth] of the k-th instruction, counted from the last
- * barrier, in which threads steal work. If `next`, counted from the next
- * barrier. */
+/* Returns the counters [nth], one per thread, for work stealing in the k-th
+ * instruction with stealing since the last barrier. If `next`, returns those
+ * for the k-th such instruction after the next barrier. */
 static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
                                                    bool next, int k)
 {
@@ -129,8 +148,9 @@ static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
     return w->cpu->taken + (set * CPU_STEAL_INSNS + k) * w->nth;
 }
 
-/* Clears the thread's own steal counters in the set that is used since the last
- * barrier, or, if `next`, will be used after the next one. */
+/* Sets this thread's own counters for work stealing to 0: those in use since
+ * the last barrier or, if `next`, those that will be used after the next
+ * barrier. */
 static void taken_clear(const struct worker *w, bool next)
 {
     for (int k = 0; k < CPU_STEAL_INSNS; k++)
@@ -138,8 +158,8 @@ static void taken_clear(const struct worker *w, bool next)
                               memory_order_relaxed);
 }
 
-/* Returns the counters [nth] for the kernel of this instruction, or NULL if
- * threads do not steal work in it. */
+/* Returns the counters [nth] with which threads steal work in the kernel of
+ * this instruction, or NULL if they do not steal in it. */
 static struct cpu_steal_counter *steal_counters_for(struct worker *w,
                                                     const struct insn *st)
 {
@@ -151,8 +171,9 @@ static struct cpu_steal_counter *steal_counters_for(struct worker *w,
     return steal_counters_at(w, false, w->n_helped++);
 }
 
-/* Signals the thread's arrival at a barrier and waits for all others; see
- * barrier(). */
+/* Signals that this thread has arrived at a barrier and waits for all other
+ * threads of the device. If `st` is not NULL, the first thread also waits for
+ * the other devices that `st` names. Returns false if the step has failed. */
 static bool barrier_arrive(struct worker *w, const struct insn *st)
 {
     struct cpu_device *d = w->cpu;
@@ -178,8 +199,8 @@ static bool barrier_arrive(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Synchronizes the threads of the device. If `st` is not NULL, also
- * synchronizes with the other devices that `st` names. Returns false if the
+/* Barrier of all threads of the device. If `st` is not NULL, the barrier
+ * includes the other devices that instruction `st` names. Returns false if the
  * step has failed. */
 static bool barrier(struct worker *w, const struct insn *st)
 {
@@ -191,8 +212,8 @@ static bool barrier(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Sleeps for the time that the instruction's transfer takes on a simulated
- * link. */
+/* Sleeps for the time that transfer st would take, if the device's link has a
+ * set speed to simulate. */
 static void link_time(const struct worker *w, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&w->cpu->image, st);
@@ -201,15 +222,17 @@ static void link_time(const struct worker *w, const struct insn *st)
         device_sleep(device_now() + t, w->failed);
 }
 
-/* Executes part ith of nth of a kernel, a collective or a transfer. */
+/* Executes part ith (of nth) of an instruction that is a kernel, a collective
+ * or a transfer. */
 static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
 {
     cpu_image_insn(&w->cpu->image, st, w->scratch, ith, nth,
                    nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* Like exec_insn(), but also sleeps for simulated links, enters the memory
- * guard and records a trace entry, as far as these are enabled. */
+/* Like exec_insn(), executes part ith (of nth) of an instruction. It also
+ * sleeps for the time of a simulated link, enters the memory guard and records
+ * a trace entry, if these are enabled. */
 static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
                              int nth)
 {
@@ -225,8 +248,9 @@ static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
         device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* Executes this thread's part of an instruction that is timed, with tracing if
- * needed. On the first thread, adds its time to not_compute_s. */
+/* Executes this thread's part of an instruction whose time is reported
+ * separately from computing (CPU_TIMED). nth threads divide the instruction.
+ * The first thread adds its time to not_compute_s. */
 static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;
@@ -242,12 +266,14 @@ static void work_timed(struct worker *w, const struct insn *st, int nth)
     w->not_compute_s += took;
 }
 
-/* Returns true if the threads must synchronize before an instruction that they
- * execute together. `how` are its flags. */
+/* Returns true if all threads of the device must synchronize before instruction
+ * st, which they execute together. `how` are the instruction's CPU_...
+ * flags. */
 static bool needs_barrier(const struct worker *w, const struct insn *st,
                           int how)
 {
-    /* All threads of the devices synchronize in the instruction. */
+    /* This instruction synchronizes devices, so that all threads of this device
+     * synchronize, too. */
     if (insn_is_barrier(st))
         return true;
     if (w->single)
@@ -255,9 +281,9 @@ static bool needs_barrier(const struct worker *w, const struct insn *st,
     return (how & CPU_BARRIER) || st->kind == INSN_POST;
 }
 
-/* Waits for the threads and devices that must arrive before the instruction.
- * `alone` means that only the first thread executes it. Returns false if the
- * step has failed. */
+/* Waits for the threads and devices that must arrive before instruction st is
+ * executed. `how` are its CPU_... flags. `alone` means that only the first
+ * thread executes it. Returns false if the step has failed. */
 static bool sync_before_insn(struct worker *w, const struct insn *st, int how,
                              bool alone)
 {
@@ -296,7 +322,8 @@ static bool run_insn(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* Returns the worker's next instruction of this step, or NULL at the end. */
+/* Returns the next instruction that this worker executes in the step, skipping
+ * disabled ones, or NULL at the end of the variant. */
 static const struct insn *next(struct worker *w)
 {
     while (w->at < w->n_insn && !(w->how[w->at] & CPU_ALWAYS) &&
@@ -333,7 +360,8 @@ static void run_interleaved(struct worker *w, int n)
                 at = i;
             }
         }
-        /* The thread changes to another device, or ends. */
+        /* The thread continues with another device or has reached the end, so
+         * the time since the last change counts for the device it served. */
         if (!first || at != last) {
             now = device_now();
             w[last].spent.busy_s += now - since;
@@ -357,8 +385,8 @@ static void run_to_end(struct worker *w)
         w->spent.busy_s = device_now() - began;
 }
 
-/* Adds the worker's times, those of the device's first thread, to the device's
- * counters. */
+/* Adds the times that a device's first thread measured in this step to the
+ * device's totals. */
 static void report_times(const struct worker *w)
 {
     struct device_times *x = &w->dev->spent;
@@ -369,9 +397,9 @@ static void report_times(const struct worker *w)
     x->copy_s += w->spent.copy_s;
 }
 
-/* Initializes a worker for the role `role` in the current step, and computes
- * the device's sizes if they have changed. Returns false if the step has
- * failed. */
+/* Initializes *w for a step in which the thread acts as `role`, a thread of one
+ * device. If the step's sizes have changed, the device's first thread also
+ * computes the sizes of the tensors. Returns false if the step has failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
                         const struct cpu_thread_role *role)
 {

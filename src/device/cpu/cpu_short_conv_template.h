@@ -1,7 +1,8 @@
-/* The short convolution (cpu_recurrent.h). Included by cpu_ops_template.h.
+/* The short causal convolution of each channel (cpu_recurrent.h). Included by
+ * cpu_ops_template.h.
  *
- * Definition, for token t and channel c; inputs x before the run are in the
- * state:
+ * Definition, for token t and channel c of a call over consecutive tokens of
+ * one sequence. The state holds the inputs x of the tokens before the call:
  *
  *   y = chain of fmaf(w[c][j], x[t - n_tap + 1 + j][c], y) from 0, j ascending
  *   out = y, or silu(y) like op silu
@@ -18,17 +19,21 @@
 
 #include <string.h>
 
-enum { CONV_CHANNELS = 256 }; /* channels of a block; a multiple of 16 */
+/* number of channels that are computed together, so that their weights and
+ * inputs stay in the first-level cache; a multiple of 16 */
+enum { CONV_CHANNELS = 256 };
 
-/* Inputs of n consecutive tokens, whose rows are `stride` floats apart. */
+/* Inputs of n consecutive tokens. `row` points to those of the first token;
+ * those of each next token are `stride` floats further on. */
 struct conv_rows {
     const float *row;
     int64_t stride;
     int64_t n;
 };
 
-/* Returns `sum` plus the inputs in `r` times the taps w[j][c], added by fmaf in
- * order of the rows j, for m <= 16 channels from channel c. */
+/* Returns `sum` plus the products of input rows r with taps w, for channels c
+ * .. c + m - 1, m <= 16. Row j is multiplied by the weights of its tap and
+ * added by fmaf, in order of j. */
 LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
                             const float *w, lanes sum)
 {
@@ -41,8 +46,8 @@ LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
     return sum;
 }
 
-/* Returns the inputs before the run, rows `from` .. n_tap - 2 of the state, for
- * the channels from `first`. */
+/* Returns the rows `from` .. n_tap - 2 of the state before the call, which are
+ * inputs of earlier tokens, for the channels from `first` on. */
 static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                                           int64_t first, int64_t from)
 {
@@ -57,8 +62,8 @@ static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                               a->n_channel, n};
 }
 
-/* Computes the n <= CONV_CHANNELS channels from `first`. `w` is scratch for the
- * transposed taps. */
+/* Computes the short convolution for channels first .. first + n - 1, n <=
+ * CONV_CHANNELS. `w` is scratch for the transposed weights of the taps. */
 static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
                               int64_t n, float *w)
 {
@@ -88,8 +93,9 @@ static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
             lanes_store_n(out + c, y, m);
         }
     }
-    /* Writes the state after the run, oldest row first. If it replaces the
-     * state before the run, each row is then read before it is overwritten. */
+    /* Writes the state after the run, oldest input first. state_in and
+     * state_out may be the same memory; in this order each row is read before
+     * it is overwritten. */
     for (int64_t i = 0; i < a->n_tap - 1; i++) {
         int64_t t = a->n_tok - (a->n_tap - 1) + i;
         const float *from = t >= 0 ? a->x + t * a->x_stride + first

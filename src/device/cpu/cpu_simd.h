@@ -1,9 +1,10 @@
-/* Sixteen floats at a time, with the same bits on every instruction set.
+/* A vector type of sixteen floats, `lanes`, and its operations, with the same
+ * bits on every instruction set.
  *
  * The instruction set is the one that the including file is compiled for:
  * AVX-512, AVX2 with FMA and F16C, or plain C, whose loops are the
  * specification. NEON, which every AArch64 processor has, is selected by
- * defining LANES_NEON. Every operation rounds once, like its plain form. min
+ * defining LANES_NEON. Every operation rounds once, like its plain C form. min
  * and max return the second operand if the comparison fails (equal or NaN), as
  * x86 does. Contains only the operations that the kernels of this folder
  * use. */
@@ -191,8 +192,9 @@ LANES_INLINE void lanes_store(float *p, lanes a)
     _mm256_storeu_ps(p + 8, a.b);
 }
 
-/* Returns a mask of lanes base .. base + 7: all bits set in lanes with an index
- * below n, else 0. */
+/* Returns a mask for a vector of eight lanes that stands for lanes base .. base
+ * + 7 of sixteen: all bits are set in lanes with an index below n, and none in
+ * the others. */
 LANES_INLINE __m256i lanes_below(int base, int64_t n)
 {
     __m256i i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -346,8 +348,9 @@ typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
 
-/* Apply a function f of vectors of four floats to each quarter of one, two or
- * three operands. */
+/* Apply f, a function of vectors of four floats, to each of the four vectors of
+ * which sixteen lanes consist. The three macros are for one, two and three
+ * operands. */
 #define LANES_MAP1(f, x) ((lanes){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define LANES_MAP2(f, x, y)                                                    \
     ((lanes){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c),                \
@@ -415,12 +418,12 @@ LANES_INLINE lanes lanes_div(lanes a, lanes b)
 
 LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
 {
-    /* the addend is the first operand of vfmaq_f32 */
+    /* vfmaq_f32 takes the addend as its first operand */
     return LANES_MAP3(vfmaq_f32, c, a, b);
 }
 
-/* Min and max of four floats by comparison, because the min and max
- * instructions of NEON treat NaN differently. */
+/* Min and max of four floats by comparison and selection, because the min and
+ * max instructions of NEON do not treat NaN like those of x86. */
 LANES_INLINE float32x4_t lanes_min_quarter(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
@@ -540,7 +543,7 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
     vst1_u16(p + 12, vreinterpret_u16_f16(vcvt_f16_f32(a.d)));
 }
 
-#else /* plain C: the specification */
+#else /* no vector instructions: plain C, which is the specification */
 
 #define LANES_PLAIN
 
@@ -548,8 +551,8 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Without vectors, sixteen floats are in memory, where unrolling loops does not
- * help. */
+/* UNROLL does nothing in plain C: sixteen floats are an array in memory there,
+ * and unrolling loops over it does not help. */
 #undef UNROLL
 #define UNROLL
 
@@ -577,7 +580,7 @@ LANES_INLINE void lanes_store(float *p, lanes a)
         p[i] = a.x[i];
 }
 
-/* Loads the first n lanes, n in 0..16; the others are 0. */
+/* Loads the first n lanes, n in 0 .. 16, from p; the other lanes are 0. */
 LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
 {
     LANES_EACH(i < n ? p[i] : 0.0f);
@@ -639,20 +642,22 @@ LANES_INLINE lanes lanes_copysign(lanes a, lanes sign)
     LANES_EACH(copysignf(a.x[i], sign.x[i]));
 }
 
-/* Exchanges lanes 2i and 2i + 1. */
+/* Exchanges lanes 2i and 2i + 1 of `a`, for all i. */
 LANES_INLINE lanes lanes_swap_pairs(lanes a)
 {
     LANES_EACH(a.x[i ^ 1]);
 }
 
-/* Keeps lanes lo .. hi - 1, and sets the rest to `other`; 0 <= lo, hi <= 16. */
+/* Returns `a` with all lanes except lo .. hi - 1 set to `other`; 0 <= lo, hi <=
+ * 16. */
 LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
 {
     LANES_EACH(i >= lo && i < hi ? a.x[i] : other);
 }
 
-/* Returns 2^n for integral n in -126 .. 127. Adding 1.5 * 2^23 leaves n in the
- * low bits, which are shifted into the exponent. */
+/* Returns 2^n in each lane for integral n in -126 .. 127. Adding 1.5 * 2^23
+ * leaves n as an integer in the low bits of the sum, from which a shift moves
+ * it into the exponent. */
 LANES_INLINE lanes lanes_pow2(lanes n)
 {
     LANES_EACH(
@@ -681,11 +686,11 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 }
 #endif
 
-/* ---- operations built on the above --------------------------------------- */
+/* ---- operations that use those above ------------------------------------- */
 
-/* Attributes of functions that are long and used in many places. They are
- * inlined, except in plain C, where each operation is a loop and inlining took
- * a minute to compile. */
+/* Attributes of functions that are long and called in many places. With vector
+ * instructions they are inlined. In plain C they are not: each operation is a
+ * loop there, and inlining took a minute to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else

@@ -17,35 +17,41 @@
  * The including file defines AHEAD, the prefetch distance for one or two rows
  * in bytes of a panel. */
 
-/* RUN is the number of consecutive tiles that are computed for four cells
- * before the next four cells. A chunk has at most RUN tiles. */
+/* CELLS is the number of pairs of a panel and a row of activations that are
+ * computed at a time. RUN is the number of consecutive 32-value tiles that are
+ * computed for such pairs before the next pairs. A chunk has at most RUN
+ * tiles. */
 enum { CELLS = 4, RUN = 8 };
 
-/* Returns the lift of a format (see the top); 0 if its codes need none. */
+/* Returns the lift of a format, the constant that must be subtracted from its
+ * unsigned codes to give levels: the bias, or what was added to the levels of a
+ * table. 0 if there is none. */
 TMPL int lift_of(struct shape f)
 {
     return is_large(f) ? 0 : f.table ? greatest_of(f) : f.bias;
 }
 
-/* Returns true if the lift is subtracted from the sum of a whole tile. This
- * requires that a fold is a whole tile and that its sum including the lift fits
- * an int16. */
+/* Returns true if the lift (lift_of) is subtracted from the sum of a whole tile
+ * instead of each fold's. This requires that a fold is a whole tile and that
+ * its sum including the lift fits an int16. */
 TMPL bool lift_comes_last(struct shape f)
 {
     return lift_of(f) != 0 && !f.table && fold_of(f) == 8 &&
            16 * 127 * ((1 << (f.low_bits + f.high_bits)) - 1) <= INT16_MAX;
 }
 
-/* Returns true if the lift is subtracted in the start value of each fold. */
+/* Returns true if the lift (lift_of) is subtracted by the start value of each
+ * fold's sum. */
 TMPL bool lift_comes_first(struct shape f)
 {
     return lift_of(f) != 0 && !lift_comes_last(f);
 }
 
-/* ---- scales of a tile ---------------------------------------------------- */
+/* ---- integer scales of a tile -------------------------------------------- */
 
-/* The integer scales and minima of a tile, s[] and m[] by half of the tile.
- * Each vector has the bytes of the 16 rows twice. */
+/* The integer scales s[] and minima m[] of a tile, as bytes; index 0 is for the
+ * first 16 values of the tile, 1 for the last 16. Each vector has the bytes of
+ * the panel's 16 rows twice, once in each 128-bit lane. */
 struct row_bytes {
     __m256i s[2], m[2];
 };
@@ -80,12 +86,14 @@ TMPL struct row_bytes bytes_read(const uint8_t *tile, struct shape f)
     return b;
 }
 
-/* Returns, for each weight row of vector h, its byte b in `b` as an int16 pair
- * (b, b). If `is_signed`, extends the sign of b. */
+/* `b` has a byte for each of the 16 weight rows. Returns, for each row of
+ * vector h, its byte as an int16 pair (x, x), with the sign extended if
+ * `is_signed`. */
 TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 {
-    const int at = W * h, no = -128; /* no: an index for which the shuffle
-                                        writes 0 */
+    /* `at` is the vector's first row; `no` is an index for which the shuffle
+     * instruction writes 0 */
+    const int at = W * h, no = -128;
 #define ROW(r) at + r, no, at + r, no
 #define TOP(r) no, at + r, no, at + r
 
@@ -102,8 +110,8 @@ TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 #undef TOP
 }
 
-/* Returns the integer scales S of half `half` of a tile as int16 pairs (S, S),
- * for the weight rows of vector h. */
+/* Returns the integer scales S of one half (16 values) of a tile as int16 pairs
+ * (S, S), one for each weight row of vector h. */
 TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                          struct shape f)
 {
@@ -115,8 +123,9 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
 
 /* ---- products of a tile -------------------------------------------------- */
 
-/* Return the size in bytes of a tile's sub scales and of a tile. These are
- * fields of pack_rule too, but here compile-time constants. */
+/* sub_bytes() returns the size in bytes of the sub scales of a packed tile,
+ * tile_bytes() that of the whole tile. struct pack_rule has both, too, but here
+ * they are compile-time constants. */
 TMPL int sub_bytes(struct shape f)
 {
     switch (f.sub) {
@@ -138,8 +147,9 @@ TMPL int tile_bytes(struct shape f)
     return sub_bytes(f) + 64 * (f.low_bits + f.high_bits);
 }
 
-/* Start values of the sums of folds for one row of activations, as int16 pairs.
- * at[i] is the start value of the fold that contains dword i. */
+/* Start values of the sums of the folds of a tile, for one row of activations,
+ * as int16 pairs: minus the lift times the activations of the fold. at[i] is
+ * for the fold that contains dword i (values 4 i .. 4 i + 3). */
 struct starts {
     int32_t at[8];
 };
@@ -160,17 +170,20 @@ TMPL void starts_of(struct starts *o, const struct q8_block *x, struct shape f)
     _mm256_storeu_si256((__m256i *)o->at, sum);
 }
 
-/* The current tile of each panel, with its scales, and the current block of
- * each row of activations, with its start values. */
+/* The tile that is being multiplied: its packed weights in each panel, its
+ * scales, its block of activations in each row, and the start values of the
+ * sums. */
 struct tiles {
     const uint8_t *tile[CELLS];
-    const uint8_t *ahead[CELLS]; /* [panel], addresses to prefetch */
+    /* [panel] address of the data to prefetch while this tile is multiplied */
+    const uint8_t *ahead[CELLS];
     const struct q8_block *x[CELLS];
     struct row_bytes bytes[CELLS];
     struct starts start[CELLS];
 };
 
-/* Returns dword i of a tile's codes, for the weight rows of vector h. */
+/* Returns dword i (values 4 i .. 4 i + 3) of the codes of a packed tile, for
+ * each weight row of vector h. */
 TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
 {
     const uint8_t *low = tile + sub_bytes(f) + 4 * W * h;
@@ -178,17 +191,18 @@ TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
     return unpack_dword(low, low + 64 * f.low_bits, i, table, f);
 }
 
-/* Returns the prefetch distance in a panel, in bytes. It is shorter with four
- * rows, because prefetched data must stay in the cache while the other panels
- * and rows of the call are computed. */
+/* Returns how far ahead of the current tile a panel is prefetched, in bytes.
+ * The distance is shorter with four rows of activations. Prefetched data must
+ * then stay in the cache longer, while the call's other panels and rows are
+ * computed. */
 TMPL int ahead_for(const int n_row, struct shape f)
 {
     return n_row == CELLS ? RUN * tile_bytes(f) : AHEAD;
 }
 
-/* Prefetches one eighth, that of dword i, of the cache lines of a tile at
- * `ahead`. Prefetching whole tiles of all four panels at once would delay the
- * loads after it. */
+/* Prefetches the i-th eighth of the cache lines of a packed tile at `ahead`. A
+ * caller does so for each dword i that it multiplies, because prefetching whole
+ * tiles of four panels at once would delay the loads after it. */
 TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
 {
     const int n = (tile_bytes(f) + 63) / 64;
@@ -198,8 +212,9 @@ TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
         __builtin_prefetch(ahead + 64 * j);
 }
 
-/* Multiplies the fold that begins at dword `first` of each cell's tile. Adds
- * the scaled sums to isum[cell][vector]. */
+/* Multiplies the fold that begins at dword `first` of the current tile, for
+ * n_panel panels times n_row rows of activations. Adds the sums, times the
+ * integer scales S, to isum[panel and row][vector of weight rows]. */
 TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                    vu table, const int n_panel, const int n_row, struct shape f)
 {
@@ -249,8 +264,10 @@ TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* Multiplies dwords first .. first + 3 of each cell's tile, for formats with
- * large levels (is_large). Adds the scaled products to isum[cell][vector]. */
+/* Multiplies dwords first .. first + 3 (16 values) of the current tile, for
+ * n_panel panels times n_row rows of activations and formats with levels above
+ * 64 (is_large). Adds the sums, times the integer scales S, to isum[panel and
+ * row][vector of weight rows]. */
 TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                     vu table, const int n_panel, const int n_row,
                     struct shape f)
@@ -293,8 +310,8 @@ TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* Subtracts the lift times the sum of the tile's activations from the sum of
- * each cell, for formats with lift_comes_last(). */
+/* For formats with lift_comes_last(): subtracts the lift times the sum of the
+ * tile's activations from the sums isum[panel and row]. */
 TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
                     const int n_panel, const int n_row, struct shape f)
 {
@@ -312,8 +329,9 @@ TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
     }
 }
 
-/* Multiplies n dwords, 4 or 8, from `first` of each cell's tile. Adds the
- * scaled products to isum[cell][vector]. */
+/* Multiplies n dwords, 4 or 8 (16 or 32 values), from `first` of the current
+ * tile, for n_panel panels times n_row rows of activations. Adds the sums,
+ * times the integer scales S, to isum[panel and row][vector of weight rows]. */
 TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
                        int first, int n, vu table, const int n_panel,
                        const int n_row, struct shape f)
@@ -341,10 +359,10 @@ TMPL void few_clear(vi isum[CELLS][HALVES], int n)
     }
 }
 
-/* ---- integer sums to floats ---------------------------------------------- */
+/* ---- integer sums, scaled and added to accumulators ---------------------- */
 
-/* Adds the integer sums `isum`, times their scales d, to the accumulators at
- * `acc`. */
+/* Adds the integer sums `isum` of a vector of weight rows, times their float
+ * scales d, to the accumulators at `acc`. */
 TMPL void few_add(float *acc, vf d, vi isum)
 {
     vf a = v_fma(d, v_int_f(isum), (vf)load(acc));
@@ -352,8 +370,9 @@ TMPL void few_add(float *acc, vf d, vi isum)
     memcpy(acc, &a, sizeof a);
 }
 
-/* Adds the products of a tile to the cells' accumulators, for formats whose
- * tiles have float scales. */
+/* Multiplies the current tile for n_panel panels times n_row rows of
+ * activations, and adds the products to the accumulators acc[panel and row].
+ * For formats whose tiles have float scales. */
 TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
                    const int n_panel, const int n_row, struct shape f)
 {
@@ -388,8 +407,9 @@ TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
     }
 }
 
-/* Computes msum (cpu_matmul.h) over n tiles from `tile`, for the weight rows of
- * vector h and each row of activations. */
+/* Computes msum[t], the sum of integer minima times sums of activations
+ * (cpu_matmul.h), over n packed tiles from `tile`, for the weight rows of
+ * vector h and each row t of activations. */
 TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
                      const struct q8_block *const *x, int n, int h,
                      const int n_row, struct shape f)
@@ -409,9 +429,10 @@ TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
     }
 }
 
-/* Adds the integer sums of a chunk of n tiles, times the super scales, to the
- * cells' accumulators. `at` has the chunk's first tile of each panel, and sup[]
- * the chunk's super scales in each panel. */
+/* Adds the integer sums isum of a chunk of n tiles, times the float scales, to
+ * the accumulators acc[panel and row]. Also adds the sums with minima. `at`
+ * points to the chunk's first tile of each panel, and sup[] to the chunk's
+ * super scales in each panel. */
 TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
                     const struct tiles *at, const uint8_t *const sup[CELLS],
                     int n, const int n_panel, const int n_row, struct shape f)
@@ -439,11 +460,12 @@ TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
     }
 }
 
-/* ---- panel calls --------------------------------------------------------- */
+/* ---- panel calls: all tiles, panels and rows ----------------------------- */
 
-/* Multiplies tiles first .. first + n - 1 of a chunk, for n_panel panels from
- * `panel` and n_row rows of activations from `row`. If the format has
- * super-blocks, these must be all tiles of the chunk. */
+/* Multiplies tiles first .. first + n - 1 of a chunk for n_panel panels, from
+ * `panel`, times n_row rows of activations, from `row`. If the format has
+ * super-blocks, these tiles must be all tiles of the chunk, because they are
+ * summed as integers. */
 TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
                   int64_t first, int n, int panel, int row, vu table,
                   const int n_panel, const int n_row, struct shape f)
@@ -471,8 +493,9 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     for (int i = 0; i < n; i++) {
         UNROLL
         for (int p = 0; p < n_panel; p++) {
-            /* Only the call's first rows prefetch, because the others would
-             * prefetch the same data. */
+            /* Only the pass over the call's first rows of activations
+             * prefetches weights. The other rows would prefetch the same
+             * data. */
             at.ahead[p] = row == 0 ? ahead_of(s, panel + p, at.tile[p],
                                               ahead_for(n_row, f))
                                    : at.tile[p];
@@ -505,8 +528,9 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     few_chunk(acc, isum, &at, sup, n, n_panel, n_row, f);
 }
 
-/* Like few_run, for all panels of the call: CELLS / n_row at a time, and the
- * remaining panels one by one. */
+/* Multiplies tiles first .. first + n - 1 of a chunk for all panels of the call
+ * times n_row rows of activations, from `row`. Calls few_run() for CELLS /
+ * n_row panels at a time, and for the remaining panels one by one. */
 TMPL void few_panels(const struct cpu_panel_args *s, const struct pack_chunk *c,
                      int64_t first, int n, int row, vu table, const int n_row,
                      struct shape f)

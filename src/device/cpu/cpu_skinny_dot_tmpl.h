@@ -6,7 +6,7 @@
  * The including file defines MAX_PANELS, the maximum number of panels of a call
  * (1 or 4), and AHEAD, the prefetch distance in each panel in bytes. */
 
-/* Prefetches the n bytes that are AHEAD bytes after p in panel i of the
+/* Prefetches n bytes of packed weights, AHEAD bytes after p, in panel i of the
  * call. */
 TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
 {
@@ -15,21 +15,22 @@ TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
         __builtin_prefetch(p + j);
 }
 
-/* ---- tiles --------------------------------------------------------------- */
+/* ---- products of a tile -------------------------------------------------- */
 
-/* Returns true if the sum of products of half a tile, before the bias is
- * subtracted, fits an int16. v_fold can then multiply it by the scale and add
- * it. */
+/* Returns true if the sum of products of half a tile (16 values), before the
+ * bias is subtracted, fits an int16. v_fold can then multiply this sum by its
+ * scale and add the product to another. */
 TMPL bool folds(struct shape f)
 {
     return has_scale(f) && !is_wide(f) && f.low_bits + f.high_bits <= 4;
 }
 
-/* Returns isum (cpu_matmul.h) of a tile and one block of activations. A level
- * is a code minus the format's bias B. So the sum of level times activation is
- * that of code times activation, minus B times the sum of the activations,
- * which the block stores. `bias` is the int16 pair -B (S0, S1), or -B (1, 1) if
- * both halves have the same scale. */
+/* Returns isum (cpu_matmul.h), the scaled integer sum of products of a tile and
+ * one block of activations. A level is a code minus the format's bias B. So the
+ * sum of level times activation is the sum of code times activation, minus B
+ * times the sum of the activations, which the block stores. `bias` is the int16
+ * pair -B (S0, S1), or -B (1, 1) if both halves of the tile have the same
+ * scale. */
 TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
                  const struct q8_block *x, struct shape f)
 {
@@ -42,7 +43,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     if (folds(f)) {
         int other = has_halves(f) ? 1 : 0;
 
-        /* `bias` does not contain the scale yet that both halves share. */
+        /* `bias` does not contain the scale S if both halves of the tile share
+         * it, so it is multiplied in here. */
         if (!has_halves(f))
             shift *= w->s[0];
         isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
@@ -60,8 +62,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* Returns the sum of level times activation over half h of a tile, for formats
- * whose halves have float scales. */
+/* Returns the sum of level times activation over half h (16 values) of a tile,
+ * for formats whose halves have float scales. */
 TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  struct shape f)
 {
@@ -69,8 +71,9 @@ TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  255);
 }
 
-/* Returns `acc` plus the scaled products of a tile and a block of activations,
- * for formats whose tiles have float scales. */
+/* Returns the accumulators `acc` plus the products of a tile and a block of
+ * activations, times the float scales. For formats whose tiles have float
+ * scales. */
 TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
                    const struct q8_block *x, struct shape f)
 {
@@ -87,13 +90,14 @@ TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
     return acc;
 }
 
-/* Integer sums of a chunk, as [row of activations][vector of weight rows]. */
+/* Integer sums isum and msum (cpu_matmul.h) of a chunk: [row of
+ * activations][vector of weight rows]. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
 
-/* Adds the integer sums of a chunk, times the scales, to the W accumulators at
- * `at`. `dx` is the scale of the activations. */
+/* Adds the integer sums isum and msum of a chunk, times the float scales, to
+ * the W accumulators at `at`. `dx` is the scale of the chunk's activations. */
 TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
                      vi msum, struct shape f)
 {
@@ -106,10 +110,11 @@ TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
     memcpy(at, &acc, sizeof(acc));
 }
 
-/* Multiplies the weight rows of vector h of one tile by a block of each row of
- * activations. For formats with super-blocks, the integer sums of a chunk are
- * collected in `sums` and added to the accumulators with its last tile
- * (`last`). For others, each tile is added to the accumulators immediately. */
+/* Multiplies the weight rows of vector h in one tile by block `block` of each
+ * row of activations. For formats with super-blocks, integer sums are collected
+ * in `sums` and added to the accumulators only with the chunk's last tile
+ * (`last`). For other formats, the products of each tile are added to the
+ * accumulators at once. */
 TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, bool last,
                     vu table, struct sums *sums, struct shape f)
@@ -143,7 +148,8 @@ TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
     }
 }
 
-/* Computes a call of one panel with any number of rows of activations. */
+/* Computes a panel call of one panel with any number of rows of activations;
+ * used for more than MAX_CELLS rows. */
 TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 {
     const struct pack_rule *rule = s->pack->rule;
@@ -172,30 +178,34 @@ TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 
 /* ---- few rows of activations --------------------------------------------- */
 
-/* A *cell* is a pair of a panel p and a row of activations t. Its index is p *
- * n_tok + t. */
+/* Maximum number of cells whose sums are in registers. A cell is a pair of a
+ * panel p and a row of activations t. Its index is p * n_tok + t. */
 enum { MAX_CELLS = 8 };
 
-/* Some panels of a call, and its rows of activations. The functions below get
- * their numbers n_panel and n_tok as compile-time constants, with n_panel *
- * n_tok <= MAX_CELLS. */
+/* Some consecutive panels of a panel call, and the call's rows of activations.
+ * The functions below get the numbers of both, n_panel and n_tok, as
+ * compile-time constants; n_panel * n_tok is at most MAX_CELLS. */
 struct few {
     const struct cpu_panel_args *s;
     const struct q8_block *x[MAX_CELLS];
-    const uint8_t *panel; /* first of the panels */
-    int first;            /* index in the call of that panel */
+    /* address of the first of the n_panel panels that are computed together */
+    const uint8_t *panel;
+    /* index in the panel call of the first of the n_panel panels that are
+     * computed together */
+    int first;
     vu table;
 };
 
-/* The sums of each cell, in registers: isum over the current chunk, acc over
- * all k so far. */
+/* The sums of each pair of a panel and a row of activations: isum over the
+ * current chunk, as integers, and acc over all k so far. */
 struct few_sums {
     vi isum[MAX_CELLS][HALVES];
     vf acc[MAX_CELLS][HALVES];
 };
 
-/* Adds the products of tile i of the chunk in panel p to the sums of its
- * cells. */
+/* Multiplies tile i of chunk *c of panel p by all n_tok rows of activations.
+ * Adds the products to *sum: for formats with super-blocks to isum, else to
+ * acc. */
 TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
                    int64_t i, struct few_sums *sum, const int n_tok,
                    struct shape f)
@@ -234,8 +244,10 @@ TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* Adds the integer sums of a chunk of panel p to the accumulators. The sums
- * with minima are computed only here, in a second loop over the tiles. */
+/* Adds the integer sums of chunk *c of panel p, times the float scales, to the
+ * accumulators of the panel's pairs with rows of activations. msum, the sum
+ * with minima, is computed only here, in a second loop over the chunk's
+ * tiles. */
 TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                     const struct few_sums *sum, float *const acc[MAX_CELLS],
                     const int n_tok, struct shape f)
@@ -263,8 +275,9 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                 msum[t] +=
                     v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        /* No minima were added above, so only the scale d is missing. The first
-         * tile's scales include it. */
+        /* For formats without minima the loop above did not run, so the float
+         * scale d has not been read yet. It is among the scales of the chunk's
+         * first tile. */
         if (!has_min(f))
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
@@ -274,8 +287,10 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* Multiplies all chunks of the call's rank. If n_tok exceeds the number of rows
- * of the call, the sums of the excess rows are discarded. */
+/* Multiplies n_panel panels by n_tok rows of activations, over all chunks of
+ * the call's rank, and adds the products to the call's accumulators. If the
+ * call has fewer than n_tok rows, the sums of the rows in excess are
+ * discarded. */
 TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                      struct shape f)
 {
@@ -324,9 +339,10 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
     }
 }
 
-/* Computes the call with n_tok rows of activations, at least its own number;
- * excess rows repeat the first one. Computes n_panel panels at a time, and the
- * remaining panels one by one. */
+/* Computes a panel call, with n_tok rows of activations: a compile-time
+ * constant that is at least the call's number. The excess rows repeat the first
+ * one. Computes n_panel panels at a time, and the remaining panels one by
+ * one. */
 TMPL void few_rows(const struct cpu_panel_args *s, vu table, const int n_panel,
                    const int n_tok, struct shape f)
 {

@@ -1,14 +1,17 @@
-/* Implementation of cpu_steal.h. A portion is a quarter of the items left of a
- * part, so that a part has few portions and the last ones are small. A thread
- * that has finished its own part takes portions from the thread after it, then
- * from the threads 2, 4, 8, ... after it. So each of many threads reads only a
- * few counters, and yet the items of a slow thread spread over all threads.
+/* Implementation of cpu_steal.h. Each thread owns a part of the kernel's items.
+ * A thread takes a quarter of the items that are left of a part at a time,
+ * called a portion, so that there are few portions and the last ones are small.
+ * A thread that has finished its own part takes portions from the part of the
+ * thread after it, then of the threads 2, 4, 8, ... after it. So each of many
+ * threads reads only a few counters, and yet the items of a slow thread spread
+ * over all threads.
  *
  * Counters need no memory ordering. The inputs of a portion were written before
  * the last barrier, and its results are read after the next barrier. */
 #include "device/cpu/cpu_steal.h"
 
-/* with fewer items per thread, in units of `grain`, threads do not steal */
+/* If a thread would have fewer than this number of items, counted in multiples
+ * of `grain`, threads do not steal. */
 enum { LEAST_ITEMS = 4 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
@@ -21,8 +24,9 @@ struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
     };
 }
 
-/* Takes a portion of the part that belongs to `thread`. Returns false if that
- * part has no items left. */
+/* Takes a portion (some items) from what is left of the part of thread
+ * `thread`, and writes its range to *portion. Returns false if nothing is left
+ * of that part. */
 static bool take(const struct cpu_steal *d, int thread,
                  struct cpu_part *portion)
 {

@@ -10,8 +10,9 @@
 
 #include "device/cpu/cpu_kernel.h"
 
-/* Returns the part lo .. hi - 1 of n items that belongs to thread ith of nth.
- * Parts begin and end at multiples of `grain`, except at n. */
+/* A range lo .. hi - 1 of a kernel's items. cpu_part() returns the range of n
+ * items that belongs to thread ith (of nth). Ranges begin and end at multiples
+ * of `grain`, except at n. */
 struct cpu_part {
     int64_t lo, hi;
 };
@@ -28,20 +29,24 @@ static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
     return p;
 }
 
-/* A thread's state in a kernel call that computes its items in portions. */
+/* State of one thread in a kernel call, for computing its part of the items,
+ * and then items of other threads, in portions. */
 struct cpu_steal {
     const struct cpu_call *call;
-    /* number of items; portions begin at multiples of `grain` */
+    /* n: number of items of the call; grain: portions begin at multiples of
+     * it */
     int64_t n, grain;
-    /* True if threads steal portions in this call. */
+    /* true if threads take portions of each other's parts in this call; false
+     * if each computes just its own part */
     bool helps;
-    /* The next portion is taken from the part of thread (ith + next) % nth. */
+    /* the next portion is taken from the part of thread (ith + next) % nth */
     int next;
 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain);
-/* Writes the next portion to compute to *portion. Returns false if no portion
- * is left. */
+/* Finds the next range of items that this thread is to compute, writes it to
+ * *portion and marks it as taken. Returns false if nothing is left for the
+ * thread. */
 bool cpu_steal_next(struct cpu_steal *d, struct cpu_part *portion);
 
 #endif

@@ -28,9 +28,10 @@ static bool is_host(const struct backend *b, int dev)
     return device_of(b->set, dev)->desc.host;
 }
 
-/* Returns the first of the team's n threads that a host thread on core `want`
- * (-1 for any) can share, or n if there is none. core[i] is the core of team
- * thread i, -1 if it is not pinned. */
+/* Finds a team thread that can also act as a host device's thread on core
+ * `want` (-1 for any core). Returns the index of the first of the team's n
+ * threads that can, or n if none can. core[i] is the core to which team thread
+ * i is pinned, -1 if it is not. */
 static int find_shared_thread(const struct backend *b, const int *core, int n,
                               int want)
 {
@@ -43,9 +44,10 @@ static int find_shared_thread(const struct backend *b, const int *core, int n,
     return n;
 }
 
-/* Assigns the threads of all host devices if `host`, else of all other devices.
- * The team has n threads so far; new threads are added after them, and their
- * cores to core[]. Returns the new number of team threads. */
+/* Assigns device threads to team threads: those of all host devices if `host`,
+ * else those of all other devices. The team has n threads so far. New team
+ * threads are added after these, and their cores to core[]. Returns the new
+ * number of team threads. */
 static int assign_device_threads(struct backend *b, int *core, int n, bool host,
                                  bool no_pin)
 {
@@ -68,8 +70,9 @@ static int assign_device_threads(struct backend *b, int *core, int n, bool host,
     return n;
 }
 
-/* Assigns the pseudo device "io" to the first team thread, which is added if n
- * is 0. Returns the number of team threads. */
+/* Lets the first team thread serve the pseudo device "io". If n, the number of
+ * team threads, is 0, adds that thread. Returns the new number of team
+ * threads. */
 static int assign_io_thread(struct backend *b, int *core, int n)
 {
     struct cpu_backend *backend = b->own;

@@ -10,16 +10,17 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* The operand of ldtilecfg. Source: Intel's manual, volume 1, 18.3. */
+/* The memory operand of ldtilecfg, the instruction that sets the shapes of the
+ * tile registers. Source: Intel's manual, volume 1, 18.3. */
 struct tile_shapes {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t n_row[16];
 };
 
-/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). While
- * they are configured, the system saves 8 KiB more at each context switch of
- * the thread. */
+/* Sets the shapes of this thread's tile registers for products over k bytes, 32
+ * or 64, until tiles_end(). In between, the system saves 8 KiB more at each
+ * context switch of the thread. */
 static inline void tiles_begin(int k)
 {
     static const struct tile_shapes shapes[] = {
@@ -40,8 +41,8 @@ static inline void tiles_end(void)
     _tile_release();
 }
 
-/* GCC 12 does not declare that a tile load reads memory. The barrier keeps
- * earlier writes before the load and later reads after it. */
+/* GCC 12 does not know that a tile load reads memory. The compiler barrier
+ * keeps earlier writes before the load and later accesses after it. */
 #define tile_load(tile, from, stride)                                          \
     do {                                                                       \
         __asm__ volatile("" ::: "memory");                                     \

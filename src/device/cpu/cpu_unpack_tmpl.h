@@ -49,8 +49,8 @@ TMPL int32_t load_dword(const void *p)
     return x;
 }
 
-/* Returns the address to prefetch: `ahead` bytes after p, which is in panel i
- * of the call. If that is beyond the end of the panel, returns the
+/* Returns the address to prefetch when the call reads at p, in its panel i:
+ * `ahead` bytes after p. If that is beyond the end of the panel, returns the
  * corresponding address in panel i of the next call. */
 TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
                              const uint8_t *p, int ahead)
@@ -63,10 +63,11 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
     return s->next + (size_t)i * panel + (ahead - (end - p));
 }
 
-/* ---- quantized weights --------------------------------------------------- */
+/* ---- unpacking of quantized weights -------------------------------------- */
 
-/* The properties of a format's packing as compile-time constants; fields as in
- * struct pack_rule. */
+/* The properties of a format's packed form (quant/pack.h) that kernels need as
+ * compile-time constants. The fields are those of struct pack_rule; `table` is
+ * true if the format has a table of levels. */
 struct shape {
     int low_bits, high_bits;
     int bias;
@@ -97,7 +98,8 @@ TMPL bool has_halves(struct shape f)
            f.sub == PACK_SUB_ODD4X2;
 }
 
-/* Returns true if each half of a tile has a float scale. */
+/* Returns true if each half (16 values) of a tile has a float scale of its
+ * own. */
 TMPL bool has_two_d(struct shape f)
 {
     return f.sub == PACK_SUB_UE4M3X2;
@@ -108,8 +110,8 @@ TMPL bool has_scale(struct shape f)
     return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
 }
 
-/* For every byte of v: returns its bits from .. from + bits - 1, moved to bit
- * `to`, and 0 elsewhere. */
+/* Takes `bits` bits of every byte of v, from bit `from` on, and returns them at
+ * bit `to` of the byte. The other bits are 0. */
 TMPL vu bits_moved(vu v, int bits, int from, int to)
 {
     uint32_t mask = ((1u << bits) - 1) * 0x01010101u << to;
@@ -117,8 +119,9 @@ TMPL vu bits_moved(vu v, int bits, int from, int to)
     return (to > from ? v << (to - from) : v >> (from - to)) & mask;
 }
 
-/* Returns dword i = 0..7, which is values 4 i .. 4 i + 3, of a plane with
- * `bits` bits per code. The bits of each code are at bit `to` of its byte. */
+/* Returns values 4 i .. 4 i + 3 (dword i, 0 .. 7) of a tile, from a plane with
+ * `bits` bits per code. These are returned from bit `to` of each code's byte
+ * on. */
 TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
 {
     if (bits == 8)
@@ -127,8 +130,8 @@ TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
 }
 
 /* Returns true if the format has codes of 8 bits or a table. unpack_dword()
- * then gives levels as signed bytes, or, if WIDE_UNSIGNED, as unsigned bytes
- * with 128 added, as v_dot requires. */
+ * then returns levels instead of codes: as signed bytes or, if WIDE_UNSIGNED,
+ * as unsigned bytes with 128 added, as v_dot requires. */
 TMPL bool is_wide(struct shape f)
 {
     return f.low_bits == 8 || f.table;
@@ -139,14 +142,16 @@ TMPL int bias_of(struct shape f)
     return is_wide(f) ? (WIDE_UNSIGNED ? 128 : 0) : f.bias;
 }
 
-/* Returns the format's table for v_lookup, or 0 if it has none. */
+/* Returns the format's table of levels as a vector for v_lookup, or 0 if it has
+ * none. */
 TMPL vu table_of(const struct pack_rule *rule, struct shape f)
 {
     return f.table ? v_table(rule->table) : (vu)v_set(0);
 }
 
-/* Returns dword i of a tile's codes, after table look-up if the format has a
- * table. `low` and `high` are the planes. */
+/* Returns values 4 i .. 4 i + 3 (dword i) of a packed tile: their codes, or, if
+ * the format has a table, their levels. `low` and `high` point to the planes
+ * with the low and the high bits of the codes. */
 TMPL vu unpack_dword(const uint8_t *low, const uint8_t *high, int i, vu table,
                      struct shape f)
 {
@@ -169,30 +174,34 @@ TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
         code[i] = unpack_dword(low, high, i, table, f);
 }
 
-/* Returns lanes of two int16: the low halves of the lanes of `lo` and `hi`. */
+/* Returns an int16 pair in each lane: the low half of the lane of `lo`, then
+ * that of `hi`. */
 TMPL vi pair(vi lo, vi hi)
 {
     return (vi)(((vu)hi << 16) | ((vu)lo & 0xffff));
 }
 
-/* Returns 2^(e-128) in every lane, or NaN for e = 255; e < 2 gives subnormals.
- * The value is composed from bits. */
+/* Returns 2^(e-128), half of the E8M0 number e, in every lane, or NaN for e =
+ * 255. e < 2 gives subnormals. The float is composed from bits. */
 TMPL vf e8m0_half(vi e)
 {
-    vi small = e < 2, nan = e == 255; /* masks: -1 where true */
+    /* masks: all bits of a lane are set where the condition is true */
+    vi small = e < 2, nan = e == 255;
     vi bits = ((e + 1) << 21 & small) | ((e - 1) << 23 & ~small);
 
     return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
 }
 
 /* Returns half of the unsigned E4M3 number x in every lane, or 0 for x = 127.
- * The value is composed from bits. */
+ * The float is composed from bits. */
 TMPL vf ue4m3_half(vi x)
 {
-    vi magnitude = x & 127, small = magnitude < 8, none = x == 127; /* masks */
+    /* `small` and `none` are masks: all bits of a lane are set where the
+     * condition is true */
+    vi magnitude = x & 127, small = magnitude < 8, none = x == 127;
     const vi one = v_set(1 << 23), least = v_set(120 << 23);
-    /* If x < 8, the exponent field is 0 (subnormal), and the value computed
-     * here is 2^-7 too large. */
+    /* For x < 8 the number is subnormal, but v is composed as a normal one and
+     * so is too large by 2^-7, which is subtracted below. */
     vf v = (vf)((magnitude << 20) + v_set(119 << 23) + (one & small));
 
     return (vf)((vi)(v - (vf)(least & small)) & ~none);
@@ -200,12 +209,17 @@ TMPL vf ue4m3_half(vi x)
 
 struct scales {
     vf d, dmin;
-    vf d1;      /* if has_two_d(): d of the tile's second half */
-    vi s[2], m; /* S of each half; M as int16 pairs (M0, M1) */
+    /* only in formats whose tile halves have a float scale each: the second
+     * half's, while d is the first half's */
+    vf d1;
+    /* s: integer scale S of each half of the tile; m: integer minima M of both
+     * halves as int16 pairs (M0, M1) */
+    vi s[2], m;
 };
 
-/* Reads the scales of a tile for the weight rows of vector h. `sup` is the
- * start of the tile's chunk. */
+/* Reads the scales and minima of a packed tile at `tile`, for the weight rows
+ * of vector h, into *o. `sup` is the start of the tile's chunk, where its super
+ * scales are. */
 TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
                       int h, struct shape f)
 {
@@ -266,8 +280,9 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     }
 }
 
-/* X(format, low bits, high bits, bias, has a table, sub scales, super
- * scales) */
+/* Calls X for each quantized format whose tiles have one float scale or none:
+ * X(format, bits of a code in the low plane, bits in the high plane, bias, has
+ * a table, form of the sub scales, form of the super scales). */
 #define SHAPES(X)                                                              \
     X(Q8_0, 8, 0, 128, false, F16, NONE)                                       \
     X(Q4_0, 4, 0, 8, false, F16, NONE)                                         \
@@ -287,10 +302,12 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     X(IQ3_S, 4, 0, 0, true, ODD4X2, D_8TH)                                     \
     X(TQ2_0, 2, 0, 1, false, NONE, D)
 
-/* Like SHAPES, for formats with two float scales per tile. */
+/* Calls X, as SHAPES does, for formats whose tiles have a float scale for each
+ * half. */
 #define SHAPES_TWO_D(X) X(NVFP4, 4, 0, 0, true, UE4M3X2, NONE)
 
-/* X(format, the format of SHAPES that is packed in the same way) */
+/* Calls X(format, other) for each format that is packed in the same way as
+ * another one, which is in SHAPES. */
 #define ALIKE(X)                                                               \
     X(IQ1_M, IQ2_S)                                                            \
     X(IQ2_XXS, IQ2_S)                                                          \
@@ -305,7 +322,7 @@ SHAPES(SHAPE)
 SHAPES_TWO_D(SHAPE)
 #undef SHAPE
 
-/* ---- float weights ------------------------------------------------------- */
+/* ---- loading of float weights -------------------------------------------- */
 
 TMPL vf float_load(const uint8_t *p, pl_format f)
 {

@@ -69,7 +69,8 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 }
 
-/* Returns acc + v_pairs(a, b). */
+/* Returns acc + v_pairs(a, b): in each int32 lane, the dot product of two int16
+ * pairs is added. */
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
     return (vi)_mm512_dpwssd_epi32((__m512i)acc, (__m512i)a, (__m512i)b);

@@ -1,6 +1,6 @@
 /* The functions v_fold and v_dot that cpu_unpack_tmpl.h requires, for
- * instruction sets with VNNI. The including file defines its vector types
- * before, and
+ * instruction sets with VNNI. The including file first defines its vector types
+ * and two functions:
  *
  *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
  *                 with four signed ones s
@@ -15,7 +15,9 @@ static inline vi v_fold(vi acc, vi a, vi b)
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
-    (void)max; /* unused, because codes may have all 8 bits */
+    /* The parameter `max`, the largest code, is not needed, because the
+     * instruction takes codes of all 8 bits. */
+    (void)max;
     UNROLL
     for (int i = 0; i < n; i++) {
         int32_t x;

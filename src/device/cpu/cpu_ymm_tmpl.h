@@ -1,5 +1,6 @@
-/* Vectors of 256 bits for cpu_unpack_tmpl.h, with AVX2, FMA and F16C. Also
- * deal_dwords(), which arranges rows of activations for cpu_gemm_*_tmpl.h. */
+/* The vector functions that cpu_unpack_tmpl.h requires, with 256-bit vectors of
+ * AVX2, FMA and F16C. Also deal_dwords(), which arranges rows of activations
+ * for cpu_gemm_*_tmpl.h. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -67,15 +68,15 @@ static inline vi v_pairs(vi a, vi b)
     return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 }
 
-/* Interleaves dwords 0 .. 7 of TOK rows of activations: dst is [8][TOK]
- * dwords. */
+/* Interleaves TOK rows of activations: x[t] is eight dwords (four values each)
+ * of row t, and dst becomes [8][TOK] dwords. */
 static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 {
     __m256i a = _mm256_unpacklo_epi32(x[0], x[1]);
     __m256i b = _mm256_unpacklo_epi32(x[2], x[3]);
     __m256i c = _mm256_unpackhi_epi32(x[0], x[1]);
     __m256i d = _mm256_unpackhi_epi32(x[2], x[3]);
-    /* to[i]: dwords i and 4 + i of the four rows */
+    /* to[i] gets dwords i and 4 + i of each of the four rows */
     const __m256i to[4] = {
         _mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b),
         _mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)};

@@ -31,8 +31,8 @@ enum {
     /* Programmatic dependent launch: the second node may begin when all work
      * groups of the first have signalled it or ended. Its kernel then waits for
      * the first to end. */
-    CUDA_PORT_PROGRAMMATIC = 1, /* value of from_port */
-    CUDA_EDGE_PROGRAMMATIC = 1, /* value of type */
+    CUDA_PORT_PROGRAMMATIC = 1, /* value of cuda_edge.from_port */
+    CUDA_EDGE_PROGRAMMATIC = 1, /* value of cuda_edge.type */
 };
 
 /* Attributes of cuDeviceGetAttribute. */
@@ -46,7 +46,7 @@ enum {
     CUDA_CAPABILITY_MINOR = 76,
     CUDA_FLUSHES_REMOTE_WRITES = 98,
     CUDA_REGISTERS_HOST_MEMORY = 99,
-    /* 1 if streams can write 64-bit words and wait for them */
+    /* attribute: 1 if streams can write 64-bit words and wait for them */
     CUDA_STREAMS_KNOW_WORDS = 122,
 };
 

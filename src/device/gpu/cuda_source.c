@@ -70,7 +70,8 @@ void cuda_text_fini(struct cuda_text *t)
 }
 
 struct part {
-    const char *at; /* NULL if absent */
+    /* first character of the part; NULL if the text lacks the part */
+    const char *at;
     size_t n;
 };
 

@@ -38,19 +38,21 @@ struct gpu {
     char name[96];
     struct cl_context *context;
     struct cl_queue *queue[N_QUEUE];
-    struct cl_memory *memory[OPENCL_MAX_MEMORY]; /* NULL if unused */
+    /* allocations of the device, by number; NULL if the number is free */
+    struct cl_memory *memory[OPENCL_MAX_MEMORY];
     size_t bytes[OPENCL_MAX_MEMORY];
-    uint64_t change; /* begins at 1; each allocation and each release adds 1 */
+    uint64_t change; /* counts allocations and releases; starts at 1 */
     struct cl_program *program;
     struct cl_kernel *kernel[GPU_KERNEL_COUNT];
     /* by kernel: value of `change` when the allocations were last set as its
      * arguments; 0 if never */
     uint64_t has[GPU_KERNEL_COUNT];
     struct cl_event *mark[GPU_MAX_MARKS];
-    enum queue marked[GPU_MAX_MARKS]; /* queue in which each fence was
-                                         recorded */
-    struct pinned *pinned;            /* owned */
-    pthread_mutex_t lock;             /* protects `said` */
+    /* by fence: queue in which it was recorded */
+    enum queue marked[GPU_MAX_MARKS];
+    struct pinned *pinned; /* list of pinned host memory; owned */
+    /* protects `said`, because the driver may call notice() on any thread */
+    pthread_mutex_t lock;
     /* the driver's last message, from notice(); "" if none */
     char said[256];
 };

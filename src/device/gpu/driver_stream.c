@@ -23,7 +23,7 @@ struct mapped {
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    /* the registration, of which this range holds a reference; NULL before
+    /* registration that contains the range, a counted reference; NULL before
      * find() */
     struct stream_range *range;
 };
@@ -40,15 +40,16 @@ struct gpu {
     int was;
     bool words;               /* streams support signal_word() and
                                  wait_word() */
-    struct stream_text *text; /* owned */
-    struct api_module *module[GPU_KERNEL_COUNT]; /* NULL if not loaded yet */
+    struct stream_text *text; /* the kernels' PTX or compiler; owned */
+    /* by kernel: its module; NULL if not loaded yet */
+    struct api_module *module[GPU_KERNEL_COUNT];
     struct api_function *kernel[GPU_KERNEL_COUNT];
     struct api_stream *stream[QUEUE_COUNT];
     /* event that is recorded before a post, so that other devices see all
      * earlier writes; NULL if the vendor's post needs none */
     struct api_event *fence[QUEUE_COUNT];
     struct api_event *mark[GPU_MAX_MARKS];
-    struct mapped *mapped; /* owned */
+    struct mapped *mapped; /* list of mapped host memory; owned */
 };
 
 static pl_status check(const struct gpu *g, unsigned code,
@@ -60,7 +61,7 @@ static pl_status check(const struct gpu *g, unsigned code,
 /* Calls an API function. The error names the device and the function. */
 #define CALL(g, err, name, ...)                                                \
     check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
-/* Calls a function of struct stream_vendor. */
+/* Calls a function of the vendor table (struct stream_vendor) of GPU g. */
 #define MAKE(g, name, ...)                                                     \
     (g)->api.vendor->name(&(g)->api, &(g)->device, __VA_ARGS__)
 
@@ -202,7 +203,8 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     PL_TRY(enter(g, &was, err));
     s = CALL(g, err, host_alloc, &made, bytes ? bytes : 1,
              API_HOST_PORTABLE | API_HOST_MAPPED);
-    /* the API has one code for both memories; here the host's is exhausted */
+    /* the API has one code for both kinds of memory; in this call it means that
+     * host memory is exhausted */
     if (s == PL_NO_DEVICE_MEMORY) {
         s = PL_NO_MEMORY;
         if (err)
@@ -228,7 +230,8 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
     m->at = at;
     if (at == (uintptr_t)m->p && stream_range_is_ours(m->range))
-        /* one registration, mapped at the CPU's addresses, is contiguous */
+        /* the range is in one registration, and mapped at the same addresses as
+         * on the CPU, so it is contiguous for the device */
         return PL_OK;
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
@@ -537,7 +540,8 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
         &g->api, &g->device,
         g->api.module_function(&g->kernel[k], m, gpu_kernel_name(k)),
         CALL_module_function, k, err);
-    if (s != PL_OK) { /* the next launch of the kernel tries again */
+    /* unloads the module, so that the next launch loads it again */
+    if (s != PL_OK) {
         g->api.module_unload(m);
         m = NULL;
         g->kernel[k] = NULL;
@@ -668,7 +672,8 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     INSIDE(g, err, event_record, g->mark[i], g->stream[q]);
 }
 
-/* Any error code other than API_NOT_READY may be that of an earlier command. */
+/* The query may return the error of an earlier command. Only API_NOT_READY
+ * means that the fence is not reached. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     int was;

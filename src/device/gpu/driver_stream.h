@@ -39,7 +39,7 @@ bool stream_range_is_ours(const struct stream_range *r);
 /* The PTX of all kernels, decompressed, for devices of one compute
  * capability. */
 struct cuda_text {
-    char *ptx; /* owned, terminated */
+    char *ptx; /* the decompressed PTX, NUL-terminated; owned */
 };
 
 /* Returns true if there is PTX for devices of compute capability `level` (61 is
@@ -64,7 +64,8 @@ struct hip_text {
                      library */
     char who[24], arch[80];
     char version[64]; /* versions of the compiler and the driver */
-    const char *told; /* static: #define lines put before the kernel source */
+    /* #define lines that are put before the kernel source; static */
+    const char *told;
 #define MEMBER(name, parameters) unsigned(*name) parameters;
     HIPRTC_CALL_MAP(MEMBER)
 #undef MEMBER

@@ -19,7 +19,7 @@ struct compiling {
     pthread_mutex_t lock; /* protects the following fields */
     pthread_cond_t moved;
     int next, n_done;
-    int n_working; /* worker threads that have not finished */
+    int n_working; /* number of worker threads that have not finished */
     pl_status s;   /* status of the first failure */
     pl_err err;
 };

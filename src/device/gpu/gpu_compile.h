@@ -11,10 +11,12 @@
 /* Progress over all GPUs of a backend. Each kernel counts once when it is
  * compiled and once more when it is tested. */
 struct gpu_progress {
-    pl_progress_fn *fn; /* NULL if progress is not reported */
+    /* receives reports of progress; NULL if there are no reports */
+    pl_progress_fn *fn;
     void *user;
     uint64_t done, total;
-    const volatile int *cancel; /* the `cancel` of pl_options */
+    /* pl_options.cancel, which the application sets to stop loading */
+    const volatile int *cancel;
 };
 
 /* Reports the progress p->done + `more` of the task "compiling kernels". */

@@ -47,8 +47,8 @@ static void close_gpu(struct gpu_device *x)
         x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
-    /* in a forked copy, a thread of the original process may have held the
-     * lock */
+    /* A forked copy does not destroy the lock, because a thread of the original
+     * process may have held it. */
     if (device_set_is_copy(x->set))
         return;
     pthread_cond_destroy(&x->settled);
@@ -287,15 +287,14 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* Sets x->want to the kernels that must be compiled and tested, and adds both
- * tasks of each kernel to p->total. */
+/* Sets x->want to the kernels that must be compiled and tested, and adds two
+ * tasks for each of them, compiling and testing, to p->total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    if (x->driver->launch == gpu_emu.launch) /* no self-test, because tests
-                                                compare the emulator with plain
-                                                C */
+    /* the emulator has no self-test, because tests compare it with plain C */
+    if (x->driver->launch == gpu_emu.launch)
         return PL_OK;
     PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;

@@ -31,8 +31,8 @@ enum {
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
 struct gpu_heartbeat {
-    /* index in the variant of the instruction that follows the heartbeat; 0 if
-     * none precedes it in the step */
+    /* index in the variant of the instruction after the heartbeat; 0 if no
+     * instruction of the step precedes the heartbeat */
     int step;
 };
 
@@ -54,7 +54,8 @@ struct staging_buffer {
      * readbacks */
     size_t filled;
     enum queue queue;
-    int n_return;  /* number of readbacks */
+    /* number of readbacks that wait in the buffer for their destination */
+    int n_return;
     int n_copying; /* number of threads that are copying into the buffer */
     bool closed;   /* no more bytes can be reserved */
     bool marked;   /* the buffer's fence was recorded, after all of its
@@ -75,16 +76,17 @@ struct gpu_event {
 struct gpu_device {
     struct gpu_image image;
     struct gpu_graphs graphs;
-    struct device *dev;     /* borrowed */
-    struct device_set *set; /* borrowed */
+    struct device *dev;     /* the device of the set; borrowed */
+    struct device_set *set; /* the device set; borrowed */
     const struct gpu_driver *driver;
-    struct gpu *gpu; /* owned */
-    /* owned: device addresses of the regions; REGION_INBOX: of the device-side
-     * inbox */
+    struct gpu *gpu; /* the open GPU; owned */
+    /* device addresses of the regions; for REGION_INBOX, of the device-side
+     * inbox; owned */
     uint64_t region[REGION_COUNT];
-    /* owned: device addresses of the scratch memory and of image.tables */
+    /* device addresses of the scratch memory and of the tables image.tables;
+     * owned */
     uint64_t scratch, tables;
-    /* owned, [n_mapped]: host addresses that were passed to driver->map() */
+    /* host addresses that were passed to driver->map(), [n_mapped]; owned */
     void **mapped;
     int n_mapped;
     /* by kernel: the program or the self-test launches it */
@@ -92,9 +94,10 @@ struct gpu_device {
     /* number of kernels in `want`; 0 for an emulated GPU, which has no
      * self-test */
     int n_want;
-    /* stored results say that the kernels in `want` pass their self-test */
+    /* the kernels in `want` passed their self-test earlier, as a file in the
+     * cache folder says */
     bool passed;
-    /* gpu_reach_others() was called, which happens in the first step */
+    /* gpu_reach_others() was called; the first step does so */
     bool looked;
     /* the device's own event flags are mapped, so that its queues can post
      * events */
@@ -134,7 +137,8 @@ struct gpu_device {
      * buffers */
     unsigned char *ring;
     struct staging_buffer slot[GPU_SLOTS];
-    struct pending_readback back[GPU_SLOTS][GPU_RETURNS]; /* [][n_return] */
+    /* by staging buffer, its n_return readbacks */
+    struct pending_readback back[GPU_SLOTS][GPU_RETURNS];
     int filling; /* index of the staging buffer being filled */
     /* owned: threads that copy into staging buffers during steps; NULL if the
      * issuing thread copies */
@@ -158,8 +162,9 @@ struct gpu_device {
                          thread */
     bool queues_wait; /* the queues wait for other devices' events, not the
                          issuing thread */
-    struct gpu_event *event; /* owned, [prog->n_event] */
-    uint64_t n_mark;         /* number of fences recorded for events so far */
+    /* the events that the device posts, [prog->n_event]; owned */
+    struct gpu_event *event;
+    uint64_t n_mark; /* number of fences recorded for events so far */
     /* owned, [most events in the WAITs of a variant], n_await in use: events
      * that queues wait for and that the issuing thread has not seen posted
      * yet */
@@ -181,7 +186,7 @@ struct gpu_backend {
     /* owned, [devices of the set]: where pushes to each device go; NULL if no
      * program is loaded */
     struct peer_inbox *box;
-    struct gpu_device dev[]; /* [backend.n] */
+    struct gpu_device dev[]; /* the backend's devices, [backend.n] */
 };
 
 /* Returns the host copy of the token table of micro-batch `micro`. */

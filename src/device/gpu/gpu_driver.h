@@ -24,8 +24,10 @@
 struct gpu_graph_node {
     enum gpu_kernel kernel;
     int32_t n_group;
-    const void *args; /* gpu_kernel_args(kernel) bytes */
-    const int *after; /* [n_after]: indices of earlier nodes, ascending */
+    /* the kernel's arguments, gpu_kernel_args(kernel) bytes */
+    const void *args;
+    /* indices of earlier nodes in the graph, ascending, [n_after] */
+    const int *after;
     int n_after;
 };
 
@@ -33,7 +35,7 @@ struct gpu;       /* an open GPU; each driver defines its own */
 struct gpu_graph; /* a device graph; each driver defines its own */
 
 struct gpu_driver {
-    const char *name; /* "emu", "cuda", "hip", "opencl" */
+    const char *name; /* the driver's name: "emu", "cuda", "hip", "opencl" */
     /* advice to the user if a kernel that uses matrix units fails the
      * self-test: "set X=0"; NULL if none */
     const char *remedy;

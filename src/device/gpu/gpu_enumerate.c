@@ -300,7 +300,7 @@ static void share_memory(struct device_list *l, const struct view *w)
     const struct gpu_info *x = &w->info;
     uint64_t n = 0, all = x->total_bytes, now = x->available_bytes;
 
-    if (all < now) /* the driver does not report the total, so it is 0 */
+    if (all < now) /* the driver reports only free memory; the total is 0 */
         all = now;
     for (int i = 0; i < l->n; i++)
         n += is_on(&l->dev[i], w);

@@ -11,21 +11,23 @@
 
 /* ---- segments ------------------------------------------------------------ */
 
-/* A segment under construction: consecutive instructions of a queue all of
- * whose work is launches. It becomes a device graph. */
+/* The segment that is being collected: consecutive instructions of a queue
+ * which need only launches, no copies by the issuing thread. It becomes a
+ * device graph. */
 struct draft {
     struct gpu_device *x;
     struct gpu_cached_graph *to;
-    int *step; /* owned, [n]: indices of the instructions */
+    /* indices in the variant of the segment's instructions, [n]; owned */
+    int *step;
     int n;
     struct gpu_access_set touches;
-    int *first; /* owned, [n + 1]: by instruction, the index of its first
-                   element of touches.touch */
+    /* by instruction, the index in touches.touch of its first memory access, [n
+     * + 1]; owned */
+    int *first;
     struct gpu_deps order;
-    struct gpu_graph_node *node; /* owned, one per launch */
-    int *after;                  /* owned: the after[] of all nodes */
-    int *last;                   /* owned, [n]: index of each instruction's last
-                                    node */
+    struct gpu_graph_node *node; /* the graph's nodes, one per launch; owned */
+    int *after; /* the arrays after[] of all nodes, one after another; owned */
+    int *last;  /* by instruction, the index of its last node, [n]; owned */
 };
 
 static const struct launch_list *list_of(const struct draft *d)
@@ -206,8 +208,9 @@ static bool is_small(const struct device_run *run)
     return true;
 }
 
-/* Returns the cached graphs for steps like this one. If there are none,
- * replaces the least recently used entry by a new one without graphs. */
+/* Returns the cached graphs of variant `c` at the sizes of the step in
+ * progress. If there are none, replaces the least recently used entry by a new
+ * one without graphs. */
 static struct gpu_cached_graph *find(struct gpu_device *x,
                                      const struct variant *c)
 {

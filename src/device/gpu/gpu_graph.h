@@ -27,23 +27,26 @@ enum {
 struct gpu_segment {
     /* index of the segment's first instruction in the variant */
     int first;
-    struct gpu_graph *graph; /* owned */
+    struct gpu_graph *graph; /* the device graph of the segment; owned */
 };
 
-/* The graphs of a variant at certain sizes. */
+/* The device graphs of a variant, for certain sizes of a step. */
 struct gpu_cached_graph {
-    const struct variant *variant; /* NULL if unused */
+    /* variant that the graphs are of; NULL if this entry is unused */
+    const struct variant *variant;
     int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
-    int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
-    uint64_t used;                  /* number of the last step that used this
+    /* by micro-batch: the result of gpu_image_pages() */
+    int64_t n_page[PROG_MAX_MICRO];
+    uint64_t used; /* number of the last step that used this
                                        entry; 0 if none */
-    bool made;                      /* the graphs were created, or creating them
+    bool made;     /* the graphs were created, or creating them
                                        failed */
     int n_segment;
-    struct gpu_segment *segment; /* owned */
-    /* owned, [instructions of the variant]: index of the segment that contains
-     * the instruction; -1 if none */
+    /* the segments that became graphs, [n_segment]; owned */
+    struct gpu_segment *segment;
+    /* by instruction of the variant, the index of the segment that contains it;
+     * -1 if none; owned */
     int *of;
 };
 

@@ -42,8 +42,8 @@ static void add(struct gpu_tables *t, const void *p, size_t bytes)
     gpu_tables_add(t, p, p, p ? bytes : 0);
 }
 
-/* Adds the table that kernels need to read a tensor: the chunks of a packed
- * weight, or the code table of its format, if it has one. */
+/* Adds the table that kernels need in addition to a tensor: the chunks of a
+ * packed weight, or the code table of an unpacked format such as IQ2_S. */
 static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
 {
     size_t bytes;

@@ -25,18 +25,19 @@ struct gpu_arrival {
 struct gpu_inbox {
     /* device address of the host inbox; 0 if it is not mapped */
     uint64_t mapped;
-    /* owned, [n]: ranges that the current step copies to the device-side
-     * inbox */
+    /* ranges that the current step copies to the device-side inbox, [n];
+     * owned */
     struct gpu_arrival *arrival;
     int n, n_max;
-    int *first; /* owned, [most instructions of a variant + 1]: by instruction,
-                   the index of its first range in `arrival` */
-    /* owned, [prog->n_tensor]: for an earlier instruction of the queue the
-     * tensor was copied to the device-side inbox, and no later instruction
-     * pushes to it */
+    /* by instruction, the index of its first range in `arrival`; [most
+     * instructions of a variant + 1]; owned */
+    int *first;
+    /* by queue and tensor: an earlier instruction of the queue had the tensor
+     * copied to the device-side inbox, and no push to it follows;
+     * [prog->n_tensor] each; owned */
     bool *is_copied[QUEUE_COUNT];
-    /* owned, [prog->n_tensor]: insn.order of the last push to the tensor in
-     * variant `pushed_in`; -1 if none. Not valid if `pushed_in` is NULL */
+    /* by tensor, insn.order of the last push to it in variant `pushed_in`; -1
+     * if none. Not valid if `pushed_in` is NULL. [prog->n_tensor]; owned */
     int *pushed;
     const struct variant *pushed_in;
     bool no_memory; /* out of memory: ranges are missing */
@@ -44,10 +45,10 @@ struct gpu_inbox {
 
 /* Where bytes pushed to a device must be written (gpu_peer.c). */
 struct peer_inbox {
-    uint64_t device_inbox; /* address of the device-side inbox */
-    /* owned, [tensors of the device's program]: true if all devices push the
-     * tensor to the device-side inbox, false if to the host inbox. NULL if the
-     * device belongs to another backend */
+    uint64_t device_inbox; /* device address of the device-side inbox */
+    /* by tensor of the device's program: true if all devices push it to the
+     * device-side inbox, false if to the host inbox. NULL if the device belongs
+     * to another backend. Owned */
     bool *direct;
 };
 
@@ -62,49 +63,55 @@ struct gpu_cut {
 enum { GPU_MAX_CUTS = 16 };
 
 struct gpu_image {
-    struct device_set *set;     /* borrowed */
-    const struct program *prog; /* borrowed */
-    int n_unit;                 /* compute units of the GPU */
-    /* borrowed, [devices of the set]; NULL if there are no device-side
-     * inboxes */
+    struct device_set *set;     /* the device set; borrowed */
+    const struct program *prog; /* the device's program; borrowed */
+    int n_unit; /* number of the GPU's compute units; 0 if unknown */
+    /* by device of the set, where pushes to it go; NULL if there are no
+     * device-side inboxes; borrowed */
     const struct peer_inbox *box;
-    /* device addresses of the regions; REGION_INBOX: of the device-side
-     * inbox */
+    /* device addresses of the device's regions; for REGION_INBOX, of the
+     * device-side inbox */
     uint64_t base[REGION_COUNT];
-    struct gpu_cut cut[GPU_MAX_CUTS]; /* [n_cut], ascending within a region */
+    /* starts of further allocations, [n_cut], ascending within a region */
+    struct gpu_cut cut[GPU_MAX_CUTS];
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
-    /* owned, [devices of the set][REGION_COUNT]: device addresses at which
-     * kernels access other devices' regions; 0 if they cannot */
+    /* by device of the set and region, the device address at which kernels
+     * access it; 0 if they cannot; owned */
     uint64_t *view;
-    /* memory of tables that are made here, not part of the program */
+    /* memory of tables that are made for the image and not part of the
+     * program */
     struct arena arena;
     struct gpu_tables tables;
     uint64_t tables_at;
-    struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
+    /* the program's tensors at their current sizes, [prog->n_tensor]; owned */
+    struct gpu_tensor *tensor;
     struct graph_sizes sizes[PROG_MAX_MICRO];
-    int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
+    /* by micro-batch: the result of gpu_image_pages() */
+    int64_t n_page[PROG_MAX_MICRO];
     int n_micro;
-    const struct variant *variant; /* the variant that `list` was created for;
-                                      NULL if none */
+    /* variant whose launches are in `list`; NULL if none */
+    const struct variant *variant;
     /* set by the caller: do not fuse launches of different instructions */
     bool by_insn;
     bool is_by_insn;
-    struct launch_list list; /* owned */
+    struct launch_list list; /* the launches of the current sizes; owned */
     struct gpu_inbox inbox;
-    int *first; /* owned, [most instructions of a variant + 1]: by instruction,
-                   the index of its first launch in list.launch */
-    /* owned, [most instructions]: by instruction, the index of the instruction
-     * whose launches do its work; mostly its own */
+    /* by instruction, the index of its first launch in list.launch; [most
+     * instructions of a variant + 1]; owned */
+    int *first;
+    /* by instruction, the index of the instruction into whose launches it was
+     * fused, or its own; [most instructions of a variant]; owned */
     int *fused_into;
-    /* owned, [most instructions]: by instruction, its queue, or -1 if disabled;
-     * for gpu_fuse_insns() */
+    /* by instruction, its queue, or -1 if it is disabled; for gpu_fuse_insns();
+     * [most instructions of a variant]; owned */
     int *queue;
-    /* owned, [most instructions]: no launch may be moved across the
-     * instruction */
+    /* by instruction: no launch may be moved across it; [most instructions of a
+     * variant]; owned */
     bool *is_fusion_barrier;
-    int *touched; /* owned, [most instructions + 1]: by instruction, the index
-                     of its first element of touches.touch */
+    /* by instruction, the index in touches.touch of its first memory access;
+     * [most instructions of a variant + 1]; owned */
+    int *touched;
     struct gpu_access_set touches;
 };
 

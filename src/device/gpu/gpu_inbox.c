@@ -21,7 +21,7 @@
 
 enum {
     DIRECT = 32 << 10
-}; /* longest range that a MERGE reads in the host inbox, in bytes */
+}; /* longest range in bytes that a MERGE reads in the host inbox */
 
 /* ---- ranges of a step ---------------------------------------------------- */
 
@@ -236,7 +236,7 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 {
     const struct prog_tensor *p = &m->prog->tensor[tensor];
     const struct gpu_tensor *t = &m->tensor[tensor];
-    size_t bytes = 4; /* an element has at most 4 bytes */
+    size_t bytes = 4; /* at most: no format has elements of more than 4 bytes */
 
     for (int i = 0; i < t->n_dim; i++)
         bytes *= (size_t)t->dim[i];
@@ -281,7 +281,7 @@ void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
     case INSN_PAGES:
         insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case INSN_PULL: /* reads other devices' memory, not the inbox */
+    case INSN_PULL: /* a PULL reads memory of other devices, not the inbox */
     case INSN_POST:
     case INSN_WAIT:
         return;

@@ -35,12 +35,13 @@ bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k);
 /* A tensor of the device, at its current size. Like cpu_tensor, but with device
  * addresses. */
 struct gpu_tensor {
-    uint64_t at; /* 0 if absent */
+    uint64_t at; /* device address; 0 if the call lacks this tensor */
     pl_format format;
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
-    const struct pack *pack; /* NULL if not packed */
-    uint64_t chunk;          /* device address of a copy of pack->chunk */
+    /* how a weight is packed; NULL if it is not packed */
+    const struct pack *pack;
+    uint64_t chunk; /* device address of a copy of the array pack->chunk */
     /* device address of the code table quant_grid(format), if the weight is not
      * packed */
     uint64_t grid;
@@ -56,20 +57,20 @@ struct gpu_call {
     /* device address of the quantized in[0]; 0 if the kernel reads the floats
      * of in[0] */
     uint64_t q8;
-    /* n_tok is 0 if there is no table; the pointers are NULL, because only
-     * kernels read the arrays */
+    /* the token table, without the pointers to its arrays: they are NULL,
+     * because only kernels read these. n_tok is 0 if there is no table */
     struct token_table table;
-    uint64_t pos, seq, pages; /* device addresses of the table's arrays */
-    int64_t n_seq;            /* number of sequences in the table; 0 if
-                                 unknown */
-    /* most pages in which a sequence has positions; 0 if unknown */
+    uint64_t pos, seq, pages; /* device addresses of the token table's arrays */
+    int64_t n_seq; /* number of sequences in the token table; 0 if unknown */
+    /* number of pages of the sequence that has the most; 0 if unknown */
     int64_t n_page;
-    int n_unit;              /* number of the GPU's compute units; 0 if
+    int n_unit; /* number of the GPU's compute units; 0 if
                                 unknown */
-    const int32_t *head_map; /* NULL if none */
+    /* KV head or key head of each head; NULL if the kernel needs none */
+    const int32_t *head_map;
     uint64_t head_map_at;
     struct rank_tree tree;
-    uint64_t tree_at; /* device address of tree.item */
+    uint64_t tree_at; /* device address of the array tree.item */
     const struct rank_span *span;
     uint64_t span_at;
     int n_span;
@@ -90,9 +91,9 @@ struct launch_list {
     struct gpu_launch {
         enum gpu_kernel kernel;
         int32_t n_group;
-        size_t args;      /* offset in `bytes` */
-    } * launch;           /* owned */
-    unsigned char *bytes; /* owned */
+        size_t args;      /* offset in `bytes` of the launch's arguments */
+    } * launch;           /* the launches, [n]; owned */
+    unsigned char *bytes; /* the arguments of all launches; owned */
     size_t n_byte, n_byte_max;
     bool no_memory; /* out of memory: launches are missing */
 };

@@ -47,7 +47,7 @@ typedef int64_t s64;
     X(cache_write, NULL)                                                       \
     X(attention, gpu_attention_scratch)                                        \
     X(latent_attention, gpu_attention_scratch)                                 \
-    /* rows, moves, states */                                                  \
+    /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \
     X(router_topk, gpu_router_scratch)                                         \
     X(router_weights, NULL)                                                    \

@@ -5,7 +5,8 @@
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 4 * LANES /* accesses by a work group */ };
+/* UNITS: memory accesses of a work group */
+enum { LANES = 256, UNITS = 4 * LANES };
 
 /* ---- copy descriptors ---------------------------------------------------- */
 

@@ -55,7 +55,7 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
     if (!device_set_is_quarantined(
-            x->set)) /* if a GPU hangs, release might never return */
+            x->set)) /* if a GPU hangs, freeing its memory might never return */
         w->driver->release(w->gpu, from);
     return s;
 }
@@ -84,15 +84,16 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
 /* A range of an inbox: a tensor of the receiver, or a range that an instruction
  * pushes. */
 struct part {
-    int64_t from, to; /* bytes */
-    int tensor;       /* -1 for a pushed range */
+    /* first byte and end of the range, as offsets in the inbox */
+    int64_t from, to;
+    int tensor; /* index of the receiver's tensor; -1 if the range is pushed */
     /* the device that pushes the range can only push to the host inbox */
     bool far;
 };
 
 struct parts {
     const struct program *to; /* program of the inbox's device */
-    struct part *part;        /* owned, [n] */
+    struct part *part;        /* the ranges of the inbox, [n]; owned */
     int n, max;
     bool no_memory;
 };

@@ -52,7 +52,8 @@ static double hip_block(const struct gpu_info *i, int generation)
     return i->has >> GPU_DOT4 & 1 ? 2 : 0.5;
 }
 
-static const double hip_launch_s = 5e-6; /* a guess */
+/* seconds per launch with HIP; a guess */
+static const double hip_launch_s = 5e-6;
 
 void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz)
 {
@@ -80,11 +81,12 @@ enum { LANES_OF_CORE = 8, BLOCK_MACS_PER_LANE = 2 };
 /* clock rates in Hz that are assumed if a driver reports none: of a GPU, and of
  * a CPU core */
 static const double hz_gpu = 1e9, hz_core = 2e9;
-/* OpenCL does not report the bandwidth. Most cards of 2016 to 2024 have about
- * 20 float multiply-adds per byte; the extremes are 6 (with HBM) and 40. */
+/* Multiply-adds of floats per byte of memory bandwidth. OpenCL reports no
+ * bandwidth. Most cards of 2016 to 2024 have about this ratio; the extremes are
+ * 6 (with HBM) and 40. */
 static const double macs_per_byte = 20;
-/* memory bandwidth of a device that uses the host's memory: two channels of
- * DDR5 */
+/* memory bandwidth, in bytes per second, that is assumed for a device in the
+ * host's memory: two channels of DDR5 */
 static const double shared_bytes_per_s = 50e9;
 static const double opencl_launch_s = 10e-6;
 

@@ -169,8 +169,9 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
-    if (*s == PL_OK && !e->external) /* only the other queue waits, so the fence
-                                        suffices */
+    /* no other device waits for the event, and for this GPU's other queue the
+     * fence suffices */
+    if (*s == PL_OK && !e->external)
         *s = x->driver->flush(x->gpu, st->queue, err);
     if (*s == PL_OK && !e->external)
         return true;

@@ -106,8 +106,8 @@ struct passed_key {
     uint64_t text, trials;
 };
 
-/* The stored results: for each case 1 if it has passed. A later program may
- * need other cases. */
+/* The stored results of the self-test: by case, 1 if it has passed. Cases whose
+ * kernels no program has used yet are 0. */
 struct passed {
     unsigned char selftest_case[TRIAL_MOST];
 };
@@ -141,7 +141,8 @@ static void load_passed(struct passed *p, const struct gpu_device *x,
 
 struct checking {
     struct gpu_device *gpu;
-    const bool *want; /* [GPU_KERNEL_COUNT] */
+    /* by kernel: whether it must be tested, [GPU_KERNEL_COUNT] */
+    const bool *want;
     const struct gpu_progress *progress;
     struct passed passed;
     bool tried[GPU_KERNEL_COUNT];

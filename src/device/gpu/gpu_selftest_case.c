@@ -82,20 +82,20 @@ static void *blocks(struct selftest_case *t, const struct pack *p,
 /* ---- rows of the table of calls ------------------------------------------ */
 
 enum {
-    CUT = 288, /* index of the first value of the second of two ranks */
-    K = 512    /* values in a weight row */
+    CUT = 288, /* two ranks: index in a row of the second rank's first value */
+    K = 512    /* number of values in a weight row */
 };
 
 /* The set of formats with which a call is repeated. */
 enum forms { FORM_F32, FORM_FLOATS, FORM_CACHES, FORM_WEIGHTS };
 
 static const struct row {
-    /* the row is for each kernel from `kernel` to `last`; last is 0 for only
-     * one */
+    /* the row tests each kernel from `kernel` to `last`; if `last` is 0, only
+     * `kernel` */
     enum kernel kernel, last;
     enum forms forms;
-    /* the formats of two operands vary, and the call is repeated with all
-     * pairs */
+    /* two operands have formats of the set; the call is repeated with each pair
+     * of formats */
     bool pairs;
     bool plain; /* weights are not packed */
     /* query head h uses KV head h modulo the number of KV heads */
@@ -110,7 +110,7 @@ static const struct row {
     /* before the calls of behind[], gather_rows looks up rows by the ids of the
      * first call */
     bool by_id;
-    int64_t ids; /* generated ids are less than this */
+    int64_t ids; /* upper bound of the ids that are generated; all are less */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -155,7 +155,7 @@ static int n_form(const struct row *r)
 struct making {
     struct selftest_case *t;
     const struct row *r;
-    pl_format f[2]; /* formats of the arguments whose format varies */
+    pl_format f[2]; /* formats chosen for those arguments whose format varies */
     int n_f;        /* number of arguments in f[] so far */
     int n_pack;     /* number of packs used of t->pack */
 };
@@ -226,7 +226,8 @@ static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
     p = trial_room(t, (size_t)n * bytes);
     for (int64_t i = 0; i < n && !t->dry; i++)
         for (int64_t k = 1; k < d / 32 * PAGE_TOKENS * 2 * n_scale; k += 2)
-            /* clears the sign and high exponent bits */
+            /* clears the F16 scale's sign and high exponent bits, so that
+             * values stay small */
             p[(size_t)i * bytes + (size_t)k] &= 0x1f;
     return p;
 }

@@ -12,17 +12,17 @@
 
 enum {
     TRIAL_IMAGE = 1 << 20,
-    TRIAL_MOST = 4096, /* more than the number of cases */
+    TRIAL_MOST = 4096, /* upper bound of the number of cases */
     TRIAL_CALLS = 4    /* most calls that are fused into one launch */
 };
 
 struct selftest_case {
-    unsigned char *image; /* borrowed, [TRIAL_IMAGE] */
-    uint64_t at;          /* device address of the image */
-    bool dry;             /* create only the launches; do not write to the
-                             image */
-    /* bytes of the image in use; bytes before the scratch memory, which are
-     * compared */
+    /* the memory of the case on the host, [TRIAL_IMAGE]; borrowed */
+    unsigned char *image;
+    uint64_t at; /* device address of the image */
+    bool dry;    /* only create the launches, without writing to the image */
+    /* number of bytes of the image in use, and of those before the scratch
+     * memory, which are compared */
     size_t n, n_kept;
     size_t out, out_bytes;
     bool floats; /* the result is compared as floats; any two NaNs count as
@@ -31,7 +31,7 @@ struct selftest_case {
     bool full;               /* the case does not fit into the image */
     bool no_memory;          /* out of memory, for the launches or for the
                                 reference */
-    struct launch_list list; /* owned */
+    struct launch_list list; /* the launches of the case; owned */
     int n_alone;             /* number of launches of the first call */
     char what[64];           /* description for messages: "relu, F16" */
     /* Computes the reference result in the image. */
@@ -95,20 +95,21 @@ uint32_t trial_draw(struct selftest_case *t);
  * NULL. */
 uint64_t trial_at(const struct selftest_case *t, const void *p);
 
-/* Sets t->table to a token table with k->n_seq sequences, whose tokens are
- * contiguous. If `states`, each sequence has a state slot to read and one to
- * write. */
+/* Sizes of a token table with n_seq sequences, whose tokens are contiguous.
+ * trial_tokens() sets t->table to such a table. If `states`, each sequence has
+ * a state slot to read and one to write. */
 struct trial_tokens {
-    int n_tok, n_seq, first; /* first: position of the first token */
-    int stride;              /* page_stride */
+    /* first: position of the first token in its sequence */
+    int n_tok, n_seq, first;
+    int stride; /* page_stride of the token table */
 };
 void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
                   bool states, int64_t n_page);
 
 /* ---- gpu_trial_hand.c ---- */
-/* Creates case i, 0 to TRIAL_BY_HAND - 1, of the kernels that are not kernels
- * of programs: the arithmetic operations, and the copies that instructions
- * consist of. */
+/* Creates case i, 0 to TRIAL_BY_HAND - 1, of the GPU kernels that no program
+ * kernel corresponds to: arithmetic operations, and the copies and sums of
+ * other instructions. */
 enum { TRIAL_BY_HAND = 5 };
 void trial_by_hand(struct selftest_case *t, int i);
 

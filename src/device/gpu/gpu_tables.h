@@ -10,16 +10,18 @@
 #include <stdint.h>
 
 struct gpu_table {
-    const void *key;  /* identifies the table: a pointer into the program */
-    const void *data; /* the contents; usually the same pointer */
+    const void *key; /* identifies the table: a pointer into the program */
+    /* contents of the table; usually the same pointer as `key` */
+    const void *data;
     size_t bytes;
-    size_t at; /* offset in the allocation */
+    size_t at; /* offset in bytes in the allocation of all tables */
 };
 
 struct gpu_tables {
-    struct gpu_table *table; /* owned */
+    struct gpu_table *table; /* the tables, [n]; owned */
     int n, n_max;
-    size_t bytes;   /* size of the allocation, set by gpu_tables_lay */
+    /* size in bytes of the allocation of all tables, set by gpu_tables_lay */
+    size_t bytes;
     bool no_memory; /* out of memory: tables are missing */
 };
 

@@ -11,7 +11,7 @@
 #include "pl.h"
 
 struct gpu_text {
-    uint64_t hash; /* hash of the source */
+    uint64_t hash; /* hash of the kernel source in this text */
     struct lzma text;
 };
 

@@ -10,7 +10,7 @@
 #include "device/cpu/cpu_rows_template.h"
 #include "program/page_walk.h"
 
-/* ---- operations ---------------------------------------------------------- */
+/* ---- arithmetic operations ----------------------------------------------- */
 
 enum { N_PROBE = 1024 };
 

@@ -27,7 +27,7 @@ struct errand {
     const unsigned char *src;
     const struct copy_extent *loops;
     size_t bytes;
-    size_t taken; /* bytes that threads have reserved parts for so far */
+    size_t taken; /* bytes of the upload that threads have reserved so far */
     pl_status s;  /* status of the first failure */
     pl_err err;
 };

@@ -13,10 +13,11 @@
 #include "program/cache_tile.h"
 
 enum {
-    MAX_ROWS = 16,          /* most rows of a work group */
-    PART_BYTES = 128 << 20, /* size in bytes that the scratch memory of a part
-                               should not exceed */
-    TILE_COLUMNS = 128,     /* most columns of V for the tile kernels */
+    MAX_ROWS = 16, /* most rows of a work group */
+    /* most bytes of scratch memory that the launches of one part of the tokens
+     * should use */
+    PART_BYTES = 128 << 20,
+    TILE_COLUMNS = 128, /* most columns of V for the tile kernels */
     /* with up to this many tokens, the rows of a work group belong to one
      * token */
     ALONE = 8,
@@ -32,16 +33,18 @@ enum {
 struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
-    /* heads: most query heads that share a KV head; per_kv: the number that
-     * share each KV head if they are adjacent and equally many, else 0 */
+    /* heads: the most query heads that share a KV head; per_kv: the number of
+     * query heads of each KV head, if they are adjacent and equally many for
+     * all, else 0 */
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
-    bool codes;           /* keys or values have codes of 4 or 5 bits */
-    bool alone;           /* the rows of a work group are heads of one token */
-    int32_t rows;         /* rows of a work group */
-    int32_t wide;         /* columns of a stack entry of the tile kernels; 0 for
+    bool codes;   /* keys or values have codes of 4 or 5 bits */
+    bool alone;   /* the rows of a work group are heads of one token */
+    int32_t rows; /* rows of a work group */
+    int32_t wide; /* columns of a stack entry of the tile kernels; 0 for
                              other kernels */
-    int64_t n_span, part; /* most spans of a row; most tokens of a launch */
+    /* n_span: most spans of a row; part: most tokens of a launch */
+    int64_t n_span, part;
 };
 
 static int64_t spans_for(int64_t n)

@@ -17,15 +17,20 @@ enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
  * Both are estimated from the memory latency and the cost of a tile, not
  * measured. */
 enum {
-    FEW_IN_MANY = 16, /* for skinny groups of FEW_TOKENS rows */
-    ONE_IN_MANY = 24, /* for skinny groups of one row, as for experts */
-    MANY_FROM = 9,    /* minimum rows of activations for GEMM kernels */
-    MANY_EACH = 2     /* minimum average rows per expert for GEMM if n_unit is
+    /* a GEMM group takes as long as this many skinny groups of FEW_TOKENS
+     * rows */
+    FEW_IN_MANY = 16,
+    /* a GEMM group takes as long as this many skinny groups of one row, as
+     * experts have them */
+    ONE_IN_MANY = 24,
+    MANY_FROM = 9, /* minimum rows of activations for GEMM kernels */
+    MANY_EACH = 2  /* minimum average rows per expert for GEMM if n_unit is
                          unknown */
 };
 
 static const struct kernels {
-    enum gpu_kernel few, many; /* skinny and GEMM kernel */
+    /* the matvec kernel (few rows) and the matmul kernel of the format */
+    enum gpu_kernel few, many;
 } kernels[PL_FORMAT_COUNT] = {
 #define FORMAT(format, name)                                                   \
     [PL_##format] = {GPU_matvec_##name, GPU_matmul_##name},
@@ -49,7 +54,7 @@ static const struct kernels {
 struct runs {
     const struct gpu_tensor *w;
     const struct gpu_call *c;
-    int i; /* next chunk of a packed weight, or next span */
+    int i; /* index of the next chunk of a packed weight, or of the next span */
 };
 
 /* Sets *run to the next span that belongs to `rank`. Returns false if there are
@@ -104,7 +109,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
 
 /* ---- launches of a call -------------------------------------------------- */
 
-/* A launch under construction. */
+/* The launch of a contraction that is being prepared. */
 struct fill {
     struct launch_list *l;
     const struct gpu_call *c;
@@ -206,7 +211,7 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         flush(f);
     }
     f->a.item = f->a.n_item = 0;
-    /* no additions: the sums are already in their places on the stack */
+    /* no additions to do: the sums already are at their entries of the stack */
     if (n_add == 0) {
         f->a.top++;
         f->a.open = 0;

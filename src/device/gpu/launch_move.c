@@ -32,7 +32,7 @@ static int32_t unit_of(const struct text_piece *p)
     return unit;
 }
 
-/* Copies collected for the next launch. */
+/* Copies collected for one launch, at most TEXT_PIECES. */
 struct copies {
     struct copy_pieces_args a;
     int64_t n_group;

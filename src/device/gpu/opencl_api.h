@@ -21,7 +21,7 @@ struct cl_event;
 
 enum {
     CL_OK = 0,
-    CL_NO = 0, /* CL_FALSE, for non-blocking calls */
+    CL_NO = 0, /* the value CL_FALSE: the call does not wait */
     CL_YES = 1,
     CL_ERROR_NO_DEVICE = -1,
     CL_ERROR_ALLOCATION = -4,
@@ -34,7 +34,7 @@ enum {
     CL_PLATFORM_VERSION_TEXT = 0x0901,
     CL_PLATFORM_NAME_TEXT = 0x0902,
 
-    CL_DEVICE_KIND = 0x1000,   /* u64: bits of CL_KIND_* */
+    CL_DEVICE_KIND = 0x1000,   /* u64: bits CL_KIND_* of the type of device */
     CL_DEVICE_VENDOR = 0x1001, /* the PCI vendor id */
     CL_DEVICE_UNITS = 0x1002,
     CL_DEVICE_MHZ = 0x100c,
@@ -43,9 +43,11 @@ enum {
     CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: largest allocation */
     CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: maximum size of a kernel's
                                            arguments in bytes */
-    CL_DEVICE_FLOATS = 0x101b,          /* u64: bits of CL_FLOATS_* */
-    CL_DEVICE_BYTES = 0x101f,           /* u64 */
-    CL_DEVICE_LOCAL_BYTES = 0x1023,     /* u64 */
+    /* u64: bits CL_FLOATS_* of the device's support of floats */
+    CL_DEVICE_FLOATS = 0x101b,
+    CL_DEVICE_BYTES = 0x101f, /* u64: size of the device's memory in bytes */
+    /* u64: size in bytes of the memory that a work group shares */
+    CL_DEVICE_LOCAL_BYTES = 0x1023,
     CL_DEVICE_LITTLE_ENDIAN = 0x1026,
     CL_DEVICE_IS_THERE = 0x1027,
     CL_DEVICE_HAS_COMPILER = 0x1028,
@@ -54,17 +56,22 @@ enum {
     CL_DEVICE_DRIVER_TEXT = 0x102d,   /* the driver's version */
     CL_DEVICE_VERSION_TEXT = 0x102f,
     CL_DEVICE_EXTENSIONS_TEXT = 0x1030,
-    CL_DEVICE_DOUBLES = 0x1032, /* u64: bits of CL_FLOATS_*; 0 if doubles are
-                                   not supported */
+    /* u64: bits CL_FLOATS_* of the device's support of doubles; 0 if it has no
+     * doubles */
+    CL_DEVICE_DOUBLES = 0x1032,
 
-    CL_DEVICE_PCI = 0x410f,        /* cl_khr_pci_bus_info: u32[4] */
-    CL_DEVICE_NV_PCI_BUS = 0x4008, /* cl_nv_device_attribute_query */
+    /* u32[4]: PCI domain, bus, device, function (cl_khr_pci_bus_info) */
+    CL_DEVICE_PCI = 0x410f,
+    /* PCI bus number (cl_nv_device_attribute_query) */
+    CL_DEVICE_NV_PCI_BUS = 0x4008,
     /* PCI device number * 8 + function number */
     CL_DEVICE_NV_PCI_SLOT = 0x4009,
-    CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* old drivers lack it */
-    CL_DEVICE_AMD_PCI = 0x4037,       /* cl_amd_device_attribute_query */
+    /* PCI domain; old drivers lack this property */
+    CL_DEVICE_NV_PCI_DOMAIN = 0x400a,
+    /* PCI address (cl_amd_device_attribute_query) */
+    CL_DEVICE_AMD_PCI = 0x4037,
     CL_DEVICE_AMD_TITLE = 0x4038,
-    /* size_t[2]: free memory and its largest block, in KiB */
+    /* size_t[2]: all free memory and its largest block, in KiB */
     CL_DEVICE_AMD_FREE = 0x4039,
 };
 
@@ -81,10 +88,10 @@ enum {
 
 enum {
     CL_MEMORY_READ_WRITE = 1 << 0,
-    /* buffer in host memory, which the host can map */
+    /* flag: the buffer is in host memory, which the host can map */
     CL_MEMORY_OF_HOST = 1 << 4,
     CL_MAP_READ_WRITE = 3,
-    /* the migration need not preserve the contents */
+    /* flag: the migration need not preserve the buffer's contents */
     CL_MIGRATE_UNDEFINED = 1 << 1,
 };
 
@@ -97,7 +104,8 @@ enum {
 
 enum {
     CL_EVENT_STATUS = 0x11D3,
-    /* a positive status: not complete; a negative one: an error */
+    /* positive values mean that the command is not complete, negative ones are
+     * errors */
     CL_STATUS_COMPLETE = 0,
 };
 
@@ -248,8 +256,8 @@ pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
 struct opencl_source {
     const char *text;
     int n_kernel;
-    const char *const *name; /* [n_kernel] */
-    bool keep;               /* store the compiled binary in the kernel cache */
+    const char *const *name; /* names of the kernels, [n_kernel] */
+    bool keep; /* the compiled binary is to be stored in the kernel cache */
 };
 
 /* Compiles the source, or loads the binary that an earlier call stored in the

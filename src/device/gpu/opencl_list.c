@@ -31,7 +31,8 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                                OPENCL_MAX_DEVICE, device, &n);
         if (e == CL_ERROR_NO_DEVICE)
             continue;
-        if (e != CL_OK) { /* other platforms' devices are still listed */
+        /* leaves out the platform, but lists the devices of others */
+        if (e != CL_OK) {
             s = opencl_check(e, "clGetDeviceIDs", "opencl", err);
             continue;
         }

@@ -19,32 +19,35 @@
 #include "device/gpu/opencl_api.h"
 
 enum {
-    /* CPU time in ns after which the copy is killed */
+    /* CPU time in ns after which the forked process is killed */
     MOST_NS = 50 * 1000 * 1000,
     NAP_NS = 500 * 1000,
-    /* sleeps of NAP_NS after which the copy is killed, in case it blocks */
+    /* number of sleeps, of NAP_NS each, after which the forked process is
+     * killed, in case a driver blocks */
     MOST_NAPS = 2000,
-    SURVIVED = 86, /* exit code of a copy that no driver ended */
+    SURVIVED = 86, /* exit code of a forked process that no driver ended */
     BY_EXIT = -1,  /* value of outcome() if a driver called exit() */
 };
 
-/* Exit handler that ends the copy if a driver calls exit(). It is registered
- * last, so it runs before the application's handlers, and stdio buffers are not
- * flushed. */
+/* Exit handler that ends the forked process if a driver calls exit(). It is
+ * registered last, so it runs before the application's handlers, and stdio
+ * buffers are not flushed. */
 static void end_copy(void)
 {
     for (;;)
         syscall(SYS_exit_group, 0);
 }
 
-/* Prepares the copy: it dies with its parent, has default signal handlers,
- * prints nothing and dumps no core. */
+/* Prepares the forked process: it dies with its parent, has default signal
+ * handlers, prints nothing and dumps no core. */
 static void prepare_copy(pid_t parent)
 {
     struct sigaction a = {.sa_handler = SIG_DFL};
     const struct rlimit none = {0, 0};
     sigset_t no_signal;
-    int fd = open("/dev/null", O_RDONLY); /* read-only, so that writing fails */
+    /* Replaces standard output and error. It is read-only, because make check
+     * allows no opening for writing here; what a driver prints is lost. */
+    int fd = open("/dev/null", O_RDONLY);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent || atexit(end_copy) != 0)
@@ -60,8 +63,8 @@ static void prepare_copy(pid_t parent)
     }
 }
 
-/* In the copy: lists the library's devices, then ends the copy without running
- * the application's exit handlers. */
+/* Lists the library's devices in the forked process, then ends it without
+ * running the application's exit handlers. */
 static void ask_in_copy(const char *path, pid_t parent)
 {
     struct opencl cl = {0};
@@ -91,10 +94,10 @@ static int end_of(int status)
     return WEXITSTATUS(status) == SURVIVED ? 0 : BY_EXIT;
 }
 
-/* Waits for the copy. Returns the signal that ended it, BY_EXIT if the driver
- * called exit(), or 0 if the driver works. A copy that takes too long is
- * killed; the result is then 0, because a driver may be slow when it starts for
- * the first time. */
+/* Waits for the forked process. Returns the signal that ended it, BY_EXIT if
+ * the driver called exit(), or 0 if the driver works. A process that takes too
+ * long is killed; the result is then 0, because a driver may be slow when it
+ * starts for the first time. */
 static int outcome(pid_t pid)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -109,8 +112,8 @@ static int outcome(pid_t pid)
 
         if (got == pid)
             return end_of(status);
-        if (got < 0 && errno != EINTR) /* the application has already reaped the
-                                          copy */
+        /* the application has already reaped the forked process */
+        if (got < 0 && errno != EINTR)
             return 0;
         if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
             t.tv_nsec > MOST_NS)

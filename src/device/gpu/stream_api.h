@@ -35,7 +35,8 @@ enum {
     API_NO_DEVICE = 100,
     API_NOT_FOUND = 500,
     API_NOT_READY = 600,
-    API_ALREADY_REACHED = 704, /* peer access is enabled already */
+    /* error code: peer access has been enabled before */
+    API_ALREADY_REACHED = 704,
     API_ALREADY_REGISTERED = 712,
 
     API_STREAM_NON_BLOCKING = 1,
@@ -219,13 +220,17 @@ enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 struct stream_launches {
     const struct gpu_graph_node *node;
     int n;
-    struct api_function *const *function; /* [GPU_KERNEL_COUNT] */
+    /* by kernel: its loaded function, [GPU_KERNEL_COUNT] */
+    struct api_function *const *function;
 };
 
 struct stream_vendor {
-    const char *name, *title; /* "cuda", "CUDA" */
-    const char *variable;     /* environment variable with the library's path */
-    const char *const *path;  /* default paths of the library; NULL ends them */
+    /* name in -dev, and name in messages: "cuda", "CUDA" */
+    const char *name, *title;
+    /* environment variable that may name the library's path */
+    const char *variable;
+    /* paths to try otherwise, in this order; NULL ends the list */
+    const char *const *path;
     /* advice if the library is missing, and if it is too old: "install NVIDIA's
      * driver", "... 520 or later" */
     const char *remedy, *least;

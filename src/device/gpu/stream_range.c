@@ -21,7 +21,7 @@ struct stream_range {
 
 static struct {
     pthread_mutex_t lock;
-    struct stream_range *first; /* owned */
+    struct stream_range *first; /* list of all registered ranges; owned */
 } stream_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct stream_range *find(const struct stream_vendor *vendor,

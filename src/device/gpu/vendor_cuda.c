@@ -85,7 +85,7 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
-    /* gpu_pdl.c reports a value other than 0 and 1 */
+    /* an invalid value of PLAIT_OVERLAP is reported by gpu_pdl.c */
     gpu_switch("PLAIT_OVERLAP", "", &on, NULL);
     d->overlaps =
         on && d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
@@ -183,7 +183,8 @@ static pl_status reach(const struct stream_api *api,
 struct stream_text {
     int level;
     pthread_mutex_t lock;
-    struct cuda_text text; /* zeroed until the first kernel is needed */
+    /* the PTX of all kernels; zeroed until the first kernel is needed */
+    struct cuda_text text;
 };
 
 static void text_close(struct stream_text *t)

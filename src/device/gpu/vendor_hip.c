@@ -178,7 +178,7 @@ static void show(const struct stream_api *api, const struct stream_device *d,
 
     if (api->version(&v) != API_SUCCESS || v <= 0)
         snprintf(i->version, sizeof i->version, "%.*s", n, d->arch);
-    else /* the number for 5.2.21153 is 50221153 */
+    else /* HIP's number of version 5.2.21153 is 50221153 */
         snprintf(i->version, sizeof i->version, "HIP %d.%d, %.*s", v / 10000000,
                  v / 100000 % 100, n, d->arch);
     i->has |= (unsigned)has_dot4(d) << GPU_DOT4 | (unsigned)has_mma(d)

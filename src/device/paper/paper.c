@@ -74,7 +74,7 @@ static bool has_kernel(const struct device_desc *d,
     (void)d;
     (void)opt;
     (void)t;
-    /* BF16 kernels need instructions that a described processor may lack */
+    /* the described processor may lack the instructions of BF16 kernels */
     return !insn_kernel_is_bf16(k);
 }
 

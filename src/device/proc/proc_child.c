@@ -154,7 +154,8 @@ void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
     own_signals();
     close_files();
     fd = (int)syscall(SYS_pidfd_open, parent, 0);
-    if (fd < 0 || getppid() != parent) /* the parent has ended */
+    /* getppid() differs if the parent has ended already */
+    if (fd < 0 || getppid() != parent)
         leave();
     prctl(PR_SET_NAME, c.d->desc.name);
     c.end = (struct proc_end){.out = &pipe->to_parent,

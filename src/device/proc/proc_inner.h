@@ -21,10 +21,11 @@ enum proc_verb { PROC_WRITE, PROC_READ, PROC_RUN };
 
 struct proc_order {
     enum proc_verb verb;
-    enum region region; /* WRITE, READ */
+    enum region region; /* WRITE, READ: region whose bytes are transferred */
     size_t offset, bytes;
     uint64_t run_number; /* RUN: the number of the run */
-    int fail_insn;       /* RUN: see struct device */
+    /* RUN: device.fail_insn, the instruction at which the device must fail */
+    int fail_insn;
 };
 
 struct proc_loaded {
@@ -43,8 +44,9 @@ struct proc_done {
 /* ---- state of the parent ------------------------------------------------- */
 
 struct proc_device {
-    struct device *d;       /* borrowed */
-    struct proc_pipe *pipe; /* owned, shared with the child */
+    struct device *d; /* the device of the set; borrowed */
+    /* the pipe to the child, in memory shared with it; owned */
+    struct proc_pipe *pipe;
     struct proc_end end;
     /* held while a thread uses the pipe to write or read device memory */
     pthread_mutex_t stream;
@@ -55,20 +57,23 @@ struct proc_device {
     char how[64];
     /* ---- used by proc_watch.c, under the backend's lock once the watcher
      * runs */
-    int pidfd; /* owned; -1 if none */
-    long told; /* process id that /proc reports for pidfd, to recognize it
-                  later */
+    int pidfd; /* descriptor of the child process; -1 if none; owned */
+    /* process id that /proc reports for pidfd, to tell whether pidfd still
+     * belongs to the child */
+    long told;
 };
 
 struct proc_backend {
-    struct device_set *set; /* borrowed */
+    struct device_set *set; /* the device set; borrowed */
     /* the process that opened the backend; a forked copy of it must not end the
      * child processes or join the watcher */
     pid_t owner;
     int n;
-    struct proc_device *dev; /* owned, [n], in the order of backend.dev */
+    /* the backend's devices, [n], in the order of backend.dev; owned */
+    struct proc_device *dev;
     /* ---- proc_watch.c */
-    struct pollfd *poll; /* owned, [n] */
+    /* descriptors on which the watcher sleeps, [n]; owned */
+    struct pollfd *poll;
     pthread_t watcher;
     bool watched; /* the thread `watcher` was started */
     /* protects poll[], the devices' pidfds, the following fields, and the

@@ -14,8 +14,10 @@ enum { PROC_RING_BYTES = 1 << 20 };
 
 /* A stream in one direction. Zeroed memory is an empty stream. */
 struct proc_stream {
-    struct device_flag put, got;          /* total bytes written and read */
-    _Alignas(128) atomic_uint wake_count; /* incremented to wake sleepers */
+    /* total bytes written to the stream, and read from it */
+    struct device_flag put, got;
+    /* futex on which both sides sleep; incremented to wake them */
+    _Alignas(128) atomic_uint wake_count;
     atomic_uint n_asleep;
     _Alignas(128) unsigned char ring[PROC_RING_BYTES];
 };
@@ -27,11 +29,14 @@ struct proc_pipe {
 
 /* The end of a pipe that one process uses. */
 struct proc_end {
-    struct proc_stream *out, *in; /* borrowed */
-    const atomic_bool *gone;      /* the other process has ended; NULL if that
-                                     cannot be noticed */
-    int64_t awake_ns;             /* time to poll before sleeping */
-    bool shares; /* other threads need the core: yields between polls */
+    /* the streams that this process writes and reads; borrowed */
+    struct proc_stream *out, *in;
+    /* set when the other process has ended; NULL if that cannot be noticed */
+    const atomic_bool *gone;
+    /* nanoseconds for which a waiting thread polls before it sleeps */
+    int64_t awake_ns;
+    /* other threads need the core, so a waiting thread yields between polls */
+    bool shares;
     struct yielding yielding;
 };
 

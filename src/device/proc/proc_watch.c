@@ -21,7 +21,7 @@
 
 enum {
     BY_PIDFD = 3
-}; /* the value of P_PIDFD, which old C libraries do not define */
+}; /* P_PIDFD of waitid(), for C libraries that do not define it */
 
 /* ---- descriptors --------------------------------------------------------- */
 

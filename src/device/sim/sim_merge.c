@@ -7,8 +7,8 @@
 struct source {
     const int *step;
     int n, head;
-    int tell; /* index in step[] of the next enabled POST or barrier, n if
-                 none */
+    /* index in step[] of the queue's next enabled POST or barrier; n if none */
+    int tell;
 };
 
 struct merging {
@@ -16,8 +16,9 @@ struct merging {
     const struct device_run *run;
     int dev;
     struct source queue[QUEUE_COUNT];
-    const unsigned char *told; /* by event of the device: nonzero if its POST is
-                                  in the list already */
+    /* by event of the device: nonzero if its POST is already in the merged
+     * list */
+    const unsigned char *told;
 };
 
 static bool runs(const struct merging *m, const struct insn *st)
@@ -67,8 +68,8 @@ void sim_merge(int *out, const struct variant *c, int dev,
                uint64_t *random)
 {
     struct merging m = {.variant = c, .run = run, .dev = dev, .told = told};
-    int k = 0, stay = 0; /* stay: how many more instructions to take from queue
-                            k */
+    /* stay: number of further instructions to take from queue k */
+    int k = 0, stay = 0;
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};

@@ -35,14 +35,15 @@
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct cursor {
-    const int *step; /* indices in the variant of the queue's instructions, in
-                        this step */
+    /* the queue's instructions in this step, as indices in the variant */
+    const int *step;
     int n, head;
-    int hold;     /* number of further choices in which other queues are
-                     preferred */
+    /* for how many more choices other queues are preferred to this one */
+    int hold;
     bool pulling; /* the instruction at `head` is a transfer in progress */
-    int piece;    /* the transfer's next copy descriptor, or next part of a
-                     PAGES instruction */
+    /* of the transfer at `head`, the index of the next copy descriptor, or of
+     * the next part if it is a PAGES instruction */
+    int piece;
     int n_piece;  /* number of the transfer's copy descriptors, or of the parts
                      of a PAGES instruction */
     double begun; /* start of the instruction at `head`, by device_clock() */
@@ -57,9 +58,10 @@ struct sim_device {
     struct cpu_image image; /* first, so that tests can read device.own as an
                                image */
     struct device *dev;
-    unsigned char *base[REGION_INBOX]; /* owned, except the inbox */
-    unsigned char *scratch;            /* owned */
-    _Atomic uint64_t run_number;       /* number of the last run that begin()
+    /* memory of each region, owned; the inbox belongs to the device set */
+    unsigned char *base[REGION_INBOX];
+    unsigned char *scratch;      /* scratch memory of the kernels; owned */
+    _Atomic uint64_t run_number; /* number of the last run that begin()
                                           prepared the device for */
     /* protects the counters, which both queues' threads update */
     pthread_mutex_t counting;
@@ -67,16 +69,18 @@ struct sim_device {
      * use */
     pthread_mutex_t lock;
     struct sim_queue queue[PROG_MAX_VARIANT][QUEUE_COUNT];
-    /* owned, [most instructions of a variant]: the merged queue of this step,
-     * for sim_merge */
+    /* the instructions of both queues in the merged order of this step, for
+     * sim_merge; [most instructions of a variant]; owned */
     int *merged;
-    unsigned char *told; /* owned, [n_event]: scratch of sim_merge() */
+    unsigned char *told; /* scratch of sim_merge(), [n_event]; owned */
     /* cursor[QUEUE_COPY] is empty if the queues are merged */
     struct cursor cursor[QUEUE_COUNT];
-    const struct variant *variant; /* variant of this step */
-    unsigned char *done;           /* owned, [most instructions of a variant]:
-                                      by instruction, nonzero if it has ended */
-    int first_open;                /* index of the first instruction that has
+    /* the variant that the device executes in this step */
+    const struct variant *variant;
+    /* by instruction, nonzero if it has ended; [most instructions of a
+     * variant]; owned */
+    unsigned char *done;
+    int first_open; /* index of the first instruction that has
                                       not ended */
     int last_begun;
     int death; /* index in variant->dead of the next dead range to be
@@ -87,10 +91,13 @@ struct sim_device {
 struct sim_thread {
     uint64_t random;
     int n;
-    struct sim_device *dev; /* [n] of sim.dev */
-    unsigned queues;        /* bit q set: executes queue q */
-    bool first;             /* calls begin() for the devices; the thread of
-                               their other queue waits for that */
+    /* the n devices that the thread executes, a part of sim.dev */
+    struct sim_device *dev;
+    /* bit q is set if the thread executes queue q of its devices */
+    unsigned queues;
+    /* this thread calls begin() for its devices; the thread that executes their
+     * other queue waits for that */
+    bool first;
     struct yielding yielding;
 };
 
@@ -101,9 +108,9 @@ struct sim {
      * nothing */
     struct team *team;
     int n, n_thread;
-    struct sim_device *dev;    /* owned */
-    struct sim_thread *thread; /* owned, [n_thread] */
-    /* the step in progress */
+    struct sim_device *dev;    /* all simulated devices, [n]; owned */
+    struct sim_thread *thread; /* the threads, [n_thread]; owned */
+    /* the step that the devices execute */
     const struct device_run *run;
     uint64_t run_number;
 };
@@ -591,7 +598,7 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     }
     if (!run_head(s, p, d, l, st))
         return;
-    /* does not use `lock`, because counting may enter the guard */
+    /* counting may wait for the guard, so it must not hold `lock` */
     pthread_mutex_lock(&d->counting);
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);
@@ -688,8 +695,9 @@ static void run_devices(void *user, int thread)
     int idle = 0;
 
     if (thread == 0)
-        return; /* the caller's thread does nothing, because another backend may
-                   need it */
+        /* thread 0 is the caller's, which does nothing here because another
+         * backend may need it */
+        return;
     p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {

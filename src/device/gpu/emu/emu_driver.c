@@ -27,15 +27,15 @@ struct command {
             void *dst;
             const void *src;
             size_t bytes;
-        } copy; /* COPY: either end is host or device memory */
+        } copy; /* COPY: dst and src may each be host or device memory */
         struct {
             enum gpu_kernel kernel;
             int32_t n_group;
         } launch;
         struct {
             int i;
-            /* MARK: the number of this record, as in gpu.set[i]; AWAIT: the
-             * number to wait for */
+            /* MARK: how often the fence has been recorded, with this record;
+             * AWAIT: the record to wait for, by the same count */
             uint64_t n;
         } mark;
         struct {
@@ -49,18 +49,20 @@ struct command {
 
 struct pending {
     int head, n, n_max;
-    struct command *command; /* owned */
+    struct command *command; /* the commands of the queue; owned */
 };
 
 struct gpu {
-    struct emu *emu; /* owned */
+    struct emu *emu; /* the emulator that executes the kernels; owned */
     uint64_t random;
     struct pending queue[QUEUE_COUNT];
-    uint64_t set[GPU_MAX_MARKS]; /* how often each fence was queued */
+    /* by fence: how often a record of it was queued */
+    uint64_t set[GPU_MAX_MARKS];
     /* by fence, the number of the latest record that was executed */
     uint64_t reached[GPU_MAX_MARKS];
     enum queue marked[GPU_MAX_MARKS];
-    int n_idle; /* flushes that execute nothing before the next random one */
+    /* number of flushes that execute nothing, until the next random one */
+    int n_idle;
     enum gpu_kernel bad; /* the kernel that set `wrong` */
     /* a kernel's fault, after which all calls fail; NULL if none */
     const char *wrong;
@@ -350,10 +352,11 @@ struct gpu_graph {
     struct emu_node {
         enum gpu_kernel kernel;
         int32_t n_group;
-        int *after; /* owned, [n_after] */
+        /* nodes that must have ended before this one, [n_after]; owned */
+        int *after;
         int n_after;
         _Alignas(16) unsigned char args[GPU_MAX_ARGS];
-    } * node; /* owned */
+    } * node; /* the launches of the graph, [n]; owned */
     /* owned, [n]: the node was queued in the graph_run() in progress */
     bool *done;
 };

@@ -35,8 +35,9 @@ struct fiber_stack {
     void (*fn)(void *user, int i);
     void *user;
     int i;
-    unsigned char *bytes; /* owned, [STACK]; NULL for the thread's own stack */
-    const void *low;      /* bounds of the stack, for AddressSanitizer */
+    /* memory of the stack, [STACK]; NULL for the thread's own stack; owned */
+    unsigned char *bytes;
+    const void *low; /* bounds of the stack, for AddressSanitizer */
     size_t size;
     void *fake, *tsan;
 };
@@ -115,8 +116,8 @@ enum { FRAME = 20, RETURN = 11 };
 #error "fiber_swap() is written for x86-64 and AArch64"
 #endif
 
-/* Called on the stack of f when it resumes or begins, after a switch from
- * `from`. */
+/* Tells AddressSanitizer that the thread has switched from the stack of `from`
+ * to that of f. Called on the stack of f. */
 static void arrive(struct fiber *f, struct fiber *from)
 {
 #ifdef FIBER_ASAN

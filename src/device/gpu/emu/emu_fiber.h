@@ -14,7 +14,7 @@ struct fiber {
      * there */
     void *sp;
     struct fiber *to;          /* the fiber that this one last switched to */
-    struct fiber_stack *stack; /* owned */
+    struct fiber_stack *stack; /* the fiber's stack; owned */
 };
 
 /* Initializes a fiber. The first switch to it calls fn(user, i), which must not

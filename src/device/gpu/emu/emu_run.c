@@ -40,7 +40,8 @@ enum lane_state {
 struct emu {
     uint64_t random;
     struct fiber main, fiber[GPU_MAX_LANES];
-    unsigned char *arena; /* owned, [ARENA] */
+    /* memory of the work group's shared arrays, [ARENA]; owned */
+    unsigned char *arena;
     /* bytes of `arena` that emu_local() has given to the current lane; maximum
      * over the group's lanes */
     size_t local, local_top;
@@ -48,13 +49,13 @@ struct emu {
     /* the kernel and arguments of the launch in progress */
     emu_kernel *kernel;
     const void *args;
-    /* the group's lanes, and how many of them have begun: lane (first + i *
-     * stride) % n_lane begins as the i-th */
+    /* the work group's lanes, and how many of them have begun: lane (first + i
+     * * stride) % n_lane begins as the i-th */
     int n_lane, n_begun, first, stride;
-    /* n_passed of the waiting lanes have been considered for resuming, in the
-     * order (from + i) % n_lane */
+    /* of the waiting lanes, the first n_passed in the order (from + i) % n_lane
+     * have been considered for resuming */
     int from, n_passed;
-    uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
+    uint8_t state[GPU_MAX_LANES];    /* by lane: its enum lane_state */
     int wave;                        /* number of lanes in a wave */
     int on[GPU_MAX_LANES];           /* index of each lane's fiber; -1 if the
                                         lane has not begun */

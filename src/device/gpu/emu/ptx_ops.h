@@ -210,8 +210,8 @@ PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
         out |= (a >> ((at & 255) + i) & 1) << i;
     return out;
 }
-/* Like ptx_bfe_u32, but sign-extends the highest of these bits. If they extend
- * beyond bit 31, bit 31 is the sign. */
+/* Like ptx_bfe_u32, but extends the sign, which is the highest of the n bits,
+ * over the result. If the n bits extend beyond bit 31, bit 31 is the sign. */
 PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
 {
     u32 out = 0, top;

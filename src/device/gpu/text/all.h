@@ -1,5 +1,7 @@
-/* The kernels of all GPUs, one text in a subset of C. Who includes or compiles
- * it has put a prelude before it (prelude_emu.h says what one defines). */
+/* Includes the source of all GPU kernels, which is written in a subset of C. A
+ * prelude must be included before this file. It defines the types, keywords and
+ * operations that the kernels use, for one compiler (prelude_emu.h describes
+ * them). */
 #include "args.h"
 #include "math.h"
 #include "values.h"
@@ -8,25 +10,26 @@
 #include "quantize.h"
 #include "rows.h"
 
-/* contractions */
+/* kernels of contractions with weights */
 #include "mma.h"
 
 #include "weights.h"
 
 #include "route.h"
 
-/* attention and its cache: attend.h reads what cache.h says of tiles */
+/* kernels of attention; cache.h has the layout of a cache tile, which attend.h
+ * needs */
 #include "cache.h"
 
 #include "attend.h"
 #include "rope.h"
 
-/* rows, moves, states */
+/* kernels that process rows, move elements or update recurrent states */
 #include "copies.h"
 #include "gather.h"
 #include "moves.h"
 #include "recurrent.h"
 #include "router.h"
 
-/* the self test */
+/* the kernel of the self-test */
 #include "probe.h"

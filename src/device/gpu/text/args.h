@@ -1,17 +1,21 @@
-/* Arguments of the kernels: what the host fills and the text reads. Members
- * are aligned by their own size on both sides, so all compilers lay them out
- * alike. An address is what AT() takes; 0 is none. */
+/* Arguments of the GPU kernels. The host code fills in these structs and the
+ * kernel source reads them. Each member is aligned to its own size, so that all
+ * compilers lay the structs out alike. Addresses are u64 device addresses,
+ * which a kernel converts to pointers by AT(). An address of 0 means that the
+ * tensor is absent. */
 
-enum { TEXT_DIM = 4 }; /* most dimensions of a tensor */
+enum { TEXT_DIM = 4 }; /* greatest number of dimensions of a tensor */
 
-/* Formats of plain tensors, as `format` members say them. */
+/* Formats of unpacked float tensors, the values of members named `format`. */
 enum { TEXT_F32 = 0, TEXT_F16 = 1, TEXT_BF16 = 2 };
 
 struct unary_args {
-    u64 out, x; /* [n]; x of format, may be out */
+    /* result [n] of F32, operand [n] of `format`; may be the same memory */
+    u64 out, x;
     s64 n;
-    s32 op, format; /* op: TEXT_SCALE .. */
-    float a, b;     /* scale: the factor; clamp: its bounds */
+    s32 op, format; /* op: TEXT_SCALE .. TEXT_RELU */
+    /* TEXT_SCALE: a is the factor; TEXT_CLAMP: a and b are the bounds */
+    float a, b;
 };
 enum {
     TEXT_SCALE,
@@ -27,13 +31,16 @@ enum {
     TEXT_RELU
 };
 
-/* dim[0] is the innermost; a stride counts elements, 0 where the operand is
- * broadcast. */
+/* Arguments of the kernel `binary`: out = x op y, element by element. dim[] are
+ * the dimensions of the result, dim[0] the innermost. A stride is in elements;
+ * it is 0 in a dimension along which the operand is broadcast. */
 struct binary_args {
-    u64 out, x, y; /* out may be x or y */
+    /* result and operands; out may be the same memory as x or y */
+    u64 out, x, y;
     s64 n, dim[TEXT_DIM], stride_x[TEXT_DIM], stride_y[TEXT_DIM];
-    s32 op, format_x, format_y; /* op: TEXT_ADD .. */
-    float lo, hi, alpha;        /* swiglu_oai */
+    s32 op, format_x, format_y; /* op: TEXT_ADD .. TEXT_SWIGLU_OAI */
+    /* for TEXT_SWIGLU_OAI only: bounds, and the sigmoid's factor */
+    float lo, hi, alpha;
 };
 enum {
     TEXT_ADD,
@@ -46,39 +53,48 @@ enum {
 };
 
 struct cast_args {
-    u64 out, x; /* [n] */
+    u64 out, x; /* result [n] and operand [n] */
     s64 n;
-    s32 from, to; /* formats */
+    s32 from, to; /* formats of x and of out */
 };
 
-/* A group a row. Of two norms in one launch, the second has the rows from n_row
- * on, and neither has the rest. */
+/* Arguments of the kernel rms_norm. A work group normalizes one row. A launch
+ * may compute two norms: work groups 0 to n_row - 1 compute the first one, the
+ * others the second. In such a launch y, sum and q8 are 0. */
 struct rms_norm_args {
-    u64 out, x, w;       /* [rows, d]; w [d] of format, or none */
-    u64 y, sum;          /* x + y, which goes there, is normed; or none */
-    u64 q8, span;        /* the result is quantized too; or none */
-    u64 out_2, x_2, w_2; /* the second */
+    /* result and operand [rows, d]; weights w [d] of `format`, 0: none */
+    u64 out, x, w;
+    /* if y is not 0: x + y is stored in `sum` and normalized instead of x */
+    u64 y, sum;
+    /* if q8 is not 0: the result is also quantized, to blocks at q8. `span` is
+     * the struct text_span [n_span] that quantize_args has, too */
+    u64 q8, span;
+    /* result, operand and weights of the second norm; 0 if there is none */
+    u64 out_2, x_2, w_2;
     s64 d;
     s32 format;
     float eps;
     s32 n_row;
-    s32 n_span, n_part; /* as quantize's */
+    /* for q8: numbers of spans and of units, as in quantize_args */
+    s32 n_span, n_part;
 };
 
-/* A group a row. */
+/* Arguments of the kernel softmax. A work group computes one row. */
 struct softmax_args {
-    u64 out, x; /* [rows, d]; x may be out */
+    u64 out, x; /* result and operand [rows, d]; may be the same memory */
     s64 d;
 };
 
-/* ---- what steps move ---- */
+/* ---- copies of bytes, sums of addends ------------------------------------ */
 
-/* Two nested strided loops over runs of bytes, in units of 1, 2, 4 or 8
- * that divide all of it. */
+/* A copy of n0 * n1 spans of `bytes` bytes each, in two nested loops. Span (i0,
+ * i1) begins at dst + i0 * dst_s0 + i1 * dst_s1 and at src + i0 * src_s0 + i1 *
+ * src_s1. A lane copies `unit` bytes at a time: 1, 2, 4 or 8, a divisor of all
+ * addresses, sizes and strides. */
 struct text_piece {
     u64 dst, src;
     s64 bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
-    s32 unit, first; /* first: of its groups */
+    s32 unit, first; /* first: number of the copy's first work group */
 };
 enum { TEXT_PIECES = 6 };
 struct copy_pieces_args {
@@ -86,15 +102,19 @@ struct copy_pieces_args {
     s32 n;
 };
 
-/* One value, [n] floats by the loops; src_at counts from each addend. After an
- * addend, n_add times the two on top of the stack are replaced by their sum,
- * lower + upper. */
+/* An addend of a sum along the rank tree, which the kernel merge_tree computes.
+ * The kernel pushes the addend on a stack. Then it replaces the two topmost
+ * entries by their sum, lower + upper, n_add times. */
 struct merge_tree_addend {
-    u64 at; /* of the addend, less what it does not begin with of a value */
-    s64 skip_tok, skip_out; /* and less so much by n_tok, by n_out */
+    /* address at which the summed value would begin if the addend's tensor held
+     * all of it; the tensor may hold only a part */
+    u64 at;
+    /* further bytes to subtract from `at`: n_tok * skip_tok + n_out *
+     * skip_out */
+    s64 skip_tok, skip_out;
     s64 n_add;
 };
-enum { TEXT_DEPTH = 64 }; /* most entries of the stack */
+enum { TEXT_DEPTH = 64 }; /* greatest number of entries of merge_tree's stack */
 struct tree_piece {
     u64 dst;
     s64 src_at, bytes, n0, dst_s0, src_s0, n1, dst_s1, src_s1;
@@ -105,24 +125,30 @@ struct merge_tree_args {
     s64 n_tok, n_out, n;
 };
 
-/* Tiles, [page, head], of the pages that the micro-batch's sequences use; out
- * has n_head heads, x n_head_x. */
+/* Arguments of the kernel `pages`: copies cache tiles (one head of a page each)
+ * from cache x with n_head_x heads to cache `out` with n_head heads. It copies
+ * all pages that the micro-batch's sequences use. */
 struct pages_args {
-    u64 out, x, map;     /* map [n_head]: head of x, or -1 */
-    u64 pos, seq, pages; /* [n_tok], [n_tok], [rows, page_stride] */
+    /* map [n_head]: for each head of `out` the head of x to copy; -1: none */
+    u64 out, x, map;
+    /* the token table: [n_tok], [n_tok], [n_seq, page_stride] */
+    u64 pos, seq, pages;
     s64 n_tok, page_stride, n_page, tile_bytes;
-    s32 n_head, n_head_x, n_entry; /* n_entry: of a row, to look at */
+    /* n_entry: entries of a sequence's page table row that have work groups */
+    s32 n_head, n_head_x, n_entry;
     s32 page_tokens;
 };
 
 /* ---- contractions with weights ---- */
 
-/* Weights whose k is one rank's, all or a part: n tiles of 32 values, of float
- * formats n values, from byte `off` of a panel (of a plain row) on, that meet
- * the activations' tile or value x and on. `first` is the place of the first in
- * its super-block of 8 tiles or segment of 256 values. Behind the run the
- * accumulator is pushed on the stack and summed with the n_add entries below;
- * -1: it goes on. */
+/* A run of k, the summed dimension: all or a part of the k of one rank. It
+ * consists of n tiles of 32 values, or n values of a float format. They begin
+ * at byte `off` of each panel, or of each row if the weights are unpacked. They
+ * are multiplied with the activations from tile or value x on. `first` is the
+ * index of the run's first tile in its super-block of 8 tiles, or of its first
+ * value in its segment of 256 values. After the run the accumulator is pushed
+ * on the stack, and the topmost n_add + 1 entries are added up. If n_add is -1,
+ * the accumulator continues with the next run instead. */
 struct contract_run {
     u64 off;
     s32 x, n, first, n_add;
@@ -130,47 +156,64 @@ struct contract_run {
 enum { CONTRACT_RUNS = 12 };
 
 enum {
-    CONTRACT_HEADS,   /* row t * n_head + h of x and out meets matrix h */
-    CONTRACT_EXPERTS, /* row i of out: matrix id[i], row i / share of x */
-    CONTRACT_DOWN     /* row t of out: one accumulator over rows t * n_used + u
-                         of x with matrix id[t, u], by ascending id */
+    /* row t * n_head + h of `out` is matrix h times the same row of x */
+    CONTRACT_HEADS,
+    /* row i of `out` is matrix id[i] times row i / share of x */
+    CONTRACT_EXPERTS,
+    /* row t of `out` is one sum over the token's experts u, by ascending id: of
+     * matrix id[t, u] times row t * n_used + u of x */
+    CONTRACT_DOWN
 };
 
-/* What is added to a result of few rows, [rows of out][n], when it is whole:
- * row [n] at `from`; or, if `made`, that of the matrix which an expert's row
- * has met, of [n_matrix, n], zeros where there is none: it is left there,
- * [rows of out][n]. The sum goes to `sum`. An address of 0: nothing. */
+/* A bias that the matvec kernels add to their result [rows of out][n]. If
+ * `made` is 0, `from` is one row [n], which is added to all rows. Otherwise
+ * `from` is [n_matrix][n]: each row of the result gets the bias of the expert
+ * whose matrix it was multiplied with, or zeros if the expert's id is invalid.
+ * These biases are also stored in `made`, [rows of out][n]. The biased result
+ * is stored in `sum`, and the result without bias in `out`. `from` is 0 if
+ * there is no bias, `sum` is 0 if only `made` is wanted. */
 struct contract_bias {
     u64 from, made, sum;
 };
 
-/* Another matrix that the same rows meet, of few: its groups are those from
- * `first` on. Such a launch has no entries at `stack`. */
+/* A further matrix of a matvec launch, multiplied with the same rows of
+ * activations as the first matrix. Its work groups are those from number
+ * `first` on. A launch with further matrices stores no partial sums at
+ * `stack`. */
 struct contract_more {
     u64 w, out, matrix_bytes;
     struct contract_bias bias;
     s32 n, n_panel;
     s32 first, pad;
 };
-enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff /* as first */ };
+/* CONTRACT_NO_MORE: value of `first` in an element that is not used */
+enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff };
 
-/* Of the stack's entries, [rows of out][n], the first n_out lie at `out`, the
- * others at `stack`. */
+/* Arguments of the contractions with weights. The sums of ranks are on a stack,
+ * whose entries are [rows of out][n] floats. The first n_out entries are at
+ * `out`, out_stride bytes apart, the others at `stack`, stack_stride bytes
+ * apart. */
 struct contract_args {
     u64 w, x, id, out, stack;
-    u64 head, block, list; /* many rows of experts: as in route_args */
+    u64 head, block, list; /* matmul kernels with experts: as in route_args */
     u64 matrix_bytes, panel_bytes, out_stride, stack_stride;
     struct contract_bias bias;
-    s32 n, n_panel;   /* rows of weights */
-    s32 n_matrix;     /* ids from 0 on that exist */
-    s32 mode, x_step; /* x_step: dwords a row of x */
-    s32 n_tok, tok;   /* heads: how many, and of them a group */
+    s32 n, n_panel;   /* rows and panels of a weight matrix */
+    s32 n_matrix;     /* ids 0 .. n_matrix - 1 are valid */
+    s32 mode, x_step; /* x_step: dwords from one row of x to the next */
+    /* CONTRACT_HEADS: all tokens, and the tokens of a work group */
+    s32 n_tok, tok;
     s32 n_head, n_used, share;
-    s32 item, n_item;     /* down: experts from the item-th on, up to 256 */
-    s32 w_k, w_row;       /* plain and float: elements from k to k, row to
-                               row */
-    s32 n_out, top, open; /* entries when it begins; `open`: the accumulator
-                               goes on from another one behind them */
+    /* CONTRACT_DOWN: sum over the token's experts number `item` to item +
+     * n_item - 1, counted by ascending id; n_item is at most 256 */
+    s32 item, n_item;
+    /* float formats: elements from one k to the next, and from one row to the
+     * next */
+    s32 w_k, w_row;
+    /* n_out: stack entries at `out`; top: stack entries when the launch begins;
+     * open: the accumulator starts with the partial sum that an earlier launch
+     * left at entry `top` */
+    s32 n_out, top, open;
     s32 n_run;
     struct contract_run run[CONTRACT_RUNS];
     struct contract_more more[CONTRACT_MORE];
@@ -178,114 +221,149 @@ struct contract_args {
 
 /* ---- attention and its cache ---- */
 
-/* Formats of caches besides those of plain tensors. From TEXT_CODES on, blocks
- * of codes of 4 bits, and bits that say more of them. */
+/* Formats of caches, in addition to those of plain tensors. Formats with blocks
+ * of 4-bit or 5-bit codes are TEXT_CODES plus flags: TEXT_CODES_MIN if a block
+ * has a minimum, TEXT_CODES_FIFTH if codes have 5 bits, TEXT_CODES_IQ4 if codes
+ * select one of the 16 levels of IQ4_NL. */
 enum { TEXT_Q8_0 = 8, TEXT_CODES = 16 };
 enum { TEXT_CODES_MIN = 1, TEXT_CODES_FIFTH = 2, TEXT_CODES_IQ4 = 4 };
 enum {
-    TEXT_PAGE = 64,  /* positions a tile */
-    TEXT_SPAN = 256, /* positions that one softmax runs through online */
-    TEXT_SOFT = 32,  /* floats before a state's sums: l [16], m */
-    TILE_ROWS = 64   /* of queries, in a group's tile of a prompt */
+    TEXT_PAGE = 64, /* positions in a page, so in a cache tile */
+    /* positions in a span, over which the softmax runs online */
+    TEXT_SPAN = 256,
+    /* floats of a softmax state before its sums of V: l [16], then m */
+    TEXT_SOFT = 32,
+    /* rows (token, query head) of a work group of the tile kernels */
+    TILE_ROWS = 64
 };
 
-/* Heads [n_tok, n_head, d] that a cache takes. n_head 0: x is the result of
- * heads that turn, and their groups do it; else groups from `first` on. */
+/* A write to a KV cache, done by the kernel rope in addition. If n_head is 0, x
+ * is a result of this launch's RoPE, and the work groups that compute it also
+ * write it to the cache. Otherwise x is [n_tok, n_head, d] and is written
+ * without RoPE, by work groups of its own, from number `first` on. */
 struct rope_put {
-    u64 cache, x; /* cache 0: none */
+    /* the cache and the values to write; cache is 0 if there is no write */
+    u64 cache, x;
     s64 tile_bytes;
-    s32 n_head, d, format, values; /* as cache_write's */
+    /* shape and format of the cache, as in cache_write_args */
+    s32 n_head, d, format, values;
     s32 first, pad;
 };
-/* A group some heads of a token. */
+/* A work group of the kernel rope processes up to ROPE_HEADS heads of one
+ * token. The host computes at most ROPE_POWERS powers of the base, the kernel
+ * those in between. */
 enum { ROPE_HEADS = 4, ROPE_POWERS = 32 };
 struct rope_args {
-    u64 out, x;  /* [n_tok, n_head, d]; x may be out */
-    u64 pos;     /* s32 [n_tok] */
-    u64 factors; /* [n_rot / 2] of format, or none */
+    /* result and operand [n_tok, n_head, d]; may be the same memory */
+    u64 out, x;
+    u64 pos;     /* s32 [n_tok]: positions of the tokens */
+    u64 factors; /* frequency divisors [n_rot / 2] of `format`; 0: none */
     s32 n_tok, n_head, d, n_rot;
     s32 format, neox, yarn;
-    s32 stride;                 /* pairs between two of `power` */
-    double step, scale, mscale; /* a pair's power times `step` is the next's */
-    double low, width;          /* YaRN: pairs */
+    s32 stride; /* pairs between two elements of power[] */
+    /* step: the power of a pair times `step` is that of the next pair; scale:
+     * factor of angles; mscale: factor of sines and cosines */
+    double step, scale, mscale;
+    /* YaRN: first pair, and number of pairs, of the ramp between the two
+     * frequency scales */
+    double low, width;
     double power[ROPE_POWERS];
-    u64 out_2, x_2; /* other heads of the same tokens; out_2 0: x_2 is only made
-                     */
-    s32 n_head_2;   /* 0: none */
-    s32 first_2;    /* of their groups */
-    u64 raw, raw_2; /* x, x_2 are these, normed by head; or none */
-    u64 w, w_2;     /* as rms_norm's */
+    /* further heads of the same tokens, [n_tok, n_head_2, d]; if out_2 is 0,
+     * they are only normalized, from raw_2 into x_2 */
+    u64 out_2, x_2;
+    s32 n_head_2; /* 0: no further heads */
+    s32 first_2;  /* number of their first work group */
+    /* if not 0: x and x_2 are computed first, as RMS norms of these heads */
+    u64 raw, raw_2;
+    u64 w, w_2; /* weights [d] of these norms, of w_format; 0: none */
     s32 w_format;
     float eps;
     struct rope_put put[2];
-    u64 put_pos, seq, pages; /* the token table, for caches */
+    u64 put_pos, seq, pages; /* the token table of the cache writes put[] */
     s64 page_stride;
 };
 
-/* A group some tokens and values of a head. */
+/* A work group of cache_write processes up to CACHE_TOKENS tokens and
+ * CACHE_VALUES values of one head. */
 enum { CACHE_TOKENS = 32, CACHE_VALUES = 64 };
 struct cache_write_args {
-    u64 cache;           /* tiles as program/cache_tile.h has them */
-    u64 x;               /* [n_tok, n_head, d] */
+    u64 cache; /* cache tiles, with the layout of program/cache_tile.h */
+    u64 x;     /* values to write, [n_tok, n_head, d] */
     u64 pos, seq, pages; /* the token table */
     s64 page_stride, tile_bytes;
     s32 n_tok, n_head, d, format, values;
-    s32 first_2; /* of the groups of another cache of the same pages */
+    /* number of the first work group of cache_2, a second cache with the same
+     * page table */
+    s32 first_2;
     u64 cache_2, x_2;
     s64 tile_bytes_2;
     s32 n_head_2, d_2, format_2, values_2;
 };
 
-/* Floats that a tile of prompts puts aside of 64 rows: acc, l, m. */
+/* Number of floats of a stack entry of the tile kernels: the partial softmax
+ * states of TILE_ROWS rows, each `wide` sums of V (acc), l [16] and m. */
 #define TILE_ENTRY(wide) (TILE_ROWS * ((wide) + 16 + 1))
 
-/* A group a tile of tokens, a KV head, a span; states go to `part`. */
+/* Arguments of the attention kernels. A work group processes a tile of tokens,
+ * one KV head, and spans of positions. It writes softmax states to `part`. */
 struct attend_args {
-    u64 q, k, v;         /* q [n_tok, n_head, d] */
-    u64 head_map;        /* s32 [n_head] */
+    u64 q, k, v; /* queries q [n_tok, n_head, d]; caches k and v */
+    /* s32 [n_head]: KV head of each query head; used if per_kv is 0 */
+    u64 head_map;
     u64 pos, seq, pages; /* the token table */
-    u64 part;            /* [end - first, n_head, n_state, TEXT_SOFT + e] */
-    u64 stack;           /* tiles: [n_group, depth, TILE_ENTRY(wide)] */
-    s64 page_stride, key_bytes, value_bytes; /* bytes: of a tile */
-    s32 first, end;                          /* tokens */
+    /* states [end - first, n_head, n_state, TEXT_SOFT + e] of floats */
+    u64 part;
+    u64 stack; /* tile kernels: [n_group, depth, TILE_ENTRY(wide)] of floats */
+    /* sizes in bytes of a cache tile of keys and one of values */
+    s64 page_stride, key_bytes, value_bytes;
+    s32 first, end; /* tokens first .. end - 1 */
     s32 n_head, n_kv, d, e;
     s32 key_format, value_format;
-    s32 window; /* 0: none */
-    s32 per_kv; /* KV head of query head h is h / per_kv; 0: as head_map says */
-    s32 n_tile, n_part, n_span; /* groups: [n_span, n_kv, n_part, n_tile] */
-    s32 heads;                  /* of a KV head, at most so many a part */
-    s32 tokens;                 /* most of a tile */
-    s32 step;                   /* tokens that a group looks after */
+    s32 window; /* positions that a token attends to; 0: all up to its own */
+    s32 per_kv; /* KV head of query head h is h / per_kv; if 0, see head_map */
+    /* work groups: [n_span, n_kv, n_part, n_tile] */
+    s32 n_tile, n_part, n_span;
+    s32 heads;  /* most query heads of a KV head in a work group */
+    s32 tokens; /* most tokens of a tile */
+    s32 step;   /* tokens that a work group processes, tile by tile */
     s32 n_state;
-    s32 spans, depth; /* spans in one state, 2^depth; tiles alone have several.
-                         With a window they are one, or a row's all */
+    /* spans that one state covers, 2^depth; 1 except in tile kernels. With a
+     * window, it is 1 or all spans of a row */
+    s32 spans, depth;
     float scale, softcap;
 };
 
-/* A group a row (token, head), some of its states, and some columns. Where
- * super-blocks are made of the result, a part of all of a token's columns, of
- * few states. */
+/* Arguments of attend_merge, which merges softmax states of a row (token, query
+ * head). A work group merges up to MERGE_STATES states of one row, for
+ * MERGE_COLUMNS columns of the result. If n_part is not 0, the result is
+ * quantized in parts of up to MERGE_PART columns of a token. Then a work group
+ * computes one part, of rows that have at most PART_STATES states. */
 enum { MERGE_STATES = 128, MERGE_COLUMNS = 32 };
 enum { MERGE_PART = 256, PART_STATES = 16 };
 struct attend_merge_args {
-    u64 part; /* [n_row, n_state, TEXT_SOFT + e] */
-    u64 next; /* [n_row, n_block, TEXT_SOFT + e]; or, n_block 1: none */
-    u64 out;  /* [n_row, e], if there is no next */
-    u64 sink; /* [n_head] of sink_format, or none */
-    u64 pos;  /* s32 [n_tok] */
-    u64 q8;   /* the result is quantized too, by blocks; or none */
+    u64 part; /* states to merge, [n_row, n_state, TEXT_SOFT + e] of floats */
+    /* merged states [n_row, n_block, TEXT_SOFT + e]; 0 if n_block is 1 */
+    u64 next;
+    u64 out;  /* final result [n_row, e]; written if `next` is 0 */
+    u64 sink; /* attention sinks [n_head] of sink_format; 0: none */
+    u64 pos;  /* s32 [n_tok]: positions of the tokens */
+    u64 q8;   /* if not 0: the result is also quantized, to blocks at q8 */
     s32 first, n_head, e, window, sink_format;
-    s32 spans; /* in one of the states */
+    s32 spans; /* spans that a state of `part` covers */
     s32 n_state, n_block, n_column;
-    s32 n_part; /* parts of a token's columns, as quantize has them; 0: none */
+    /* for q8: parts of a token's columns, as in quantize_args; 0: each 32
+     * columns are quantized alone */
+    s32 n_part;
     u64 span;
 };
 
-/* ---- rows, moves, states ---- */
+/* ---- rows, permutations, recurrent states -------------------------------- */
 
-/* struct rank_span, struct tree_addend and struct pack_chunk, as they are. */
+/* The same structs as rank_span, tree_addend and pack_chunk, whose headers the
+ * compilers of kernels cannot read. */
 struct text_span {
-    s64 logical, here, n; /* here: `local` */
+    /* here: `local` in rank_span, which OpenCL reserves */
+    s64 logical, here, n;
     s32 rank, pad;
 };
 struct text_item {
@@ -298,76 +376,101 @@ struct text_chunk {
     u64 off;
 };
 
-/* Units of 32 values, or, where there are spans, n_part of them a row: parts
- * of spans between multiples of 256. */
+/* Arguments of the kernel quantize. The values of a unit share a scale. A unit
+ * is 32 values if n_span is 0. Otherwise a row has n_part units: spans, cut at
+ * multiples of 256 values. */
 struct quantize_args {
-    u64 out, x, span; /* blocks [n_row, k / 32], or none; x [n_row, k] */
-    u64 y, made;      /* x op y, which goes there, is meant; or none */
-    u64 z, product;   /* times z [n_row], which goes there; or none */
+    /* blocks [n_row, k / 32], 0: none; x [n_row, k]; text_span [n_span] */
+    u64 out, x, span;
+    /* if y is not 0: x op y is stored in `made` and used instead of x */
+    u64 y, made;
+    /* if z is not 0: each row is multiplied by its factor in z [n_row] before
+     * it is quantized, and stored in `product` */
+    u64 z, product;
     s64 k, n_row;
     s32 n_span, n_part;
-    s32 whole; /* spans are all of a row */
-    s32 op;    /* as binary's */
+    s32 whole; /* the spans cover all k values of a row */
+    s32 op; /* for x op y: TEXT_ADD .., with lo, hi, alpha as in binary_args */
     float lo, hi, alpha;
 };
 
-/* A group a row. */
+/* Arguments of router_topk. A work group chooses the experts of one row, that
+ * is, of one token. */
 struct router_topk_args {
-    u64 out, x, bias; /* [rows, n_used]; [rows, e]; [e] of format, or none */
-    u64 scratch;      /* [rows, 2 e] floats */
-    u64 weights;      /* of the chosen: [rows, n_used]; or none */
+    /* chosen ids [rows, n_used]; logits [rows, e]; bias [e] of `format`, 0:
+     * none */
+    u64 out, x, bias;
+    /* [rows, 2 e] floats: scores of experts and of expert groups */
+    u64 scratch;
+    /* weights [rows, n_used] of the chosen experts; 0: not wanted */
+    u64 weights;
     s64 e, n_used;
-    s32 format, gating;        /* gating: GATING_SOFTMAX .. */
-    s32 n_group, n_group_used; /* n_group 0: all may be chosen */
-    s32 normalise;             /* weights: as router_weights' */
-    float weight;              /* its scale */
+    s32 format, gating; /* format: of bias; gating: GATING_SOFTMAX .. */
+    /* expert groups, and how many of them a token may use; n_group 0: any
+     * expert may be chosen */
+    s32 n_group, n_group_used;
+    s32 normalise; /* for `weights`: divide a row's weights by their sum */
+    float weight;  /* for `weights`: factor of all weights */
 };
 enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
 struct router_weights_args {
-    u64 out, x, id; /* [rows, n_used]; [rows, e] */
+    /* weights [rows, n_used]; logits [rows, e]; chosen ids [rows, n_used] */
+    u64 out, x, id;
     s64 e, n_used;
     s32 gating, normalise;
     float scale;
 };
 
-/* A lane a column; groups go by row, then by 256 columns. */
+/* Arguments of the kernel sum. A lane computes one column; each row has one
+ * work group for every 256 columns. */
 struct sum_args {
-    u64 out, x;     /* [rows, d], out_stride bytes apart; [rows, u, d] */
-    u64 span, item; /* n_span 0: all of u is rank 0's */
+    /* n_out results [rows, d], out_stride bytes apart; x [rows, u, d] */
+    u64 out, x;
+    /* text_span [n_span], text_item [n_item]: the rank tree; n_span 0: all rows
+     * u of x belong to rank 0 */
+    u64 span, item;
     s64 u, d, out_stride;
     s32 n_span, n_item, n_out;
 };
 enum { TEXT_RANKS = 64 };
 
-/* dim[0] is the innermost; strides count elements of x, `size` bytes each. */
+/* Arguments of the kernel permute. dim[] are the dimensions of the result,
+ * dim[0] the innermost; stride[] are the strides of x in these dimensions, in
+ * elements of `size` bytes. */
 struct permute_args {
     u64 out, x;
     s64 n, dim[TEXT_DIM], stride[TEXT_DIM];
     s32 size;
 };
-/* The same where neighbours of the result and of x run along two dimensions:
- * first of the result [n[0]], first of x [n[1]], and two others. A group takes
- * a square of 32. */
+/* Arguments of the kernel transpose, a permutation in which x and the result
+ * have different innermost dimensions. Dimension 0 is innermost in the result,
+ * dimension 1 in x; 2 and 3 are the others. A work group moves a square of 32 *
+ * 32 elements. */
 struct transpose_args {
     u64 out, x;
     s64 n[TEXT_DIM], stride[TEXT_DIM], out_stride[TEXT_DIM];
     s32 size;
 };
 
-/* Rows by index. How codes become values is said by quant/pack.h. */
+/* Arguments of the kernel gather, which looks up rows of a table by their ids.
+ * quant/pack.h defines how codes become values. */
 struct gather_args {
-    u64 out, x, id;                     /* [n_id, width]; id [n_id] */
-    u64 span, item, chunk;              /* chunk: of packed weights */
-    u64 grid;                           /* of plain IQ1, IQ2, IQ3 */
-    s64 n_row, width, out_stride, step; /* step: bytes a panel or plain row */
+    u64 out, x, id; /* results [n_id, width]; the table; ids [n_id] */
+    /* text_span [n_span], text_item [n_item]; text_chunk [n_chunk] if x is
+     * packed */
+    u64 span, item, chunk;
+    u64 grid; /* code table of IQ1, IQ2 or IQ3 if x is unpacked */
+    /* step: bytes of a panel, or of a row if x is unpacked */
+    s64 n_row, width, out_stride, step;
     s32 n_span, n_item, n_out, n_chunk;
-    s32 format;      /* GATHER_F32 .. */
-    s32 block;       /* values of a plain block, tile_bytes long */
-    s32 low, high;   /* bits of the planes */
-    s32 sub, sup;    /* TEXT_SUB_.. TEXT_SUP_.. */
-    s32 bias, table; /* table: levels are those of level[] */
+    s32 format; /* format of x: GATHER_F32 .. */
+    s32 block;  /* unpacked x: values of a block, which has tile_bytes bytes */
+    s32 low, high; /* packed x: bits of a code in the low and the high plane */
+    s32 sub, sup;  /* kinds of scales: TEXT_SUB_.., TEXT_SUP_.. */
+    /* level of a code: code - bias, or level[code] if `table` */
+    s32 bias, table;
     s32 tile_bytes, sup_bytes, sub_bytes;
-    u32 level[4]; /* 16 signed bytes */
+    u32 level[4]; /* 16 signed bytes: the level of each code */
 };
 enum {
     TEXT_SUB_NONE,
@@ -382,7 +485,7 @@ enum {
     TEXT_SUB_UE4M3X2
 };
 enum { TEXT_SUP_NONE, TEXT_SUP_D, TEXT_SUP_D_8TH, TEXT_SUP_D_DMIN };
-enum { /* as enum pl_format */
+enum { /* equal to the values of enum pl_format */
        GATHER_F32,
        GATHER_F16,
        GATHER_BF16,
@@ -412,43 +515,55 @@ enum { /* as enum pl_format */
        GATHER_I32
 };
 
-/* Memories of recurrent layers, and who the tokens are: struct token_table. */
+/* Arguments of short_conv and short_conv_state. pos, seq and pages are the
+ * token table; a sequence's row of `pages` names its state slots. */
 struct short_conv_args {
-    u64 out, x, w, state; /* [n_tok, n_channel] twice; [n_channel, n_tap];
-                             [slots, n_channel, n_tap - 1] */
+    /* out and x [n_tok, n_channel]; taps w [n_channel, n_tap]; states [slots,
+     * n_channel, n_tap - 1] */
+    u64 out, x, w, state;
     u64 pos, seq, pages;
     s64 n_channel, page_stride;
     s32 n_tok, n_tap, silu;
 };
 struct delta_net_args {
-    u64 out, q, k, v, g, beta, state, head_map; /* cpu_recurrent.h */
+    /* as in struct cpu_delta_net (cpu_recurrent.h) */
+    u64 out, q, k, v, g, beta, state, head_map;
     u64 pos, seq, pages;
-    u64 kn, qn, kq; /* normed keys and queries, [n_tok, n_head_k, d_k], and
-                       their products, [n_tok, n_head_k] */
-    u64 run;        /* s32 [n_tok + 1, 4]: the list of runs */
+    /* scratch: normalized keys and queries [n_tok, n_head_k, d_k], and the dot
+     * product of each such pair [n_tok, n_head_k] */
+    u64 kn, qn, kq;
+    /* scratch: s32 [n_tok + 1, 4], a list of the micro-batch's runs. A run is
+     * the tokens of one sequence */
+    u64 run;
     s64 page_stride, n_head_k, n_head_v, d_k, d_v;
-    s32 n_tok, n_split; /* n_split: groups that take the runs in turn */
+    /* n_split: work groups among which the runs are divided in turn */
+    s32 n_tok, n_split;
     float eps;
 };
 enum { STATE_READ_WORD, STATE_WRITTEN_WORD, STATE_AT_WORD };
-/* Which rows of activations meet which matrix, for many rows. A pair is i = t *
- * n_used + u; pairs are sorted by key, ascending: by expert, or by place among
- * the token's experts in ascending order, then expert. An id that there is not
- * counts as n_matrix; for expert_down it has no key, but for one of a token
- * that has nothing else. Blocks of up to 64 pairs of one key are {expert, first
- * in list, how many}; those of step s are head[s] .. head[s + 1] - 1. */
+/* Arguments of the kernels that sort (token, expert) pairs by expert, for the
+ * matmul kernels. Pair i = t * n_used + u is the u-th expert of token t. In
+ * expert_matmul the key of a pair is its expert. In expert_down it is step *
+ * (n_matrix + 1) + expert, where `step` is the number of the token's experts
+ * with lower ids. An invalid id counts as expert n_matrix. In expert_down a
+ * pair with an invalid id has no key (-1), except the first pair of a token
+ * that has only invalid ids. Pairs with equal keys form blocks of up to 64
+ * pairs: {expert, index of the first pair in `list`, number of pairs}. The
+ * blocks of step s are head[s] .. head[s + 1] - 1. */
 struct route_args {
-    u64 id;          /* [n_tok, n_used] */
-    u64 key;         /* [n_tok * n_used] -1: none */
-    u64 start;       /* [2][n_key] first in the list, how many */
-    u64 head;        /* [n_step + 1] */
-    u64 block, list; /* [..][3], [n_tok * n_used] */
+    u64 id;  /* [n_tok, n_used]: ids of the tokens' experts */
+    u64 key; /* [n_tok * n_used]: key of each pair; -1: none */
+    /* [2][n_key]: index in `list` of a key's first pair; number of its pairs */
+    u64 start;
+    u64 head;        /* [n_step + 1]: number of each step's first block */
+    u64 block, list; /* blocks [..][3]; pairs sorted by key, [n_tok * n_used] */
     s32 n_pair, n_used, n_matrix, n_step, n_key, mode;
 };
 
 /* ---- the self test ---- */
 
-/* A lane takes three words and gives what probe.h makes of them. */
+/* Results of the kernel probe: each lane computes all of these operations from
+ * three words (probe.h). */
 enum {
     PROBE_ADD,
     PROBE_SUB,
@@ -474,6 +589,7 @@ enum {
     PROBE_COUNT
 };
 struct probe_args {
-    u64 out, x; /* [n, PROBE_COUNT], [n, 3] words */
+    /* results [n, PROBE_COUNT] and operands [n, 3], in 32-bit words */
+    u64 out, x;
     s32 n;
 };

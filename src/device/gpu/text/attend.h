@@ -1,21 +1,24 @@
-/* Attention over the paged cache. The order of every sum is that of
- * device/cpu/cpu_attention_template.h: blocks of 64 positions, the softmax
- * online inside a span of 256, spans along a tree.
+/* Kernels of attention over the paged cache. All sums have the order of
+ * device/cpu/cpu_attention_template.h: positions in blocks of 64, the softmax
+ * online inside a span of 256 positions, spans along a tree.
  *
- * A group has a span of one KV head and some rows, a row being a token and a
- * query head. For the scores a lane is a position, for the sums of values a
- * column; all rows share what it loads. Each row's state, l [16], m, acc [e],
- * goes to memory; attend_merge adds them up. Which spans there are depends on
- * positions, which only the device knows: groups that find nothing leave. */
+ * A work group processes one span of one KV head for several rows; a row is one
+ * query head of one token. To compute scores a lane takes one position of K, to
+ * sum values it takes one column of V, so that all rows share the cache
+ * elements which the lane loads. The softmax state of each row, l [16], m and
+ * acc [e], goes to memory, where attend_merge merges the states. The spans that
+ * exist depend on positions, which only the device knows. So a work group that
+ * has no span returns. */
 
 enum { ATTEND_BLOCKS = TEXT_SPAN / TEXT_PAGE, ATTEND_AHEAD = 8 };
 
 DEV float lowest_(void)
 {
-    return float_from_bits(0xff800000u); /* -infinity */
+    return float_from_bits(0xff800000u); /* -infinity in the format F32 */
 }
 
-/* The first position that a token at `pos` sees. */
+/* Returns the first position that a token at position `pos` attends to.
+ * `window` is the number of positions that it attends to, or 0 if all. */
 DEV s32 first_seen(s32 pos, s32 window)
 {
     return window > 0 && pos >= window ? pos - window + 1 : 0;
@@ -26,9 +29,10 @@ DEV s32 within(s32 x, s32 lo, s32 hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* ---- who a group's tokens and heads are ---------------------------------- */
+/* ---- tokens and heads of a work group ------------------------------------ */
 
-/* Tiles begin at multiples of `tokens` from `first` on, and at sequences. */
+/* Returns true if token t is the first of a tile. Tiles begin at each multiple
+ * of `tokens`, counted from token `first`, and at each new sequence. */
 DEV s32 tile_begins(GLOBAL const s32 *seq, s32 first, s32 tokens, s32 t)
 {
     return (t - first) % tokens == 0 || seq[t] != seq[t - 1];
@@ -43,8 +47,9 @@ DEV s32 tile_end(GLOBAL const s32 *seq, s32 first, s32 tokens, s32 end, s32 t)
     return i;
 }
 
-/* Heads lo .. lo + n - 1 of those that read KV head kv, of lanes 256; returns
- * how many there are. Lanes meet behind it. */
+/* Finds the query heads that read KV head kv. Stores those from the lo-th on,
+ * at most n, in head[] and their number in *count. All 256 lanes call this
+ * function, with `id` as their number, and then wait at a barrier. */
 DEV void find_heads(GLOBAL const s32 *head_map, s32 n_head, s32 kv, s32 lo,
                     s32 n, s32 id, LOCAL s32 *head, LOCAL s32 *count)
 {
@@ -61,10 +66,11 @@ DEV void find_heads(GLOBAL const s32 *head_map, s32 n_head, s32 kv, s32 lo,
     }
 }
 
-/* The query heads of a KV head, from the lo-th on and at most n of them: how
- * many there are, and which, in head[]. All lanes of a group come; per_kv > 0:
- * that many neighbours go with each KV head, else head_map says. Who reads
- * head[] has met the others at a barrier. */
+/* Stores the query heads of KV head kv, from the lo-th on and at most n, in
+ * head[] and returns their number. If per_kv > 0, each KV head has per_kv
+ * adjacent query heads; otherwise head_map names the KV head of each. All lanes
+ * of the work group call this function. They may read head[] only after a
+ * further barrier. */
 DEV s32 tile_heads(GLOBAL const s32 *head_map, s32 n_head, s32 per_kv, s32 kv,
                    s32 lo, s32 n, s32 id, LOCAL s32 *head, LOCAL s32 *count)
 {
@@ -78,7 +84,8 @@ DEV s32 tile_heads(GLOBAL const s32 *head_map, s32 n_head, s32 per_kv, s32 kv,
     return count[0];
 }
 
-/* The first position that any of tokens t0 .. t1 - 1 sees, and the last. */
+/* Sets *least and *most to the first and last position that any of the tokens
+ * t0 .. t1 - 1 attends to. */
 DEV void tile_sees(GLOBAL const s32 *pos, s32 t0, s32 t1, s32 window,
                    s32 *least, s32 *most)
 {
@@ -94,7 +101,7 @@ DEV void tile_sees(GLOBAL const s32 *pos, s32 t0, s32 t1, s32 window,
 
 /* ---- scores -------------------------------------------------------------- */
 
-/* s[r] = fma(w[r], x, s[r]) for r < n, a multiple of 4. */
+/* Computes s[r] = fma(w[r], x, s[r]) for r < n. n is a multiple of 4. */
 DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
 {
     for (s32 r = 0; r < n; r += 4) {
@@ -106,8 +113,10 @@ DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
     }
 }
 
-/* s[r] = fma(q[i][r], key[i], s[r]) for values i0 .. i0 + n - 1 of position j;
- * q [n][rows]. rows and format are constants where this is inlined. */
+/* Adds to the scores s[rows] of position j the products of key values i0 .. i0
+ * + n - 1 with the same values of each row's query: s[r] = fma(q[i][r], key[i],
+ * s[r]). q is [n][rows]. `rows` and `format` are constants where this function
+ * is inlined. */
 DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
                   GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
                   s32 n)
@@ -131,7 +140,7 @@ DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
     }
 }
 
-/* The same with the key's values in shared memory. */
+/* Like add_keys, but the n values of the key are floats in shared memory. */
 DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
                      LOCAL const float *key, s32 n)
 {
@@ -139,10 +148,12 @@ DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
         add_rows(s, rows, q + i * rows, key[i]);
 }
 
-/* ---- sums of values ------------------------------------------------------ */
+/* ---- sums of V ----------------------------------------------------------- */
 
-/* acc[r] = fma(p[j][r], value[j][c], acc[r]), j = lo .. hi - 1 ascending. p
- * [64][rows]; n of the rows, where n, rows and format are constants. */
+/* Adds the values of column c, weighted by probabilities, to the sums of n
+ * rows: acc[r] = fma(p[j][r], value[j][c], acc[r]) for positions j = lo .. hi -
+ * 1, ascending. p is [64][rows]. n, rows and format are constants where this
+ * function is inlined. */
 DEV void add_values(float *acc, s32 n, s32 rows, LOCAL const float *p,
                     GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
                     s32 hi)
@@ -164,8 +175,8 @@ DEV void add_values(float *acc, s32 n, s32 rows, LOCAL const float *p,
                             tile_scale(tile, format, 1, d, j, c)));
 }
 
-/* Of what only some rows see: row r what lies in see_lo[r] .. see_hi[r] - 1.
- * Positions of the block begin at j0. */
+/* Like add_values, but row r skips the positions of the span before see_lo[r]
+ * and from see_hi[r] on. The block begins at position j0 of the span. */
 DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
                   GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
                   s32 hi, s32 j0, LOCAL const s32 *see_lo,
@@ -181,17 +192,19 @@ DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
     }
 }
 
-/* ---- the tree ------------------------------------------------------------ */
+/* ---- merging of softmax states ------------------------------------------- */
 
-/* One state of a pair for another: m = max, each times exp(m_side - m), the
- * upper fused onto the lower. */
+/* Returns an element of the state that results from merging two softmax states.
+ * f_lower and f_upper are exp(m of that state - the greater m). The upper
+ * state's product is added by fma. */
 DEV float soft_join(float lower, float f_lower, float upper, float f_upper)
 {
     return fma_(upper, f_upper, mul_(lower, f_lower));
 }
 
-/* How many bits of i are set; all of them, or those below the lowest that is
- * not: so many states wait for, or merge with, the span behind i others. */
+/* Return how many bits of i are set: all set bits, or only those below the
+ * lowest zero bit. After i spans, bits_set(i) partial states wait on a stack,
+ * and the next span merges with low_bits_set(i) of them. */
 DEV s32 bits_set(s32 i)
 {
     s32 n = 0;
@@ -272,12 +285,14 @@ DEV s32 low_bits_set(s32 i)
 
 #include "attend_tile.h"
 
-/* ---- the rest of the tree, and the end ----------------------------------- */
+/* ---- attend_merge -------------------------------------------------------- */
 
-/* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
- * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
- * A group has a row, or those whose columns are its part; of each row there is
- * room for `most` states. */
+/* Merges up to MERGE_STATES adjacent states of a row, which are a subtree of
+ * the row's tree of spans. If there is no next level, these are all states of
+ * the row, and the final result acc / (l + exp(sink - m)) is written. A work
+ * group processes one row. If the result is quantized in parts, it processes
+ * the rows of a token whose columns are in its part. Shared memory has space
+ * for `most` states of each row. */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);
@@ -298,9 +313,11 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     s32 t = a.first + row / a.n_head, pos = AT(const s32, a.pos)[t];
     s32 span = pos / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
     s32 n = within(span / a.spans + 1 - block * MERGE_STATES, 0, MERGE_STATES);
-    s32 c = id % columns, i0 = id / columns, step = 256 / columns; /* states */
-    s32 r = id / most, k = id % most; /* row and state of m */
-    s32 own;                          /* row of column c */
+    /* the lane's column, first state and distance between its states */
+    s32 c = id % columns, i0 = id / columns, step = 256 / columns;
+    /* row and state whose m the lane computes */
+    s32 r = id / most, k = id % most;
+    s32 own; /* row to which column c belongs */
     s64 size = TEXT_SOFT + a.e, row_size = a.n_state * size, row_at;
     GLOBAL const float *from, *column;
 

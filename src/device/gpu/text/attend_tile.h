@@ -1,16 +1,19 @@
-/* What a lane of a tile for prompts does (attend_tile_tmpl.h): it loads its
- * part of what all rows share, and multiplies. */
+/* Functions of the attention kernels for prompts (attend_tile_tmpl.h). The rows
+ * of a work group share keys, queries and values in shared memory: each lane
+ * loads a part of these, then multiplies and adds. */
 
 enum { TILE_STEP = 16 };
 
-/* Loops of which compilers make too much at once for a lane's registers. */
+/* Unrolls a loop only four times in CUDA, because the compiler would unroll it
+ * completely and use too many registers. */
 #ifdef __CUDACC__
 #define UNROLL_FEW _Pragma("unroll 4")
 #else
 #define UNROLL_FEW
 #endif
 
-/* Values i0 .. i0 + 15 of a block's keys, [16][64], four a lane. */
+/* Loads four of the key values i0 .. i0 + 15 of the block's 64 positions,
+ * [16][64], into x[]. `id` is the lane's number. */
 DEV void tile_take_keys(float *x, GLOBAL const u8 *tile, s32 format, s32 d,
                         s32 id, s32 i0)
 {
@@ -23,7 +26,8 @@ DEV void tile_take_keys(float *x, GLOBAL const u8 *tile, s32 format, s32 d,
     }
 }
 
-/* The same of the rows' queries, [64][16]. */
+/* Loads four of the values i0 .. i0 + 15 of the 64 rows' queries, [64][16],
+ * into x[]. `id` is the lane's number. */
 DEV void tile_take_queries(float *x, GLOBAL const float *query,
                            LOCAL const s64 *row_q, s32 d, s32 id, s32 i0)
 {
@@ -35,7 +39,8 @@ DEV void tile_take_queries(float *x, GLOBAL const float *query,
     }
 }
 
-/* Positions j0 .. j0 + 15 of a block's values, [16][16 columns]. */
+/* Loads `columns` of the values at positions j0 .. j0 + 15 of a block, [16][16
+ * * columns], into x[]. `id` is the lane's number. */
 DEV void tile_take_values(float *x, s32 columns, GLOBAL const u8 *tile,
                           s32 format, s32 e, s32 id, s32 j0)
 {
@@ -49,7 +54,8 @@ DEV void tile_take_values(float *x, s32 columns, GLOBAL const u8 *tile,
     }
 }
 
-/* s[r][j] = fma(q[i][r], key[i][j], s[r][j]) for i < n. */
+/* Adds products of queries and keys to the lane's scores of 4 rows r and 4
+ * positions j: s[r][j] = fma(q[i][r], key[i][j], s[r][j]) for i < n. */
 DEV void tile_add_keys(float *s, LOCAL const float *q, s32 pitch,
                        LOCAL const float *key, s32 n)
 {
@@ -65,8 +71,9 @@ DEV void tile_add_keys(float *s, LOCAL const float *q, s32 pitch,
     }
 }
 
-/* acc[r][c] = fma(p[j][r], value[j][c], acc[r][c]) for 16 positions; a lane's
- * columns are four of each 64. */
+/* Adds values weighted by probabilities to the lane's sums of 4 rows r:
+ * acc[r][c] = fma(p[j][r], value[j][c], acc[r][c]) for 16 positions j. The lane
+ * has four adjacent columns c in every 64. */
 DEV void tile_add_values(float *acc, s32 columns, LOCAL const float *p,
                          s32 pitch, LOCAL const float *value)
 {
@@ -84,7 +91,8 @@ DEV void tile_add_values(float *acc, s32 columns, LOCAL const float *p,
         }
 }
 
-/* The same where each row has its own of the positions, which begin at j0. */
+/* Like tile_add_values, but row r skips positions of the span before see_lo[r]
+ * and from see_hi[r] on. The 16 positions begin at j0. */
 DEV void tile_add_some(float *acc, s32 columns, LOCAL const float *p, s32 pitch,
                        LOCAL const float *value, s32 j0,
                        LOCAL const s32 *see_lo, LOCAL const s32 *see_hi)

@@ -1,13 +1,15 @@
-/* One kernel of attend.h, for prompts: ATTEND_NAME, for 64 rows of queries and
- * values of up to 16 * COLUMNS columns.
+/* Template of an attention kernel for prompts, named ATTEND_NAME. A work group
+ * processes 64 rows (a row is one query head of a token). V has up to 16 *
+ * COLUMNS columns.
  *
- * A lane has 4 rows and, of a block, 4 positions for the scores and COLUMNS
- * columns for the sums. What the rows share comes as floats through shared
- * memory, 16 values of keys or positions of values at once; the next ones are
- * under way meanwhile.
+ * A lane has 4 rows. It computes their scores for 4 positions of a block, and
+ * their sums for COLUMNS columns of V. Queries, keys and values go through
+ * shared memory as floats, because rows share them: 16 elements of all keys at
+ * a time, or the values of 16 positions. The next ones are loaded meanwhile.
  *
- * A group goes through the spans of one state, and merges them as a binary
- * counter carries: what waits for its right part is put aside on a stack. */
+ * A work group processes all spans of a softmax state. It merges them in the
+ * order of the tree, as a binary counter carries: a left subtree waits on a
+ * stack in memory until its right one is complete. */
 #define WIDE  (16 * COLUMNS)
 #define PITCH (TILE_ROWS + 4)
 
@@ -15,18 +17,23 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
 {
     LOCAL_ARRAY(struct quad, p_quads, TEXT_PAGE * PITCH / 4);
     LOCAL_ARRAY(struct quad, quads, TILE_STEP * (TEXT_PAGE + PITCH) / 4);
-    LOCAL_ARRAY(float, m, TILE_ROWS); /* greatest score so far */
-    LOCAL_ARRAY(float, f, TILE_ROWS); /* what a block does to sums */
+    LOCAL_ARRAY(float, m, TILE_ROWS); /* greatest score of each row so far */
+    /* factor of a row's sums when its greatest score grows */
+    LOCAL_ARRAY(float, f, TILE_ROWS);
     LOCAL_ARRAY(s32, see_lo, TILE_ROWS);
     LOCAL_ARRAY(s32, see_hi, TILE_ROWS);
     LOCAL_ARRAY(s64, row_q, TILE_ROWS);
     LOCAL_ARRAY(s64, row_state, TILE_ROWS);
-    LOCAL_ARRAY(s32, row_wait, TILE_ROWS);  /* its states on the stack */
-    LOCAL_ARRAY(s32, row_merge, TILE_ROWS); /* of them merge with this one */
-    LOCAL_ARRAY(s32, row_last, TILE_ROWS);  /* nothing follows in the state */
+    /* number of partial softmax states of the row on the stack */
+    LOCAL_ARRAY(s32, row_wait, TILE_ROWS);
+    /* number of partial states of the row that merge with this span */
+    LOCAL_ARRAY(s32, row_merge, TILE_ROWS);
+    /* this span is the last of the row's softmax state */
+    LOCAL_ARRAY(s32, row_last, TILE_ROWS);
     LOCAL_ARRAY(s32, head, TILE_ROWS);
     LOCAL_ARRAY(s32, head_count, 1);
-    LOCAL float *p = (LOCAL float *)p_quads; /* probabilities */
+    /* probabilities of a block, [64][PITCH], by row */
+    LOCAL float *p = (LOCAL float *)p_quads;
     LOCAL float *stage = (LOCAL float *)quads;
     LOCAL float *keys = stage, *q = stage + TILE_STEP * TEXT_PAGE;
     GLOBAL const s32 *pos = AT(const s32, a.pos), *seq = AT(const s32, a.seq);
@@ -35,8 +42,10 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
     GLOBAL float *stack =
         AT(float, a.stack) + (s64)GROUP() * a.depth * TILE_ENTRY(WIDE);
     s32 id = LANE(), g = GROUP();
-    s32 r0 = id / 16 * 4, j0 = id % 16 * 4; /* the lane's rows and positions */
-    s32 row = id % TILE_ROWS, k0 = id / TILE_ROWS; /* and of l: k0 + 4 u */
+    /* first of the lane's 4 rows and of its 4 positions */
+    s32 r0 = id / 16 * 4, j0 = id % 16 * 4;
+    /* row whose elements k0 + 4 u of l the lane sums */
+    s32 row = id % TILE_ROWS, k0 = id / TILE_ROWS;
     s32 t0 = a.first + g % a.n_tile * a.step;
     s32 head0 = g / a.n_tile % a.n_part * a.heads;
     s32 kv = g / a.n_tile / a.n_part % a.n_kv;
@@ -187,7 +196,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                         for (s32 j = k0 + 4 * i; j < TEXT_PAGE; j += 16)
                             l[i] = add_(l[i], p[j * PITCH + row]);
                     }
-                /* ---- sums of values ---- */
+                /* ---- sums of V ---- */
                 for (s32 i0 = 0; i0 < TEXT_PAGE; i0 += TILE_STEP) {
                     LOCAL const float *w = p + i0 * PITCH + r0;
 
@@ -208,7 +217,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                     BARRIER();
                 }
             }
-            /* ---- the tree ---- */
+            /* ---- merging of spans ---- */
             for (s32 r = 0; r < 4; r++) {
                 s32 k = r0 + r;
 
@@ -263,7 +272,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                     else
                         state[row_state[row] + k0 + 4 * i] = l[i];
             }
-            BARRIER(); /* all have read the stack's m */
+            BARRIER(); /* all lanes have read m of the states on the stack */
             if (k0 == 0 && see_lo[row] < see_hi[row]) {
                 if (!row_last[row])
                     to[TILE_ROWS * (WIDE + 16) + row] = now;

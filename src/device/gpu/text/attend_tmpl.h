@@ -1,15 +1,17 @@
-/* One kernel of attend.h: ATTEND_NAME, for ROWS rows of queries, of which a
- * lane takes COLUMN_ROWS where it is a column; LATENT: keys lie as values do,
- * and are the values; CODES: keys or values have codes of 4 or 5 bits, which
- * the other kernels leave out because they would take registers from them. */
+/* Template of an attention kernel named ATTEND_NAME, for ROWS rows; a row is
+ * one query head of a token. To sum V, a lane takes one column for COLUMN_ROWS
+ * of the rows. If LATENT, keys are laid out like values and also serve as
+ * values. If CODES, the cache may have codes of 4 or 5 bits. Kernels without
+ * CODES lack the code for these formats, which would cost registers. */
 #if CODES
 #define ANY(format) (format)
 #else
 #define ANY(format) ((format) & (TEXT_CODES - 1))
 #endif
 #if LATENT
-#define CHUNK  16          /* values of a key that are multiplied at once */
-#define PITCH  (CHUNK + 1) /* floats a position in shared memory */
+#define CHUNK 16 /* number of key values that are multiplied at a time */
+/* floats from one position to the next in shared memory */
+#define PITCH  (CHUNK + 1)
 #define P_SIZE (TEXT_SPAN * PITCH)
 #else
 #define CHUNK  64
@@ -18,18 +20,26 @@
 
 ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 {
-    /* Scores, then probabilities; before them a chunk of latents. */
+    /* Scores, later probabilities, [256][ROWS]. If LATENT, before that: CHUNK
+     * values of the latent of each position. */
     LOCAL_ARRAY(struct quad, p_quads, P_SIZE / 4);
     LOCAL_ARRAY(struct quad, q_quads, CHUNK * ROWS / 4);
     LOCAL_ARRAY(float, part, 256);
-    LOCAL_ARRAY(float, top, ATTEND_BLOCKS *ROWS); /* of a block */
-    LOCAL_ARRAY(float, m, ATTEND_BLOCKS *ROWS);   /* up to it */
-    LOCAL_ARRAY(float, f, ATTEND_BLOCKS *ROWS);   /* what that does to sums */
-    LOCAL_ARRAY(s32, see_lo, ROWS); /* what a row sees of the span */
+    /* greatest score of a row in each block */
+    LOCAL_ARRAY(float, top, ATTEND_BLOCKS *ROWS);
+    /* greatest score of a row up to and including each block */
+    LOCAL_ARRAY(float, m, ATTEND_BLOCKS *ROWS);
+    /* factor of a row's earlier sums at each block */
+    LOCAL_ARRAY(float, f, ATTEND_BLOCKS *ROWS);
+    /* positions of the span that a row attends to, see_lo .. see_hi - 1 */
+    LOCAL_ARRAY(s32, see_lo, ROWS);
     LOCAL_ARRAY(s32, see_hi, ROWS);
-    LOCAL_ARRAY(s64, row_q, ROWS);     /* where its query is; -1: no row */
-    LOCAL_ARRAY(s64, row_state, ROWS); /* and its state */
-    LOCAL_ARRAY(s64, tile_at, ATTEND_BLOCKS); /* -1: nobody sees the block */
+    /* index of a row's query in a.q; -1: unused row */
+    LOCAL_ARRAY(s64, row_q, ROWS);
+    /* index in a.part of a row's softmax state */
+    LOCAL_ARRAY(s64, row_state, ROWS);
+    /* index of each block's cache tile; -1: no row attends to the block */
+    LOCAL_ARRAY(s64, tile_at, ATTEND_BLOCKS);
     LOCAL_ARRAY(s32, head, ROWS);
     LOCAL_ARRAY(s32, head_count, 1);
     LOCAL float *p = (LOCAL float *)p_quads, *q = (LOCAL float *)q_quads;
@@ -163,7 +173,8 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     all_hi = see_hi[r] < all_hi ? see_hi[r] : all_hi;
                 }
             }
-            if (all_lo >= all_hi) /* nothing in common */
+            /* there is no position that all rows attend to */
+            if (all_lo >= all_hi)
                 all_lo = all_hi = any_hi;
             BARRIER();
             part[id] = lowest_();
@@ -216,7 +227,7 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     state[row_state[r] + 16] =
                         m[(ATTEND_BLOCKS - 1) * ROWS + r];
             }
-            /* ---- sums of values ---- */
+            /* ---- sums of V ---- */
             for (s32 k = id; k < a.e * (ROWS / COLUMN_ROWS); k += 256) {
                 s32 c = k % a.e, r0 = k / a.e * COLUMN_ROWS;
                 float acc[COLUMN_ROWS];

@@ -1,19 +1,25 @@
-/* The paged cache: one element of a tile, and writing rows. Tiles are those of
- * program/cache_tile.h. `format` is a constant where speed matters. */
+/* Reads and writes the paged cache. A cache tile is one head of a page; its
+ * layout is defined in program/cache_tile.h. In all functions j is a position
+ * in the page, i one of the head's d values at this position, and `values` is
+ * true for a cache of V, whose tiles are not transposed. `format` is a constant
+ * where speed matters. */
 
-/* q8_0: scales lie before the values, [d / 32][64] or [64][d / 32]. */
+/* Returns the address of the signed bytes of a Q8_0 tile. The F16 scales before
+ * them are [d / 32][64] in a tile of keys, [64][d / 32] in one of values. */
 DEV GLOBAL const s8 *tile_q8(GLOBAL const u8 *tile, s32 d)
 {
     return (GLOBAL const s8 *)(tile + d / 32 * (TEXT_PAGE * 2));
 }
 
-/* The number of the block that value i of position j belongs to. */
+/* Returns the index in a tile of the block of 32 values that contains value i
+ * of position j. */
 DEV s32 tile_block(s32 values, s32 d, s32 j, s32 i)
 {
     return values ? j * (d / 32) + i / 32 : i / 32 * TEXT_PAGE + j;
 }
 
-/* The scale of value i of position j; of formats without blocks 0. */
+/* Returns the scale of value i of position j, or 0 if the format has no
+ * blocks. */
 DEV float tile_scale(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
                      s32 j, s32 i)
 {
@@ -29,20 +35,24 @@ DEV s32 codes_have(s32 format, s32 what)
     return (format & what) != 0;
 }
 
-/* Where the minima lie, of formats that have some. */
+/* Returns the offset in bytes, in a cache tile, of the blocks' minima, for
+ * formats that have minima. */
 DEV s32 codes_min(s32 d)
 {
     return d / 32 * (TEXT_PAGE * 2);
 }
 
-/* Where the fifth bit of value i of position j lies, in bit i % 8 of a byte. */
+/* Returns the offset in bytes, in a cache tile, of the byte whose bit i % 8 is
+ * the fifth bit of the code of value i of position j. */
 DEV s32 codes_fifth(s32 format, s32 values, s32 d, s32 j, s32 i)
 {
     return codes_min(d) * (1 + codes_have(format, TEXT_CODES_MIN)) +
            (values ? j * (d / 8) + i / 8 : i / 8 * TEXT_PAGE + j);
 }
 
-/* Where its lower four bits lie: the lower ones of a byte where i % 32 < 16. */
+/* Returns the offset in bytes, in a cache tile, of the byte with the lower four
+ * bits of the code of value i of position j. They are the byte's low nibble if
+ * i % 32 < 16, else its high nibble. */
 DEV s32 codes_low(s32 format, s32 values, s32 d, s32 j, s32 i)
 {
     s32 k = i / 32 * 16 + i % 16;
@@ -64,8 +74,8 @@ DEV s32 iq4_level(s32 c)
     return (s8)look16((u32)c, IQ4_LEVEL0, IQ4_LEVEL1, IQ4_LEVEL2, IQ4_LEVEL3);
 }
 
-/* Value i of position j: a level times the scale, which is exact, and the
- * minimum. */
+/* Returns value i of position j: the level of its code times `scale`, an exact
+ * product, plus the block's minimum if the format has minima. */
 DEV float codes_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
                       s32 j, s32 i, float scale)
 {
@@ -84,7 +94,8 @@ DEV float codes_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
     return x;
 }
 
-/* Value i of position j, with its scale. */
+/* Returns value i of position j in any format. `scale` is tile_scale() of this
+ * value. */
 DEV float tile_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
                      s32 j, s32 i, float scale)
 {
@@ -103,8 +114,9 @@ DEV float tile_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
 
 /* ---- cache write --------------------------------------------------------- */
 
-/* The scale of 32 values that lie `step` apart, as f16, and what they are
- * multiplied by. A scale that is 0 as f16 makes all of them 0. */
+/* Returns the F16 scale of a Q8_0 block, whose 32 values are `step` floats
+ * apart. Sets *inverse to the factor that converts the values to integers. If
+ * the scale is 0 in F16, the factor is 0, so all integers become 0. */
 DEV u16 q8_0_scale(LOCAL const float *x, s32 step, float *inverse)
 {
     float top = 0;
@@ -124,12 +136,12 @@ DEV void tile_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
 
     if (format != TEXT_Q8_0)
         value_put(tile, format, at, x);
-    else /* the integer is in the low bits */
+    else /* the low byte of the float's bits is the integer */
         tile[d / 32 * (TEXT_PAGE * 2) + at] =
             (u8)float_bits(add_(mul_(x, inverse), 0x1.8p23f));
 }
 
-/* A scale as f16, with one zero. */
+/* Returns a scale as F16. -0 becomes +0. */
 DEV u16 codes_scale(float d)
 {
     u16 h = f32_to_f16(d);
@@ -137,7 +149,8 @@ DEV u16 codes_scale(float d)
     return h & 0x7fff ? h : 0;
 }
 
-/* The code of the level next to x; the upper one of two. */
+/* Returns the code of the IQ4_NL level nearest to x; of two equally near
+ * levels, that of the upper one. */
 DEV s32 iq4_code(float x)
 {
     s32 c = 0;
@@ -147,7 +160,7 @@ DEV s32 iq4_code(float x)
     return c;
 }
 
-/* The integer part of x, at most `last`; 0 for what is no more than 0. */
+/* Returns the integer part of x, at most `last`. Returns 0 if x is negative. */
 DEV s32 code_of(float x, s32 last)
 {
     float whole;
@@ -157,7 +170,8 @@ DEV s32 code_of(float x, s32 last)
     return float_int(whole > x ? sub_(whole, 1.0f) : whole);
 }
 
-/* The code of one value. */
+/* Returns the code of the value x in a block with scale 1 / inverse and minimum
+ * `base`. `last` is the greatest code of the format. */
 DEV s32 codes_code(s32 format, float x, float base, float inverse, s32 last)
 {
     if (codes_have(format, TEXT_CODES_IQ4))
@@ -167,8 +181,9 @@ DEV s32 codes_code(s32 format, float x, float base, float inverse, s32 last)
                    last);
 }
 
-/* Values i .. i + 31 of position j, x[], `step` apart, as a block: as to_block
- * of device/cpu/cpu_cache_template.h makes it. */
+/* Encodes 32 values, which are `step` floats apart from x on, as one block:
+ * values i .. i + 31 of position j. The operations are those of to_block in
+ * device/cpu/cpu_cache_template.h. */
 DEV void codes_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
                    LOCAL const float *x, s32 step)
 {
@@ -226,9 +241,10 @@ DEV void codes_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
 
 enum { PUT_VALUES = 512, PUT_HELD = PUT_VALUES + PUT_VALUES / 32 };
 
-/* n heads of a token, x [n, d], into a position of their tiles by 64 lanes,
- * bit for bit as cache_write does it; hold [PUT_HELD], inverse [PUT_VALUES /
- * 32]. */
+/* Writes n heads of a token, x [n, d], into position `slot` of n adjacent cache
+ * tiles, with the bits that the kernel cache_write gives. The 64 lanes of a
+ * work group call this function. hold [PUT_HELD] and inverse [PUT_VALUES / 32]
+ * are scratch in shared memory. */
 DEV void tiles_put(GLOBAL u8 *tile, s64 tile_bytes, s32 format, s32 values,
                    s32 slot, GLOBAL const float *x, s32 n, s32 d, s32 lane,
                    LOCAL float *hold, LOCAL float *inverse)
@@ -264,8 +280,10 @@ DEV void tiles_put(GLOBAL u8 *tile, s64 tile_bytes, s32 format, s32 values,
     }
 }
 
-/* Read along a token's values and written along a tile's rows: positions side
- * by side for keys, values for values. */
+/* Writes new keys or values into the cache, transposing them in shared memory.
+ * Lanes read adjacent values of a token. They write adjacent elements of a
+ * tile: neighbouring positions if it has keys, neighbouring values
+ * otherwise. */
 KERNEL(cache_write, struct cache_write_args, 256)
 {
     LOCAL_ARRAY(float, x, CACHE_VALUES *(CACHE_TOKENS + 1));

@@ -1,8 +1,12 @@
-/* Bytes that steps move, and sums along a tree of ranks: collectives on one's
- * own memory, pulls, pushes, pages of caches. */
+/* Kernels of the instructions that move bytes between devices: copies (MERGE,
+ * PULL, PUSH), sums along the rank tree (MERGE), and pages of caches
+ * (PAGES). */
 
-/* Where unit i of n stands in two nested loops over runs of `per` units; what
- * fits 32 bits is divided in them. */
+/* The place of one unit of bytes in a copy of two nested loops over spans: its
+ * index `unit` in its span, and the loop counters i0 and i1. piece_place()
+ * computes it for unit i of n, if a span has `per` units and the inner loop n1
+ * spans. It divides in 32 bits if n fits, because GPUs divide 64-bit numbers
+ * slowly. */
 struct text_place {
     s64 unit, i0, i1;
 };
@@ -28,7 +32,8 @@ DEV struct text_place piece_place(s64 i, s64 n, s64 per, s64 n1)
     return p;
 }
 
-/* A lane has four units under way. */
+/* Executes up to TEXT_PIECES copies. A lane loads four units before it stores
+ * them, so that four loads are in flight. */
 KERNEL(copy_pieces, struct copy_pieces_args, 256)
 {
     u64 value[4];
@@ -82,8 +87,9 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
     }
 }
 
-/* A lane a value; what it reads of each addend lies where the piece says. It
- * asks for eight addends at once. */
+/* Sums one value per lane, over all addends, along the rank tree. The copy
+ * descriptor a.piece says where in each addend the value lies. A lane loads
+ * eight addends at once. */
 KERNEL(merge_tree, struct merge_tree_args, 256)
 {
     float stack[TEXT_DEPTH], x[8];
@@ -127,7 +133,8 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
     }
 }
 
-/* A tile, in words of a type; four of a lane are under way. */
+/* Copies the cache tile `from` to `to`, in words of `type`. A lane loads four
+ * words before it stores them. */
 #define TILE_COPY(type)                                                        \
     for (s64 i = LANE(); i < a.tile_bytes / (s64)sizeof(type); i += 4 * 256) { \
         GLOBAL type *out = (GLOBAL type *)to;                                  \
@@ -143,8 +150,9 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
                 out[i + 256 * u] = (type)word[u];                              \
     }
 
-/* A group a page of a sequence and a head. The last page of a sequence is that
- * of its last token; a group looks for it itself. */
+/* Copies cache pages between devices. A work group copies one page of a
+ * sequence for one head, if the sequence uses that page. For that, the work
+ * group searches for the sequence's last position itself. */
 KERNEL(pages, struct pages_args, 256)
 {
     LOCAL_ARRAY(s32, last, 256);

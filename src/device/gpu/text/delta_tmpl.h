@@ -1,9 +1,11 @@
-/* The gated delta net for d_k up to 4 * HELD, as kernel NAME: a lane holds what
- * one of the four chains of a column needs of M, in registers. Keys and queries
- * of a token lie in the group's memory, three tokens' of them, so that one
- * barrier a token is enough: who is behind reads what is two tokens old. What a
- * token needs is asked for while the one before it is computed. Both names are
- * undefined at the end. */
+/* Template of a kernel of the gated delta net, for keys of up to 4 * HELD
+ * values. NAME is the kernel's name. Four lanes compute one column of the state
+ * matrix M: a lane has every fourth element of the column, in registers,
+ * because the sum over a column is four chains. Shared memory has keys and
+ * queries of three tokens, so that one barrier per token suffices: a slow lane
+ * may still read a token's data while a fast one already stores those of the
+ * token after the next. The data of a token are loaded while the token before
+ * it is computed. Both macros are undefined at the end. */
 
 KERNEL_OF(NAME, struct delta_net_args, 128)
 {
@@ -12,7 +14,7 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
     float m[HELD], ahead[HELD / 16];
     s32 blocks = (s32)((a.d_v + DELTA_COLUMNS - 1) / DELTA_COLUMNS), turn = 0;
     s32 lane = LANE(), j = lane / DELTA_COLUMNS, col = lane % DELTA_COLUMNS;
-    s32 n = ((s32)a.d_k - j + 3) / 4; /* of m[] */
+    s32 n = ((s32)a.d_k - j + 3) / 4; /* number of elements of m[] in use */
     s64 head = GROUP() / blocks % a.n_head_v;
     s64 e = (s64)(GROUP() % blocks) * DELTA_COLUMNS + col;
     s64 key = AT(const s32, a.head_map)[head];
@@ -38,7 +40,8 @@ KERNEL_OF(NAME, struct delta_net_args, 128)
         UNROLL
         for (s32 i = 0; i < HELD; i++)
             m[i] = from >= 0 && e < a.d_v && i < n ? in[4 * i * a.d_v] : 0.0f;
-        /* Token first - 1 only fetches. */
+        /* The first iteration, with token first - 1, only loads the data of
+         * token `first`. */
         for (s32 t = first - 1; t < end; t++) {
             LOCAL float *now = keys + (turn + 2) % 3 * 8 * HELD;
             LOCAL float *next = keys + turn % 3 * 8 * HELD;

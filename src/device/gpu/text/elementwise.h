@@ -1,5 +1,6 @@
-/* Elementwise kernels: each value depends on its operands' values alone. Lanes
- * take elements in turn, 256 a group; of many, several each. */
+/* Elementwise kernels: each value of the result depends only on the operands'
+ * values at the same index. Adjacent lanes compute adjacent elements. In a
+ * launch for many elements a lane computes several. */
 
 DEV float unary_value(float x, s32 op, float p, float q)
 {
@@ -7,7 +8,7 @@ DEV float unary_value(float x, s32 op, float p, float q)
     case TEXT_SCALE:
         return mul_(x, p);
     case TEXT_CLAMP:
-        return min_(q, max_(p, x)); /* keeps NaN */
+        return min_(q, max_(p, x)); /* a NaN in x stays NaN */
     case TEXT_SQR:
         return mul_(x, x);
     case TEXT_SQRT:
@@ -63,8 +64,9 @@ DEV float binary_value(float x, float y, s32 op, float lo, float hi,
     return mul_(add_(u, 1.0f), g);
 }
 
-/* Dimensions that neither operand breaks are one, so most often there is only
- * one. */
+/* Computes x op y. The host has merged dimensions that are contiguous in both
+ * operands, so most often dim[0] covers all n elements and no index is
+ * divided. */
 KERNEL(binary, struct binary_args, 256)
 {
     for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;

@@ -1,7 +1,10 @@
-/* Weights in floats, packed or in plain rows: FORMAT the name, WORD the type of
- * one, VALUE(word) what it says. All are undefined at the end. */
+/* Template of the contractions with weights of a float format, packed or in
+ * plain rows. The including file defines FORMAT, the format's name; WORD, the
+ * type of a stored weight; and VALUE(word), its value as a float. All three are
+ * undefined at the end. */
 
-/* 16 words that lie w_k apart: ROWS, or 1. */
+/* Loads 16 weights of a row. They are w_k elements apart: ROWS if the weights
+ * are packed, else 1. */
 DEV void OF(ask_words)(GLOBAL const WORD *w, s32 w_k, WORD *word)
 {
     if (w_k == ROWS) {
@@ -15,8 +18,9 @@ DEV void OF(ask_words)(GLOBAL const WORD *w, s32 w_k, WORD *word)
     }
 }
 
-/* sum[j] = fma(word[i], x[j][i], sum[j]) by i; x [n_row][step], aligned as
- * quads. */
+/* Multiplies 16 weights with n_row rows of activations: sum[j] = fma(word[i],
+ * x[j][i], sum[j]) for ascending i. x is [n_row][step], aligned like struct
+ * quad. */
 DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step,
                        s32 n_row, float *sum)
 {
@@ -34,19 +38,22 @@ DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step,
     }
 }
 
-/* What a lane of matvec has of a segment: a row's n values from w on and w_k
- * apart, of which some are under way, sixteen by sixteen; x those of the
- * activations. */
+/* The work of a matvec lane in one segment of k (up to 256 values): the n
+ * weights of its row, from address w on and w_k elements apart, and the
+ * activations from address x on. A lane loads up to FLOAT_AHEAD weights before
+ * it uses them, sixteen at a time. */
 struct OF(segment) {
     WORD word[FLOAT_AHEAD];
-    float next[SEGMENT / 16]; /* every 16th of what is held next */
+    /* every 16th of the activations to be stored in shared memory next */
+    float next[SEGMENT / 16];
     GLOBAL const WORD *w;
     GLOBAL const float *x;
     s32 w_k, n, has_row;
 };
 
-/* Values i .. i + step - 1 of n rows of activations, of which n_row are held;
- * zeros where there are none. */
+/* Loads every 16th, from r on, of the values i .. i + step - 1 of n_row rows of
+ * activations into next[]. Rows from n on and values after the segment's end
+ * become zeros. */
 DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n, s32 n_row, s32 r,
                    s32 i, s32 step)
 {
@@ -60,7 +67,9 @@ DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n, s32 n_row, s32 r,
     }
 }
 
-/* Asks for segment `at` of a run; from n_all on there is none. */
+/* Begins to load segment `at` of a run of k, where segments of all experts are
+ * counted together. If `at` is n_all or more, there is no such segment, and the
+ * activations become zeros. */
 DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
                  s32 n_all, s32 r)
 {
@@ -88,9 +97,10 @@ DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
         OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, FLOAT_AHEAD);
 }
 
-/* Values i .. i + step - 1 onto the sums: n_row rows of activations, `step` of
- * which are held; the first is in word[from]. What is short of sixteen was not
- * asked for. */
+/* Adds values i .. i + step - 1 of the segment to the sums of n_row rows of
+ * activations, of which `held` has these values, [n_row][step]. The weights
+ * begin at word[from]. The last n % 16 weights of the segment were not loaded
+ * ahead, so they are loaded here. */
 DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
                       s32 step, s32 from, s32 n_row, float *sum)
 {
@@ -118,8 +128,8 @@ DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
     }
 }
 
-/* The sums of a segment, n_row of them, which is 1 or FEW_TOKENS; n of these
- * there are. */
+/* Computes the sums of a segment for n_row rows of activations. n_row is 1 or
+ * FEW_TOKENS; the first n rows exist, the others are zeros. */
 DEV void OF(add_segment)(struct OF(segment) * g, LOCAL float *held, s32 r,
                          s32 n_row, s32 step, s64 x_next, s32 n, float *sum)
 {
@@ -144,9 +154,10 @@ DEV void OF(add_segment)(struct OF(segment) * g, LOCAL float *held, s32 r,
     }
 }
 
-/* What a lane moves to shared memory of values k .. k + n - 1 of all rows: of
- * weights, element id of each panel's, in packed form by k, else by row. Rows
- * from n_row on, or n_tok, are zeros. */
+/* Loads what lane `id` then stores in shared memory: of the values k .. k + n -
+ * 1 one weight of each of 8 panels, and four activations. Adjacent lanes load
+ * adjacent weights: rows if the weights are packed, else values of k. Weight
+ * rows from n_row on and rows of activations from n_tok on become zeros. */
 DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
                         s32 n_row, GLOBAL const float *x, s64 x_step,
                         LOCAL const s32 *row_x, s32 n_tok, s32 k, s32 n, s32 id,
@@ -171,7 +182,8 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
     }
 }
 
-/* Few rows of activations: as matvec_tmpl.h, but units are segments. */
+/* Contraction of few rows of activations. It is the algorithm of matvec_tmpl.h,
+ * with segments of 256 values in place of units. */
 KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads, 16 * (SEGMENT + 4) / 4);
@@ -202,7 +214,9 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
         f.n_item = few_order(AT(const s32, a.id) + (s64)f.out * a.n_used,
                              a.n_used, a.n_matrix, a.item, a.n_item, id, order);
     else if (f.matrix < 0 || f.matrix >= a.n_matrix)
-        f.n_item = f.matrix = 0; /* addresses stay among the weights */
+        /* an invalid id: reads matrix 0, which is a valid address, and adds
+         * nothing */
+        f.n_item = f.matrix = 0;
     BARRIER();
     if (a.open && adds)
         acc = OWN_ENTRY(const float, top)[at];
@@ -264,10 +278,11 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
     }
 }
 
-/* Many rows of activations: a group has MANY_PANELS panels and MANY_TOKENS rows
- * of activations, of both FLOAT_STAGE values of k at a time in shared memory. A
- * lane has eight rows, float_row(), and four of activations: three loads of
- * four floats for 32 multiply-adds. */
+/* Contraction of many rows of activations. A work group computes MANY_PANELS
+ * panels for MANY_TOKENS rows of activations. Shared memory has FLOAT_STAGE
+ * values of k of both at a time. A lane computes eight weight rows,
+ * float_row(), for four rows of activations, so three loads of four floats
+ * serve 32 multiply-adds. */
 KERNEL_OF(OF(matmul), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads_w, 2 * FLOAT_STAGE * FLOAT_ROWS / 4);

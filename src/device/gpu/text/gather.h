@@ -1,8 +1,10 @@
-/* Rows of a table by index, of every format: device/cpu/cpu_gather.c. A lane a
- * value; where its bits lie in a block stands in quant/block.c and
- * quant/block_grid.c, in a packed tile in quant/pack.h. */
+/* Kernel gather: looks up rows of a table by their ids, in every weight format,
+ * with the bits of device/cpu/cpu_gather.c. A lane computes one value at a
+ * time. Unpacked blocks are laid out as in quant/block.c and
+ * quant/block_grid.c, packed tiles as in quant/pack.h. */
 
-/* A value's code and the scales that serve it, as raw bits. */
+/* The code of a value, and the sub scales and super scales that apply to it
+ * (quant/pack.h), as raw bits. */
 struct text_lane {
     u32 code, sub[2], sup[2];
 };
@@ -17,13 +19,15 @@ DEV u32 byte_quad(GLOBAL const u8 *b)
     return byte_pair(b) | byte_pair(b + 2) << 16;
 }
 
-/* Nibble v of 16 bytes, whose low ones come first. */
+/* Returns nibble v of 16 bytes. The low nibbles are numbers 0 to 15, the high
+ * ones 16 to 31. */
 DEV u32 nibble(GLOBAL const u8 *b, s32 v)
 {
     return b[v % 16] >> v / 16 * 4 & 15u;
 }
 
-/* 6-bit S and M of tile t. */
+/* Reads the super scales of a Q4_K or Q5_K block, and the 6-bit scale S and
+ * minimum M of its tile t. */
 DEV void gather_scales_k(GLOBAL const u8 *b, s32 t, struct text_lane *l)
 {
     GLOBAL const u8 *sc = b + 4;
@@ -39,7 +43,7 @@ DEV void gather_scales_k(GLOBAL const u8 *b, s32 t, struct text_lane *l)
     }
 }
 
-/* A 6-bit scale is stored with 32 added. */
+/* Returns a stored 6-bit scale as a signed byte. It is stored with 32 added. */
 DEV u32 signed_scale(u32 s)
 {
     return (s - 32u) & 255u;
@@ -60,7 +64,7 @@ DEV void gather_q3_k(GLOBAL const u8 *b, s32 t, s32 v, struct text_lane *l)
     l->sup[0] = byte_pair(b + 108);
 }
 
-/* Digit `at` of a byte to base 3. */
+/* Returns digit number `at` of a byte that encodes a fraction in base 3. */
 DEV u32 digit3(u32 byte, s32 at)
 {
     for (s32 i = 0; i < at; i++)
@@ -77,7 +81,8 @@ DEV u32 gather_tq1_0(GLOBAL const u8 *b, s32 i)
     return digit3(b[48 + i % 4], (i - 240) / 4);
 }
 
-/* Code k of a group; its sign is the bit above. */
+/* Returns code k of an entry of a code table, whose codes have `width` bits.
+ * The code's sign bit is placed above its magnitude. */
 DEV u32 grid_code(GLOBAL const u16 *grid, u32 index, s32 k, s32 width, u32 sign)
 {
     s32 top = width == 2 ? 2 : 3;
@@ -85,7 +90,8 @@ DEV u32 grid_code(GLOBAL const u16 *grid, u32 index, s32 k, s32 width, u32 sign)
     return ((u32)grid[index] >> width * k & ((1u << top) - 1)) | sign << top;
 }
 
-/* Sign k of eight, of which seven are given and an even number are minus. */
+/* Returns the sign bit of code k of eight. Seven sign bits are stored; the
+ * eighth makes the number of negative codes even. */
 DEV u32 even_sign(u32 signs, s32 k)
 {
     u32 x = (signs & 127u) ^ (signs & 127u) >> 4;
@@ -167,7 +173,8 @@ DEV void gather_iq3(GLOBAL const u8 *b, s32 t, s32 v, s32 format,
     l->code = grid_code(grid, index, v % 4, 4, sign);
 }
 
-/* Value v of tile t of a super-block of 256. */
+/* Reads the code and the scales of value v of tile t of a super-block of 256
+ * values. */
 DEV void gather_super(GLOBAL const u8 *b, s32 t, s32 v, s32 format,
                       GLOBAL const u16 *grid, struct text_lane *l)
 {
@@ -228,7 +235,7 @@ DEV void gather_super(GLOBAL const u8 *b, s32 t, s32 v, s32 format,
     gather_iq2(b, t, v, format, grid, l);
 }
 
-/* Value v of a block of 32. */
+/* Reads the code and the scales of value v of a block of 32 values. */
 DEV void gather_small(GLOBAL const u8 *b, s32 v, s32 format,
                       struct text_lane *l)
 {
@@ -252,7 +259,7 @@ DEV void gather_small(GLOBAL const u8 *b, s32 v, s32 format,
     }
 }
 
-/* Value i of a block. */
+/* Reads the code and the scales of value i of an unpacked block. */
 DEV void gather_block(GLOBAL const u8 *b, s32 i, s32 format, s32 block,
                       GLOBAL const u16 *grid, struct text_lane *l)
 {
@@ -262,7 +269,7 @@ DEV void gather_block(GLOBAL const u8 *b, s32 i, s32 format, s32 block,
         gather_super(b, t, v, format, grid, l);
     } else if (block == 32) {
         gather_small(b, v, format, l);
-    } else { /* NVFP4 */
+    } else { /* NVFP4, whose blocks have 64 values */
         l->sub[0] = b[2 * t];
         l->sub[1] = b[2 * t + 1];
         b += 4 + 8 * (2 * t + v / 16);
@@ -270,7 +277,8 @@ DEV void gather_block(GLOBAL const u8 *b, s32 i, s32 format, s32 block,
     }
 }
 
-/* Bits of value v in a plane of w bits a code, of one row. */
+/* Returns the bits that a plane of a packed tile has of value v of row `row`.
+ * The plane has w bits of each code. */
 DEV u32 plane_code(GLOBAL const u8 *plane, s32 row, s32 v, s32 w)
 {
     s32 q = v / 4 % w, i = v / 4 / w;
@@ -283,7 +291,7 @@ DEV u32 scale_at(GLOBAL const u8 *p, s32 i, s32 wide)
     return wide ? byte_pair(p + 2 * i) : p[i];
 }
 
-/* The chunk that holds value k. */
+/* Returns the chunk of a packed row that contains value k. */
 DEV GLOBAL const struct text_chunk *
 gather_chunk(GLOBAL const struct text_chunk *c, s32 n, s64 k)
 {
@@ -317,7 +325,8 @@ DEV float ue4m3_scale(u32 x)
                   : float_from_bits((e + 119) << 23 | m << 20);
 }
 
-/* S and M of a half. */
+/* Sets *s and *m to the integer factors S and M of half h of a tile
+ * (quant/pack.h). */
 DEV void lane_factors(const struct text_lane *l, s32 sub, s32 h, s32 *s, s32 *m)
 {
     *s = 1;
@@ -346,7 +355,8 @@ DEV void lane_factors(const struct text_lane *l, s32 sub, s32 h, s32 *s, s32 *m)
     }
 }
 
-/* The value of a code in half h: d * S * L - dmin * M. */
+/* Returns the value of a code with level L in half h of a tile: d * S * L -
+ * dmin * M (quant/pack.h). */
 DEV float lane_value(const struct text_lane *l, s32 sub, s32 sup, s32 h,
                      s32 level)
 {
@@ -368,7 +378,8 @@ DEV float lane_value(const struct text_lane *l, s32 sub, s32 sup, s32 h,
                 mul_(dmin, int_float(m)));
 }
 
-/* The tree's result that holds `rank`, -1 if none. */
+/* Returns the index of the result to which the rank tree adds the addend of
+ * `rank`, or -1 if the tree lacks this rank. */
 DEV s32 gather_entry(GLOBAL const struct text_item *item, s32 n_item, s32 rank)
 {
     s32 n = 0, at = -1;
@@ -383,7 +394,9 @@ DEV s32 gather_entry(GLOBAL const struct text_item *item, s32 n_item, s32 rank)
     return at;
 }
 
-/* The local row of an id, and the tree's result that it belongs to, or -1. */
+/* Returns the row with this id, as an index in this device's part of the table.
+ * Sets *entry to the index of the result to which the rank of this row
+ * contributes, or to -1 if the device does not have the row. */
 DEV s64 gather_row(GLOBAL const struct text_span *span, s32 n_span,
                    GLOBAL const struct text_item *item, s32 n_item, s64 n_row,
                    s64 id, s32 *entry)
@@ -412,9 +425,9 @@ DEV float gather_element(GLOBAL const u8 *p, s32 format)
                                 : float_from_bits(byte_quad(p));
 }
 
-enum { GATHER_VALUES = 1024 }; /* of a group */
+enum { GATHER_VALUES = 1024 }; /* most values that a work group looks up */
 
-/* A group a part of one row. */
+/* A work group looks up GATHER_VALUES values of one row, or the rest. */
 KERNEL(gather, struct gather_args, 256)
 {
     s32 parts = (s32)((a.width + GATHER_VALUES - 1) / GATHER_VALUES), entry;
@@ -479,7 +492,7 @@ KERNEL(gather, struct gather_args, 256)
             GLOBAL float *out =
                 (GLOBAL float *)(AT(u8, a.out) + (u64)e * (u64)a.out_stride);
 
-            /* + 0: zeros have the sign of a sum over ranks. */
+            /* Adding 0 makes -0 to +0, as the sum over several ranks does. */
             out[i * a.width + k] = e == entry ? add_(value, 0.0f) : 0;
         }
     }

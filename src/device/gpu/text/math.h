@@ -1,7 +1,8 @@
-/* exp, tanh and their relatives, operation by operation as
- * device/cpu/cpu_lanes_math.h has them; errors are stated there. */
+/* exp, tanh and related functions, with the operations of
+ * device/cpu/cpu_lanes_math.h, which states their errors. */
 
-/* The processors' minimum and maximum: b where nothing compares. */
+/* Minimum and maximum as vector instructions of CPUs compute them: if a or b is
+ * NaN, the result is b. */
 DEV float min_(float a, float b)
 {
     return a < b ? a : b;
@@ -11,20 +12,22 @@ DEV float max_(float a, float b)
     return a > b ? a : b;
 }
 
-/* The nearest integer, ties to even, for |x| < 2^22. */
+/* Returns the integer nearest to x, ties to even. |x| must be less than
+ * 2^22. */
 DEV float round_(float x)
 {
     return sub_(add_(x, 0x1.8p23f), 0x1.8p23f);
 }
 
-/* 2^n for whole n in -126 .. 127. */
+/* Returns 2^n. n must be an integer from -126 to 127. */
 DEV float pow2_(float n)
 {
     return float_from_bits((float_bits(add_(n, 0x1.8p23f)) << 23) +
                            0x3f800000u);
 }
 
-/* a * 2^n, n in -150 .. 129, a between 1/2 and 2, rounded once. */
+/* Returns a * 2^n, rounded once. n is an integer from -150 to 129, and a lies
+ * between 1/2 and 2. */
 DEV float times_pow2_(float a, float n)
 {
     float h = round_(mul_(n, 0.5f));
@@ -32,7 +35,7 @@ DEV float times_pow2_(float a, float n)
     return mul_(mul_(a, pow2_(h)), pow2_(sub_(n, h)));
 }
 
-/* exp(x) - 1 = 2^n (1 + p) - 1: returns p and n. */
+/* Computes n and p such that exp(x) = 2^n * (1 + p). Returns p. */
 DEV float exp_parts_(float x, float *n)
 {
     float k = round_(mul_(x, 0x1.715476p+0f));
@@ -70,7 +73,7 @@ DEV float tanh_(float x)
     return float_from_bits((float_bits(m) & 0x7fffffffu) | sign);
 }
 
-/* 1 + e^-x. */
+/* Returns 1 + exp(-x). */
 DEV float exp1_(float x)
 {
     return add_(1.0f, exp_(sub_(0.0f, x)));

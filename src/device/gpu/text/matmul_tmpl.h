@@ -1,10 +1,12 @@
-/* Many rows of activations against a packed, quantized format (weights_tmpl.h).
+/* Template of the kernel matmul: many rows of activations times weights of a
+ * packed, quantized format (weights_tmpl.h).
  *
- * A group has MANY_PANELS panels and up to MANY_TOKENS rows of activations,
- * which it holds in shared memory, some tiles at a time; 32 lanes have a panel,
- * or 64 have two. Which rows a lane has is what matrix units give it (mma.h),
- * whose operands are a packed tile's dwords as they are. Without such units it
- * forms the same sums itself. */
+ * A work group computes MANY_PANELS panels for up to MANY_TOKENS rows of
+ * activations. It has the activations of a few tiles at a time in shared
+ * memory. 32 lanes share a panel, or 64 lanes share two. mma.h says which
+ * weight rows and which rows of activations a lane has, according to the GPU's
+ * matrix units. Their operands are the dwords of a packed tile, unchanged. On a
+ * GPU without matrix units a lane computes the same sums itself. */
 KERNEL_OF(OF(matmul), struct contract_args, 256)
 {
     LOCAL_ARRAY(u32, held, 2 * STAGE * MANY_STRIDE);
@@ -52,7 +54,9 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         GLOBAL const u8 *w = AT(const u8, a.w) +
                              (u64)f.matrix * a.matrix_bytes +
                              (u64)panel * a.panel_bytes + a.run[k].off;
-        u32 next[STAGE_LOADS], raw[RAWS]; /* raw, sub, sup: the tile to come */
+        /* next: activations to be stored in shared memory next; raw, sub, sup:
+         * codes and scales of the next tile */
+        u32 next[STAGE_LOADS], raw[RAWS];
         u32 sub[2 * LANE_ROWS], sup[2 * LANE_ROWS];
 
 #if WHOLE

@@ -1,39 +1,51 @@
-/* Few rows of activations against a packed, quantized format (weights_tmpl.h).
+/* Template of the kernel matvec: few rows of activations times weights of a
+ * packed, quantized format (weights_tmpl.h).
  *
- * A group has a panel and up to FEW_TOKENS rows of activations. It goes along k
- * by turns of 16 units, whose 16 lanes have a row each. A unit is a chunk where
- * integers run over it, else some tiles. What a lane wants of its unit's tiles
- * it asks for at once; activations come through shared memory. What an
- * accumulator wants of a unit goes there too, and 16 lanes a row of activations
- * add it in order, while the next turn's weights are under way. */
+ * A work group computes one panel for up to FEW_TOKENS rows of activations. It
+ * proceeds along k in rounds of 16 units. Each unit has 16 lanes, one for each
+ * row of the panel. A unit is a chunk of up to 8 tiles if the format's integers
+ * are summed over chunks, otherwise a few tiles. A lane loads all that it needs
+ * of its unit at once, so that many loads are in flight. Activations are
+ * exchanged through shared memory, and so are the integer sums and scales of
+ * each unit, its slots. 16 lanes for each row of activations then add the slots
+ * to their accumulators in order, while the weights of the next round are
+ * loaded. */
 #if WHOLE
 #define UNIT_TILES 8
-#define HELD_TILES 2 /* whose blocks are held of several rows of activations */
-#define UNIT_SLOTS 4 /* (tile or chunk, row of activations) of a unit */
+/* tiles whose activations are in shared memory at once, if there are several
+ * rows of activations */
+#define HELD_TILES 2
+/* sums that a unit stores in shared memory: one for each row of activations */
+#define UNIT_SLOTS 4
 #else
 #define UNIT_TILES 4
-#define HELD_TILES (PAIRED ? 1 : 2) /* a unit has no more of them */
+/* tiles of a unit, if there are several rows of activations */
+#define HELD_TILES (PAIRED ? 1 : 2)
 #define UNIT_SLOTS (PAIRED ? 4 : 8)
 #endif
-#define DWORDS (LOW + HIGH) /* that a row of a tile has */
+#define DWORDS (LOW + HIGH) /* dwords of a weight row in a tile */
 #define UNIT_BLOCKS                                                            \
     (HELD_TILES * FEW_TOKENS > UNIT_TILES ? HELD_TILES * FEW_TOKENS            \
                                           : UNIT_TILES)
 #define BLOCK_LOADS ((UNIT_BLOCKS * X_BLOCK + 15) / 16)
-#define UNIT_STRIDE (UNIT_BLOCKS * X_STRIDE + 4) /* the banks of two differ */
+/* dwords of a unit in shared memory; the 4 that are added put two units into
+ * different banks */
+#define UNIT_STRIDE (UNIT_BLOCKS * X_STRIDE + 4)
 
-/* What a lane asks for: of tiles its row of weights, and every 16th dword of
- * the unit's blocks of activations. */
+/* Data that a lane loads of its unit: one weight row of each tile, and every
+ * 16th dword of the unit's blocks of activations. */
 struct OF(unit) {
-    u32 raw[UNIT_TILES * DWORDS], sub[UNIT_TILES]; /* sub: two in a dword */
+    /* sub: the two sub scales of the row in each tile, 16 bits each */
+    u32 raw[UNIT_TILES * DWORDS], sub[UNIT_TILES];
     u32 sup[2];
     u32 x[BLOCK_LOADS];
-    GLOBAL const u32 *from; /* the blocks */
-    s32 n;                  /* tiles that there are */
+    GLOBAL const u32 *from; /* the unit's first block of activations */
+    s32 n;                  /* number of tiles that the unit really has */
 };
 
-/* Of n rows of activations the blocks of `tiles` tiles, a power of two, from
- * `tile` on; zeros where there are none. */
+/* Loads every 16th dword, from r on, of blocks of activations into u->x[]:
+ * those of n rows, `step` dwords apart, and `tiles` tiles from `tile` on.
+ * `tiles` is a power of two. Blocks that do not exist become zeros. */
 DEV void OF(ask_blocks)(struct OF(unit) * u, s64 step, s32 r, s32 tiles,
                         s32 tile, s32 n)
 {
@@ -58,8 +70,9 @@ DEV void OF(hold_blocks)(const struct OF(unit) * u, LOCAL u32 *held, s32 r)
     }
 }
 
-/* Asks for unit `at` of a run; from `n_all` on there is none. `tiles` of a unit
- * that is no chunk. */
+/* Begins to load unit `at` of a run of k, where units of all experts are
+ * counted together. If `at` is n_all or more, there is no such unit, and it
+ * becomes zeros. A unit that is not a chunk has `tiles` tiles. */
 DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
                  s32 n_all, s32 tiles, s32 r, s32 has_row)
 {
@@ -100,7 +113,8 @@ DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
                 u->raw[t * DWORDS + d] = low[16 * d];
             OF(fetch_sub)(p, r, sub);
             u->sub[t] = sub[0] | sub[1] << 16;
-            /* Where there is no tile activations are zeros: any will do. */
+            /* If the unit has no further tile, loads the last one again: any
+             * weights will do, because the activations are zeros. */
             off += t + 1 < u->n ? TILE_BYTES : 0;
         }
     }
@@ -110,7 +124,8 @@ DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
         OF(ask_blocks)(u, f->x_next, r, HELD_TILES, 0, f->n);
 }
 
-/* The levels of tile t; level[q], level[q + 4] meet values 4 q and 16 + 4 q. */
+/* Computes the levels of the weight row in tile t. level[q] has the levels of
+ * values 4 q to 4 q + 3, level[q + 4] those of values 16 + 4 q to 19 + 4 q. */
 DEV void OF(unit_levels)(const struct OF(unit) * u, s32 t, u32 *level)
 {
     UNROLL
@@ -129,14 +144,16 @@ DEV void OF(unit_levels)(const struct OF(unit) * u, s32 t, u32 *level)
 }
 
 #if WHOLE
-/* What a lane sums of a chunk, and a block's d, by the row of activations. */
+/* A lane's sums over a chunk, for each row of activations: products and minima
+ * as integers, and the scale d of the row's blocks. */
 struct OF(chunk) {
     s32 isum[FEW_TOKENS], msum[FEW_TOKENS];
     float d[FEW_TOKENS];
 };
 
-/* The first `tiles` tiles that the unit has left, the last of which is number
- * `last`, onto the sums of n of n_row rows of activations. */
+/* Adds the first `tiles` tiles in `u` to the sums of a chunk. n_row is the
+ * number of rows of activations in `held`, of which n exist. `last` is the
+ * index of the unit's last tile, whose d applies to the whole chunk. */
 DEV void OF(add_tiles)(const struct OF(unit) * u, LOCAL const u32 *held,
                        s32 tiles, s32 last, s32 n_row, s32 n,
                        struct OF(chunk) * c)
@@ -165,7 +182,8 @@ DEV void OF(add_tiles)(const struct OF(unit) * u, LOCAL const u32 *held,
     }
 }
 
-/* The slots of a chunk from `to` on. */
+/* Stores the sums of a chunk and their float scales in shared memory, in the
+ * slots from `to` on. */
 DEV void OF(put_chunk)(const struct OF(unit) * u, const struct OF(chunk) * c,
                        s32 to, s32 n_row, LOCAL s32 *isum, LOCAL float *scale,
                        LOCAL s32 *msum, LOCAL float *mscale)
@@ -186,7 +204,8 @@ DEV void OF(put_chunk)(const struct OF(unit) * u, const struct OF(chunk) * c,
     (void)mscale;
 }
 
-/* The next tiles of several rows of activations come to the front. */
+/* Moves the tiles that are not processed yet to the front of raw[] and sub[].
+ * Used if there are several rows of activations. */
 DEV void OF(next_tiles)(struct OF(unit) * u)
 {
     UNROLL
@@ -197,7 +216,9 @@ DEV void OF(next_tiles)(struct OF(unit) * u)
         u->sub[t] = u->sub[t + HELD_TILES];
 }
 
-/* A unit's blocks are held, and its slots filled from `to` on. */
+/* Computes a unit's sums for n rows of activations and stores them in the
+ * unit's slots, which are numbered from `to`. Before that, stores the unit's
+ * activations in shared memory at `held`. */
 DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
                   s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
                   LOCAL s32 *msum, LOCAL float *mscale)
@@ -231,8 +252,9 @@ DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
     (u, &c, to * FEW_TOKENS + r, FEW_TOKENS, isum, scale, msum, mscale);
 }
 #else
-/* The slots of a unit's tiles from `to` on, for n_row rows of activations. A
- * tile that there is not adds -0: nothing. */
+/* Stores the sums and float scales of each tile of a unit in the slots from
+ * `to` on, for n_row rows of activations. The scale of a tile that does not
+ * exist is -0, so that adding its product changes nothing. */
 DEV void OF(fill_slots)(const struct OF(unit) * u, LOCAL const u32 *held,
                         s32 to, s32 tiles, s32 n_row, LOCAL s32 *isum,
                         LOCAL float *scale, LOCAL s32 *msum,
@@ -267,7 +289,9 @@ DEV void OF(fill_slots)(const struct OF(unit) * u, LOCAL const u32 *held,
     (void)mscale;
 }
 
-/* A unit's blocks are held, and its slots filled from `to` on. */
+/* Computes a unit's sums for n rows of activations and stores them in the
+ * unit's slots, which are numbered from `to`. Before that, stores the unit's
+ * activations in shared memory at `held`. */
 DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
                   s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
                   LOCAL s32 *msum, LOCAL float *mscale)
@@ -321,7 +345,9 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
         f.n_item = few_order(AT(const s32, a.id) + (s64)f.out * a.n_used,
                              a.n_used, a.n_matrix, a.item, a.n_item, id, order);
     else if (f.matrix < 0 || f.matrix >= a.n_matrix)
-        f.n_item = f.matrix = 0; /* addresses stay among the weights */
+        /* an invalid id: reads matrix 0, which is a valid address, and adds
+         * nothing */
+        f.n_item = f.matrix = 0;
     BARRIER();
     if (a.open && adds)
         acc = OWN_ENTRY(const float, top)[at];

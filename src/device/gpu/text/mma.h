@@ -1,20 +1,21 @@
-/* What a lane of matmul has (matmul_tmpl.h), by the matrix units that there
- * are.
+/* Describes how the kernel matmul (matmul_tmpl.h) divides a work group's
+ * products among lanes, for each kind of matrix unit.
  *
- * Rows of activations are taken by steps of STEP, and meet rows of panels. Of a
- * tile each has eight dwords: dword t, t = 0 .. 3, is values 4 t .. 4 t + 3,
- * and dword 4 + t the same of the second half. A lane brings LANE_DWORDS of
- * each half, from dword LANE_FIRST(q) on, of
- *   LANE_ROWS rows of weights: row `r` of a panel, which is LANE_PANEL(id) of
- *   its group's; the second is NEXT_ROW rows and NEXT_PANEL panels on;
- *   with matrix units, row `r` of a step's activations.
- * It has STEP_SUMS of a step's sums: of sum c, LANE_ROW(c) says which of its
- * rows of weights and LANE_TOKEN(q, c) which row of the step's activations.
+ * Rows of activations are processed STEP at a time. A row of a tile, of weights
+ * or of activations, is eight dwords: for t = 0 to 3, dword t has values 4 t to
+ * 4 t + 3, and dword 4 + t has values 16 + 4 t to 19 + 4 t. A lane supplies
+ * LANE_DWORDS dwords of each half of a tile, from dword LANE_FIRST(q) on, of
+ * LANE_ROWS weight rows. The first one is row `r` of panel LANE_PANEL(id), a
+ * second one is NEXT_ROW rows and NEXT_PANEL panels further. With matrix units,
+ * the lane also supplies these dwords of row `r` of the STEP rows of
+ * activations. It gets STEP_SUMS sums: sum c is that of its weight row
+ * LANE_ROW(c) and of row LANE_TOKEN(q, c) of the activations.
  *
- * The values of a half are added in no order, since integers are: any dwords
- * will do, if both operands have the same ones. */
+ * Integer products may be added in any order. So a lane may supply other dwords
+ * of a half than the unit's manual says, as long as weights and activations
+ * agree. */
 #if HAVE_MMA_S8_16832
-/* Weights are the first operand, 16 rows of a panel. */
+/* NVIDIA's matrix units. The first operand is 16 weight rows of a panel. */
 #define STEP             8
 #define LANE_ROWS        2
 #define LANE_DWORDS      1
@@ -27,8 +28,9 @@
 #define NEXT_ROW         8
 #define NEXT_PANEL       0
 #elif HAVE_MFMA_I8
-/* Activations are the first operand: the result has a panel's row a lane. A
- * wave of 64 lanes has two panels. */
+/* AMD's matrix units of CDNA (MFMA). The first operand is the activations, so
+ * that each lane gets sums of one row of a panel. A wave of 64 lanes has two
+ * panels. */
 #define STEP             16
 #define LANE_ROWS        2
 #define LANE_DWORDS      1
@@ -41,7 +43,8 @@
 #define NEXT_ROW         0
 #define NEXT_PANEL       1
 #elif HAVE_WMMA_I8
-/* The same, of 32 lanes and one panel. */
+/* AMD's matrix units of RDNA (WMMA). The first operand is the activations, as
+ * for CDNA. A wave of 32 lanes has one panel. */
 #define STEP           16
 #define LANE_ROWS      1
 #define LANE_R(id)     ((id)&15)
@@ -60,7 +63,8 @@
 #define NEXT_ROW   0
 #define NEXT_PANEL 0
 #else
-/* A lane forms its sums itself, and reads the activations of all of them. */
+/* No matrix units. A lane computes its sums itself, so it reads whole rows of
+ * activations. */
 #define STEP             8
 #define LANE_ROWS        2
 #define LANE_DWORDS      4
@@ -75,10 +79,11 @@
 #endif
 #define STEP_SUMS (STEP / 2)
 
-/* Matrix units: mma_tile() adds the products of a tile to sums[STEP_SUMS],
- * mma_halves() those of its halves to lo[] and hi[]. The operands' dwords are
- * those of the first half, then of the second: x[2][LANE_DWORDS] of
- * activations, w[2][LANE_ROWS][LANE_DWORDS] of weights. */
+/* Calls of the matrix units. mma_tile() adds the products of a tile to
+ * sums[STEP_SUMS]. mma_halves() adds those of the tile's first half to lo[] and
+ * those of its second half to hi[]. The lane's operands are
+ * w[2][LANE_ROWS][LANE_DWORDS], weights, and x[2][LANE_DWORDS], activations;
+ * the first index is the half. */
 #if HAVE_MMA_S8_16832
 #define HAVE_MMA 1
 DEV void mma_tile(s32 *sums, const u32 *w, const u32 *x)
@@ -98,7 +103,8 @@ DEV void mma_tile(s32 *sums, const u32 *w, const u32 *x)
     for (s32 h = 0; h < 2; h++)
         mfma_i8(sums + 4 * h, x[0], x[1], w[h], w[2 + h]);
 }
-/* Of weights alone the other half is taken away: they stay for many steps. */
+/* Multiplies one half by setting the other half of the weights to zero. That of
+ * the activations can stay, and the weights are the same for many steps. */
 DEV void mma_halves(s32 *lo, s32 *hi, const u32 *w, const u32 *x)
 {
     UNROLL

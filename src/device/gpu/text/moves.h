@@ -1,4 +1,5 @@
-/* Elements to other places: a lane an element of the result. */
+/* Kernels that change the order of elements: permute and transpose. A lane
+ * writes one element of the result at a time. */
 
 KERNEL(permute, struct permute_args, 256)
 {
@@ -15,7 +16,8 @@ KERNEL(permute, struct permute_args, 256)
 
 enum { SQUARE = 32 };
 
-/* A square is read along x and written along the result. */
+/* Copies a square of 32 * 32 elements through shared memory. Lanes read
+ * neighbours of x and write neighbours of the result. */
 KERNEL(transpose, struct transpose_args, 256)
 {
     LOCAL_ARRAY(u32, square, SQUARE * (SQUARE + 1));

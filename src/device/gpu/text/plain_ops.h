@@ -1,5 +1,6 @@
-/* Operations on floats where the compiler has been told to fuse nothing: the
- * part that the preludes of C, OpenCL and HIP share. */
+/* Operations on floats as C expressions, for compilers that have been told not
+ * to fuse a product and a sum. The preludes of C, OpenCL and HIP include
+ * them. */
 DEV float add_(float a, float b)
 {
     return a + b;

@@ -1,5 +1,6 @@
-/* What the kernels' text stands on, for CUDA C++ without any header (NVRTC,
- * -std=c++17 -fmad=false); see prelude_emu.h. An address is a pointer. */
+/* The prelude for CUDA C++ without any header (NVRTC, -std=c++17 -fmad=false).
+ * prelude_emu.h describes the names that a prelude defines. A device address is
+ * a pointer. */
 typedef unsigned char u8;
 typedef signed char s8;
 typedef unsigned short u16;
@@ -12,7 +13,7 @@ typedef long long s64;
 #define DEV static __device__ __forceinline__
 #define KERNEL_AHEAD(name, args, lanes)                                        \
     extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
-/* Before anything else a kernel waits for the launches that it comes after. */
+/* Begins a kernel that first waits for the launches before it. */
 #define KERNEL_AWAITS(name, args, bounds)                                      \
     DEV void body_##name(const args &a);                                       \
     extern "C" __global__ void __launch_bounds__ bounds name(const args a)     \
@@ -34,10 +35,11 @@ typedef long long s64;
 #define GROUP()   ((s32)blockIdx.x)
 #define N_GROUP() ((s32)gridDim.x)
 #define BARRIER() __syncthreads()
-/* What devices of capability 9.0 know stands in a comment, which is taken away
- * for them when the text is unpacked (cuda_source.c): a launch of a graph may
- * begin while the one before it is under way. When all groups have come to the
- * wait's other side, the next one may. */
+/* Instructions that only devices of capability 9.0 and later have are in
+ * comments of the PTX. For these devices cuda_source.c removes the comment
+ * marks when it decompresses the PTX. Then a launch of a graph may begin while
+ * the one before it still runs, and AWAIT() waits for that one's end. When all
+ * work groups are past AWAIT(), the next launch may begin. */
 #if __CUDA_ARCH__ >= 800
 #define FROM_90(code) "/*90 " code " 90*/"
 #define AWAIT()                                                                \
@@ -161,10 +163,12 @@ DEV u32 prmt_(u32 a, u32 b, u32 s)
 }
 #if __CUDA_ARCH__ >= 800
 #define HAVE_MMA_S8_16832 1
-/* c += a b, a [16, 32] and b [32, 8] of signed bytes; of lane 4 g + t:
- * a[0], a[1]: rows g and g + 8, columns 4 t .. 4 t + 3; a[2], a[3]: 16 columns
- * on. b[0]: column g, rows 4 t ..; b[1]: 16 rows on. c[0], c[1]: row g, columns
- * 2 t and 2 t + 1; c[2], c[3]: row g + 8. */
+/* Computes c += a b for signed bytes, where a is [16, 32] and b is [32, 8].
+ * Lane 4 g + t has in a[0] and a[1] columns 4 t to 4 t + 3 of rows g and g + 8
+ * of a, in a[2] and a[3] the columns 16 further. It has in b[0] rows 4 t to 4 t
+ * + 3 of column g of b, in b[1] the rows 16 further. It has in c[0] and c[1]
+ * columns 2 t and 2 t + 1 of row g of c, in c[2] and c[3] those of row g +
+ * 8. */
 DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
 {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
@@ -172,7 +176,8 @@ DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-/* Half of it: the first 16 columns of a and rows of b. */
+/* Like mma_s8, for only the first 16 columns of a and the first 16 rows of
+ * b. */
 DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "

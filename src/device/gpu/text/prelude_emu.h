@@ -1,26 +1,28 @@
-/* What the kernels' text stands on, for the emulator (emu/emu_run.h): plain C.
+/* The prelude for the emulator (emu/emu_run.h), in plain C. All preludes define
+ * the names described here; the kernel source uses no others of its compiler.
  *
- * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
- * arguments, lanes) begins a kernel, whose arguments are `a`; KERNEL_DENSE one
- * of many registers, of which two groups should fit a unit; KERNEL_AHEAD is
- * such a one that does something before AWAIT(), where the launches that it
- * comes after may be under way yet: nothing but to PREFETCH() weights, of a
- * device's memory. DEV is a function of the device. A kernel is run by groups
- * of so many lanes: LANE() in GROUP() of N_GROUP(). LOCAL_ARRAY is memory that
- * a group's lanes share; it stands at the top of a kernel. All lanes of a group
- * come to each BARRIER(), or none does.
- * AT(type, address) is the pointer to what an argument names: the argument
- * itself, so that the compiler sees whose it is; what one adds to it is added
- * to the pointer. AT_HELD takes an address that stood in memory. Only kernels
- * have them, not functions of the device. UNROLL stands before a `for` of known
- * count which indexes an array that should stay in registers. HAVE_PRMT,
- * HAVE_MMA_S8_16832, HAVE_MFMA_I8 and HAVE_WMMA_I8 say that there is more,
- * below.
+ * Types are u8 to s64, float and double. DEV begins a function that kernels
+ * call. KERNEL(name, arguments, lanes) begins a kernel, whose arguments are `a`
+ * and whose work groups have `lanes` lanes. KERNEL_DENSE begins one that uses
+ * many registers; they should still suffice for two work groups per compute
+ * unit. KERNEL_AHEAD is like it, but the kernel itself calls AWAIT(). Before
+ * that, launches that precede it may still be running, so the kernel may only
+ * PREFETCH() weights in device memory. LANE() is the lane's number in its work
+ * group, GROUP() that of the work group, N_GROUP() the number of work groups.
+ * LOCAL_ARRAY declares memory that the lanes of a work group share, at the top
+ * of a kernel. Either all lanes of a work group reach a BARRIER() or none does.
  *
- * Every operation on floats is a call, since compilers may fuse what they see
- * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_
- * dsub_ dmul_ ddiv_. Comparisons, assignments and negation are as in C. The
- * text includes nothing, and takes no name from OpenCL, CUDA or C. */
+ * AT(type, address) converts an address to a pointer. `address` must be a
+ * member of the arguments, so that the compiler sees the pointer's origin;
+ * offsets are added to the pointer. AT_HELD does the same for an address in a
+ * variable or in memory. Both work in kernels only, not in DEV functions.
+ * UNROLL precedes a `for` of constant count that indexes an array which should
+ * be in registers. HAVE_PRMT, HAVE_MMA_S8_16832, HAVE_MFMA_I8 and HAVE_WMMA_I8
+ * tell which of the optional operations below exist.
+ *
+ * Operations on floats are functions, because a compiler may fuse expressions:
+ * add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, and dadd_ dsub_ dmul_ ddiv_ for
+ * double. Comparisons, assignments and negations are those of C. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -52,7 +54,7 @@ typedef int64_t s64;
 #define N_GROUP()                  emu_now.n_group
 #define BARRIER()                  emu_barrier()
 #define AWAIT()
-/* A byte is read, so that one which is not there shows. */
+/* Reads a byte at the address, so that an invalid address crashes. */
 #define PREFETCH(address) ((void)*AT(const volatile u8, address))
 
 #include "plain_ops.h"
@@ -87,7 +89,7 @@ DEV double double_from_bits(u64 a)
     memcpy(&f, &a, sizeof(f));
     return f;
 }
-/* The nearest float, ties to even. */
+/* Returns the float nearest to a, ties to even. */
 DEV float int_float(s32 a)
 {
     return (float)a;
@@ -96,21 +98,23 @@ DEV float double_float(double a)
 {
     return (float)a;
 }
-/* a is a whole number that an s32 holds. */
+/* Returns a as an integer. It must be one, and in the range of s32. */
 DEV s32 float_int(float a)
 {
     return (s32)a;
 }
-/* Four products of signed bytes, added to c. */
+/* Returns c plus the four products of the signed bytes of a and b. */
 DEV s32 dot4(u32 a, u32 b, s32 c)
 {
     for (int i = 0; i < 32; i += 8)
         c += (s8)(a >> i) * (s8)(b >> i);
     return c;
 }
-/* HAVE_PRMT: a dword of any four bytes of a and b, by four nibbles of s: 0 .. 7
- * the byte, a's first; 8 added: its sign in all bits. From here on it depends
- * on which GPU is played: EMU_CUDA, EMU_MFMA, EMU_WMMA, or none of them. */
+/* prmt_() returns four bytes selected from a and b, each by a nibble of s.
+ * Nibbles 0 to 3 select a byte of a, 4 to 7 one of b. If 8 is added, all bits
+ * of the result's byte are the selected byte's sign. From here on, definitions
+ * depend on the GPU that is emulated: EMU_CUDA, EMU_MFMA, EMU_WMMA, or
+ * neither. */
 #ifdef EMU_CUDA
 #define HAVE_PRMT 1
 DEV u32 prmt_(u32 a, u32 b, u32 s)
@@ -129,7 +133,7 @@ DEV u32 prmt_(u32 a, u32 b, u32 s)
 }
 
 #define HAVE_MMA_S8_16832 1
-/* c += a b: prelude_cuda.h says which lane has what. */
+/* Computes c += a b. prelude_cuda.h says which elements each lane has. */
 DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
 {
     s32 first = LANE() & ~31, g = LANE() >> 2 & 7, t = LANE() & 3;
@@ -158,7 +162,7 @@ DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
 }
 #endif
 
-/* prelude_hip.h says which lane has what. */
+/* Matrix units of AMD. prelude_hip.h says which elements each lane has. */
 #ifdef EMU_MFMA
 #define HAVE_MFMA_I8 EMU_MFMA
 DEV void mfma_lanes(s32 *c, const u32 *a, const u32 *b, int n)

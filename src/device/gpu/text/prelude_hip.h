@@ -1,6 +1,6 @@
-/* What the kernels' text stands on, for HIP without any header (hiprtc, or
- * clang -x hip -nogpuinc -nogpulib -ffp-contract=off); see prelude_emu.h. An
- * address is a pointer. */
+/* The prelude for HIP without any header (hiprtc, or clang -x hip -nogpuinc
+ * -nogpulib -ffp-contract=off). prelude_emu.h describes the names that a
+ * prelude defines. A device address is a pointer. */
 typedef unsigned char u8;
 typedef signed char s8;
 typedef unsigned short u16;
@@ -17,8 +17,8 @@ typedef long long s64;
 #define __shared__ __attribute__((shared))
 #endif
 
-/* Where SOME_KERNELS is defined, only those are made for which there is a
- * `#define WANT_name ~, KERNEL_MADE`. */
+/* If SOME_KERNELS is defined, compiles only the kernels that have a `#define
+ * WANT_name ~, KERNEL_MADE`. */
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_MADE(name, args, lanes)                                         \
@@ -42,7 +42,8 @@ typedef long long s64;
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
-/* Said to be global: of an integer a compiler cannot tell. */
+/* Marks the pointer as one to global memory, which the compiler cannot infer
+ * from an integer. */
 #define AT(type, address)                                                      \
     ((type *)(__attribute__((address_space(1))) type *)(address))
 #define AT_HELD(type, address) AT(type, address)
@@ -75,10 +76,11 @@ DEV float float_from_bits(u32 a)
 {
     return __builtin_bit_cast(float, a);
 }
-/* The device's root is a unit in the last place off at most, and of subnormal
- * numbers more; compilers before clang 18 leave it so. Of its neighbours r,
- * that whose r * root stands on the right side of a is the rounded root (as
- * LLVM has it since). */
+/* Returns the square root, correctly rounded. The GPU's instruction may be off
+ * by one unit in the last place, and by more for subnormal numbers; compilers
+ * before clang 18 do not correct that. The fma tests show which of the
+ * instruction's result and its two neighbours is the rounded root, as in later
+ * versions of LLVM. Small numbers are scaled first. */
 DEV float sqrt_(float a)
 {
     const int tiny = a < 0x1p-96f;
@@ -89,7 +91,8 @@ DEV float sqrt_(float a)
     float r = root;
 
     if (!(x > 0) || x == __builtin_inff())
-        return x == 0 ? a : root; /* signed zeros, infinity, not a number */
+        /* zeros, infinity, negative numbers and NaN need no correction */
+        return x == 0 ? a : root;
     r = __builtin_fmaf(-below, root, x) <= 0 ? below : r;
     r = __builtin_fmaf(-above, root, x) > 0 ? above : r;
     return tiny ? r * 0x1p-16f : r;
@@ -149,16 +152,16 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return c;
 }
 #endif
-/* Matrix units, but where their use is forbidden (hip_source.c). Which lane has
- * what is as the vendor's library composable_kernel has it for CDNA 3 and RDNA
- * 4, and as others use the units of CDNA 2 and RDNA 3. */
+/* AMD's matrix units, unless hip_source.c forbids them (NO_MATRIX). For CDNA 3
+ * and RDNA 4, AMD's library composable_kernel shows which elements each lane
+ * has. For CDNA 2 and RDNA 3, other programs that use these units show it. */
 #ifndef NO_MATRIX
 #if defined(__gfx942__) || defined(__gfx950__)
 #define HAVE_MFMA_I8 32
 #elif defined(__gfx908__) || defined(__gfx90a__)
 #define HAVE_MFMA_I8 16
 #elif __AMDGCN_WAVEFRONT_SIZE__ == 64
-/* The others' are used by waves of 32. */
+/* the matrix units of other GPUs are used by waves of 32 lanes only */
 #elif defined(__gfx1200__) || defined(__gfx1201__)
 #define HAVE_WMMA_I8 12
 #elif defined(__GFX11__) &&                                                    \
@@ -166,10 +169,11 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
 #define HAVE_WMMA_I8 11
 #endif
 #endif
-/* c += a b of signed bytes, by waves of 64; a [16, 32], b [32, 16]. Lane
- * 16 q + r has row r of a, column r of b, of k 8 q .. 8 q + 7: two dwords; and
- * column r of c, rows 4 q .. 4 q + 3. Half as much of k, and of the older ones:
- * k 4 q .. 4 q + 3. */
+/* Computes c += a b for signed bytes with a wave of 64 lanes, where a is [16,
+ * 32] and b is [32, 16]. Lane 16 q + r has 8 values of row r of a and 8 of
+ * column r of b, from k = 8 q on, in two dwords each. It has rows 4 q to 4 q +
+ * 3 of column r of c. On older GPUs k is only 16 long, and a lane has 4 values
+ * from k = 4 q on. */
 #if HAVE_MFMA_I8
 typedef s32 sums4 __attribute__((ext_vector_type(4)));
 DEV void sums4_put(s32 *c, sums4 sums)
@@ -196,10 +200,11 @@ DEV void mfma_i8_k16(s32 *c, u32 a, u32 b)
         c, __builtin_amdgcn_mfma_i32_16x16x16i8((s32)a, (s32)b, sums, 0, 0, 0));
 }
 #endif
-/* The same by waves of 32; a [16, 16], b [16, 16]. Lane 16 q + r has row r of
- * a, column r of b, and column r of c. RDNA 3: all of k, four dwords, in both
- * halves of the wave; rows 2 i + q of c, i = 0 .. 7. RDNA 4: of k 8 q .. 8 q +
- * 7, two dwords; rows 8 q + i. */
+/* Computes c += a b for signed bytes with a wave of 32 lanes, where a is [16,
+ * 16] and b is [16, 16]. Lane 16 q + r has values of row r of a and of column r
+ * of b, and 8 values of column r of c. RDNA 3: all 16 values, in four dwords,
+ * the same in both halves of the wave; rows 2 i + q of c for i = 0 to 7. RDNA
+ * 4: 8 values from k = 8 q on, in two dwords; rows 8 q + i of c. */
 #if HAVE_WMMA_I8
 typedef s32 sums8 __attribute__((ext_vector_type(8)));
 #if HAVE_WMMA_I8 == 11

@@ -1,6 +1,6 @@
-/* What the kernels' text stands on, for OpenCL C 1.2; see prelude_emu.h. An
- * address is the number of an allocation, from 1, in its top byte, and an
- * offset (driver_opencl.c). */
+/* The prelude for OpenCL C 1.2. prelude_emu.h describes the names that a
+ * prelude defines. A device address is the number of an allocation, from 1, in
+ * the top byte, and an offset (driver_opencl.c). */
 #pragma OPENCL FP_CONTRACT OFF
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
@@ -20,8 +20,9 @@ typedef long s64;
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
         const args a)
-#ifdef ON_CORES /* driver_opencl.c says it of processors */
-/* PoCL finds no shared memory in a function that is called. */
+#ifdef ON_CORES /* defined if the device is a CPU (opencl_program.c) */
+/* Every function is inlined, because PoCL does not find shared memory in a
+ * function that is called. */
 #define DEV static inline __attribute__((always_inline))
 #define UNROLL
 #else

@@ -1,6 +1,7 @@
-/* The operations that all kernels are made of, one by one, for the self test
- * (gpu_selftest.c): a lane takes three words and writes what each gives. NaNs
- * are one, since their bits are not promised. */
+/* Kernel probe of the self-test (gpu_selftest.c): computes each arithmetic
+ * operation that kernels use. A lane reads three words and writes the result of
+ * every operation on them. All NaNs become one bit pattern, because their bits
+ * may differ between devices. */
 
 DEV u32 probe_float(float x)
 {
@@ -28,7 +29,8 @@ DEV void probe_floats(GLOBAL u32 *out, float x, float y, float z)
     out[PROBE_TANH] = probe_float(tanh_(x));
 }
 
-/* pos: a position; x: an angle, if it is one. */
+/* Computes the operations on doubles. `pos` is a token's position. x serves as
+ * an angle in radians if it is in [0, 1). */
 DEV void probe_doubles(GLOBAL u32 *out, double x, double y, s32 pos)
 {
     float co, si;

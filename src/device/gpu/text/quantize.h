@@ -1,8 +1,12 @@
-/* Activations to blocks of 8-bit values: quant/q8.h. */
+/* Kernel quantize: converts activations to blocks of 8-bit values
+ * (quant/q8.h). */
 
-enum { Q8_DWORDS = 10 }; /* of a block: scale, two sums, values */
+/* dwords of a block: scale, two 16-bit sums, 32 values */
+enum { Q8_DWORDS = 10 };
 
-/* Part `part` of spans: n values from the at-th of a row on. */
+/* Finds part number `part` of a row, which is divided by its spans and at
+ * multiples of 256 values. Sets *at to the index in the row of the part's first
+ * value and *n to its number of values. */
 DEV void quantize_part(GLOBAL const struct text_span *s, s32 part, s64 *at,
                        s32 *n)
 {
@@ -22,13 +26,15 @@ DEV void quantize_part(GLOBAL const struct text_span *s, s32 part, s64 *at,
     }
 }
 
-/* What a lane has of a unit: values at + 4 lane .. of n that share a scale. */
+/* The values of one lane in a unit, that is, among n values with a common
+ * scale: the four from index at + 4 * lane on. */
 struct q8_part {
     s64 at;
     s32 lane, n;
 };
 
-/* Of the units from `unit` on, 8 lanes or, of spans, 64 have one. */
+/* Returns the values of lane `id`, if the work group's units begin with number
+ * `unit`. A unit has 8 lanes, or 64 if there are spans. */
 DEV struct q8_part quantize_find(GLOBAL const struct text_span *span,
                                  s32 n_span, s32 n_part, s64 k, s64 n_row,
                                  s64 unit, s32 id)
@@ -50,7 +56,8 @@ DEV struct q8_part quantize_find(GLOBAL const struct text_span *span,
     return p;
 }
 
-/* Units of a row, and how many a group takes at once. */
+/* Return the number of units in a row, and how many of them a work group
+ * quantizes at once. */
 DEV s32 row_units(s32 n_span, s32 n_part, s64 k)
 {
     return n_span > 0 ? n_part : (s32)(k / 32);
@@ -60,7 +67,8 @@ DEV s32 row_step(s32 n_span)
     return n_span > 0 ? 4 : 32;
 }
 
-/* The lanes' values x[4] as blocks; top [256], top8 [32], sums [256]. */
+/* Quantizes the values x[4] of each lane and stores them as blocks at `out`.
+ * top [256], top8 [32] and sums [256] are scratch in shared memory. */
 DEV void quantize_put(const float *x, const struct q8_part *p, s32 spans,
                       s32 id, LOCAL u32 *top, LOCAL u32 *top8, LOCAL s32 *sums,
                       GLOBAL u32 *out)
@@ -117,9 +125,9 @@ DEV void quantize_put(const float *x, const struct q8_part *p, s32 spans,
     }
 }
 
-/* A lane has four values. Those that share a scale are 8 lanes', or up to 64 of
- * parts of spans. What makes them may come first: an operation on two operands,
- * a factor for each row. */
+/* A lane quantizes four values. 8 lanes have a common scale, or up to 64 if
+ * there are spans. Before that, the kernel may compute the values: x op y, and
+ * a product with one factor per row. */
 KERNEL(quantize, struct quantize_args, 256)
 {
     LOCAL_ARRAY(u32, top, 256);

@@ -1,9 +1,11 @@
-/* Recurrent layers: the short convolution and the gated delta net. Orders of
- * operations are those of device/cpu/cpu_short_conv_template.h and
- * device/cpu/cpu_delta_net_template.h. A *run* is a sequence's tokens, side by
- * side. */
+/* Kernels of recurrent layers: the short convolution and the gated delta net.
+ * Orders of operations are those of device/cpu/cpu_short_conv_template.h and
+ * device/cpu/cpu_delta_net_template.h. A *run* is the tokens of one sequence in
+ * a micro-batch; they are adjacent. */
 
-/* The slot that a run which begins at position `pos` reads, -1: zeros. */
+/* Returns the state slot that a run reads if its first token is at position
+ * `pos`, or -1 for a state of zeros. `words` is the sequence's row of the page
+ * table, which names its state slots. */
 DEV s64 state_read(GLOBAL const s32 *words, s32 pos)
 {
     if (pos <= 0)
@@ -12,7 +14,7 @@ DEV s64 state_read(GLOBAL const s32 *words, s32 pos)
                                              : STATE_WRITTEN_WORD];
 }
 
-/* Tokens of t's run before it, up to `most`. */
+/* Returns how many tokens of the same run precede token t, at most `most`. */
 DEV s32 run_before(GLOBAL const s32 *seq, s32 t, s32 most)
 {
     s32 n = 0;
@@ -22,7 +24,7 @@ DEV s32 run_before(GLOBAL const s32 *seq, s32 t, s32 most)
     return n;
 }
 
-/* A lane a channel of a token. */
+/* Short convolution: a lane computes one channel of one token. */
 KERNEL(short_conv, struct short_conv_args, 256)
 {
     s32 blocks = (s32)((a.n_channel + 255) / 256);
@@ -51,8 +53,10 @@ KERNEL(short_conv, struct short_conv_args, 256)
     }
 }
 
-/* The states behind the runs: a lane a channel, where token t is the last of
- * its run. Oldest first, so that a state written in place is read in time. */
+/* Writes the state after each run, the last n_tap - 1 inputs of a channel. A
+ * lane writes one channel if token t is the last of its run. It writes the
+ * oldest input first. The state may be updated in place, so a lane must read
+ * each old input before it overwrites it. */
 KERNEL(short_conv_state, struct short_conv_args, 256)
 {
     s32 blocks = (s32)((a.n_channel + 255) / 256);
@@ -85,12 +89,15 @@ KERNEL(short_conv_state, struct short_conv_args, 256)
 
 /* ---- the gated delta net ------------------------------------------------- */
 
-/* Words of a list of runs: how many there are, then of each where it begins and
- * ends, the slot it reads, -1 none, and the one it writes. */
+/* Words of an entry of the list of runs. Word 0 of the first entry is the
+ * number of runs. Each further entry describes a run: its first token (word 0),
+ * the end of its tokens, the state slot that it reads (-1: none), and the state
+ * slot that it writes. */
 enum { RUN_END = 1, RUN_READ, RUN_WRITTEN, RUN_WORDS };
 
-/* A group a token and key head: half of the lanes norm its key, half its query.
- * The last group lists the runs. */
+/* Prepares the delta net. A work group has one token and one key head: half of
+ * its lanes normalize the key, the other half the query. The last work group
+ * writes the list of runs instead. */
 KERNEL(delta_norm, struct delta_net_args, 128)
 {
     LOCAL_ARRAY(float, part, 128);
@@ -162,7 +169,10 @@ KERNEL(delta_norm, struct delta_net_args, 128)
     }
 }
 
-/* What a column of a value head is corrected by, and what it gives. */
+/* Returns a token's result for one column of a value head, and sets *u to the
+ * correction of that column of the state. pk and pq are the products of the
+ * column before the token with key and query, kq that of key and query, gamma
+ * is the decay. */
 DEV float delta_out(float pk, float pq, float kq, float v, float gamma,
                     float beta, float scale, float *u)
 {
@@ -170,9 +180,10 @@ DEV float delta_out(float pk, float pq, float kq, float v, float gamma,
     return mul_(fma_(kq, *u, mul_(gamma, pq)), scale);
 }
 
-enum { DELTA_COLUMNS = 32 }; /* of a group, four lanes each */
+/* columns of the state of a work group; each has four lanes */
+enum { DELTA_COLUMNS = 32 };
 
-/* A kernel whose name is a macro. */
+/* Begins a kernel whose name is the value of a macro. */
 #ifndef KERNEL_OF
 #define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
 #endif
@@ -189,7 +200,8 @@ enum { DELTA_COLUMNS = 32 }; /* of a group, four lanes each */
 #define NAME delta_net_256
 #include "delta_tmpl.h"
 
-/* Any d_k: M stays in memory. */
+/* The gated delta net for keys of any size d_k. The state stays in device
+ * memory. */
 KERNEL(delta_net_wide, struct delta_net_args, 128)
 {
     LOCAL_ARRAY(float, chain, 2 * 2 * 128);

@@ -1,7 +1,8 @@
-/* RoPE: angles, sines and cosines in double, operation by operation as
- * device/cpu/cpu_rows_template.h has them. */
+/* Kernel rope. It computes angles, sines and cosines in double, with the
+ * operations of device/cpu/cpu_rows_template.h. */
 
-/* Angle of pair i at position 1; `power` is base^(-2i/n). */
+/* Returns the angle in radians of pair i at position 1. `power` is
+ * base^(-2i/n). */
 DEV double rope_angle(double power, s32 i, s32 yarn, double scale, double low,
                       double width)
 {
@@ -14,7 +15,7 @@ DEV double rope_angle(double power, s32 i, s32 yarn, double scale, double low,
     return dadd_(dmul_(dmul_(power, scale), dsub_(1.0, m)), dmul_(power, m));
 }
 
-/* cos and sin of angle * pos, times mscale. */
+/* Sets *co and *si to cosine and sine of angle * pos, times mscale. */
 DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
                       float *si)
 {
@@ -50,7 +51,8 @@ DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
     *si = double_float(dmul_(double_from_bits(sin_bits), mscale));
 }
 
-/* n rows of x [d] normed, bit for bit as rms_norm does it; part [64 n]. */
+/* Normalizes n rows of x, [n, d], with the bits that the kernel rms_norm gives.
+ * part [64 n] is scratch in shared memory. */
 DEV void rope_norm(GLOBAL const float *x, GLOBAL float *out,
                    GLOBAL const void *w, s32 format, float eps, s32 n, s32 d,
                    s32 lane, LOCAL float *part)
@@ -77,17 +79,19 @@ DEV void rope_norm(GLOBAL const float *x, GLOBAL float *out,
             out[h * d + i] = mul_(mul_(x[h * d + i], scale),
                                   w ? value_at(w, format, i) : 1.0f);
     }
-    BARRIER(); /* they are there */
+    BARRIER(); /* all lanes see the normalized rows */
 }
 
-/* A member of the cache that a group writes to. */
+/* A member of the cache write, a.put[0] or a.put[1], that the work group
+ * does. */
 #define PUT(what)        (put ? a.put[1].what : a.put[0].what)
 #define PUT_HAS_GROUP(i) (a.put[i].n_head > 0 && GROUP() >= a.put[i].first)
 #define PUT_TAKES(i, result)                                                   \
     (a.put[i].cache && a.put[i].n_head == 0 && a.put[i].x == (result))
 
-/* A lane a pair, of all the group's heads. Behind that a cache takes them; or
- * it takes heads that do not turn. */
+/* Rotates heads: a lane computes one pair of elements in all heads of the work
+ * group. After that the work group may write the heads to a cache. Other work
+ * groups only write heads without rotation to a cache. */
 KERNEL(rope, struct rope_args, 64)
 {
     LOCAL_ARRAY(float, part, ROPE_HEADS * 64);
@@ -132,8 +136,8 @@ KERNEL(rope, struct rope_args, 64)
             for (s32 h = 0; h < n; h++) {
                 float u = x[h * d + p], v = x[h * d + q];
 
-                /* The second sum of pairs has its terms the other way round on
-                 * CPUs, which does not show. */
+                /* CPUs add these two products in the other order, which gives
+                 * the same bits. */
                 out[h * d + p] = sub_(mul_(u, co), mul_(v, si));
                 out[h * d + q] = add_(mul_(u, si), mul_(v, co));
             }
@@ -144,7 +148,7 @@ KERNEL(rope, struct rope_args, 64)
         put = PUT_TAKES(1, to);
         if (!put && !PUT_TAKES(0, to))
             return;
-        BARRIER(); /* they are there */
+        BARRIER(); /* all lanes see the rotated heads */
     }
     pos = AT(const s32, a.put_pos)[t];
     page =

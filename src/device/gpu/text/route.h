@@ -1,7 +1,8 @@
-/* Pairs of tokens and experts sorted by expert (struct route_args), for many
- * rows of activations. Three launches: keys, places, blocks. */
+/* Kernels that sort (token, expert) pairs by expert (struct route_args), for
+ * contractions of many rows of activations. Three launches follow one another:
+ * route_keys, route_places, route_blocks. */
 
-/* A lane a pair. */
+/* Computes the key of each pair; a lane computes one. */
 KERNEL(route_keys, struct route_args, 256)
 {
     s32 i = GROUP() * 256 + LANE();
@@ -26,7 +27,8 @@ KERNEL(route_keys, struct route_args, 256)
     }
 }
 
-/* A group a key: where its pairs are in the list, and which. */
+/* Finds where the pairs with one key begin in the sorted list, and writes these
+ * pairs there. A work group has one key. */
 KERNEL(route_places, struct route_args, 256)
 {
     LOCAL_ARRAY(s32, below, 256);
@@ -59,7 +61,7 @@ KERNEL(route_places, struct route_args, 256)
     }
 }
 
-/* One group. */
+/* Divides the pairs of each key into blocks. There is one work group. */
 KERNEL(route_blocks, struct route_args, 256)
 {
     LOCAL_ARRAY(s32, count, 256);

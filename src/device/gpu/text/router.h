@@ -1,4 +1,5 @@
-/* Routers: a group a row. Rules and orders are those of
+/* Kernels of routers, which choose the experts of a token. A work group has one
+ * row, that is, one token. Rules and orders of operations are those of
  * device/cpu/cpu_rows_template.h. */
 
 DEV float router_score(float x, s32 gating, float top, float sum)
@@ -8,7 +9,8 @@ DEV float router_score(float x, s32 gating, float top, float sum)
     return gating == GATING_SIGMOID ? sigmoid_(x) : x;
 }
 
-/* A group of experts' score: its two best, of a softmax its best. */
+/* Returns the score of a group of experts: the sum of its two greatest scores,
+ * or with softmax gating its greatest one. */
 DEV float router_group(GLOBAL const float *score, s64 size, s32 gating)
 {
     float first = float_from_bits(0xff800000u), second = first;
@@ -24,7 +26,8 @@ DEV float router_group(GLOBAL const float *score, s64 size, s32 gating)
     return size > 1 && gating != GATING_SOFTMAX ? add_(first, second) : first;
 }
 
-/* How many of x[n] are chosen before the i-th. */
+/* Returns how many of the scores x[n] are chosen before x[i]: greater ones, and
+ * equal ones with a lower index. */
 DEV s32 router_before(GLOBAL const float *x, s32 n, s32 i)
 {
     s32 before = 0;
@@ -34,8 +37,9 @@ DEV s32 router_before(GLOBAL const float *x, s32 n, s32 i)
     return before;
 }
 
-/* The weights w of a row's chosen experts id [n_used], by their values in x, of
- * which a softmax has `top` and `sum`; part [lanes]. */
+/* Computes the weights w[n_used] of a row's chosen experts id[n_used] from the
+ * logits x. With softmax gating, `top` is the greatest logit and `sum` the sum
+ * of the exponentials. part[lanes] is scratch in shared memory. */
 DEV void router_weigh(GLOBAL const float *x, GLOBAL const s32 *id,
                       GLOBAL float *w, s64 n_used, s32 gating, float top,
                       float sum, s32 normalise, float scale, s32 lane,
@@ -65,8 +69,9 @@ DEV void router_weigh(GLOBAL const float *x, GLOBAL const s32 *id,
 
 enum { ROUTER_TILE = 1024 };
 
-/* A score's place is the number of those before it, so that a lane finds its
- * experts' places alone. */
+/* Chooses the experts of a row. A score's place in the result is the number of
+ * scores that are chosen before it, so each lane places its experts without the
+ * other lanes. */
 KERNEL(router_topk, struct router_topk_args, 256)
 {
     LOCAL_ARRAY(float, part, 256);
@@ -131,9 +136,10 @@ KERNEL(router_topk, struct router_topk_args, 256)
     }
     for (s64 k = n_valid + lane; k < a.n_used; k += 256)
         out[k] = 0;
-    BARRIER(); /* its row is there */
-    /* Without weights the same is done with none: OpenCL on processors loses
-     * its way where a kernel ends before a barrier. */
+    BARRIER(); /* all lanes see the row's chosen experts */
+    /* If weights are not wanted, n_used is 0. The function is called all the
+     * same, because OpenCL on CPUs fails if a kernel may end before a
+     * barrier. */
     router_weigh(x, out, w, a.weights ? a.n_used : 0, a.gating, top, sum,
                  a.normalise, a.weight, lane, 256, part);
 }

@@ -1,9 +1,11 @@
-/* Kernels on rows of the last dimension: a group a row. Orders of sums are
- * those of device/cpu/cpu_rows_template.h. */
+/* Kernels that process rows, which are along the last dimension. A work group
+ * has one row. Orders of sums are those of device/cpu/cpu_rows_template.h. */
 
-enum { NORM_HOLD = 4096 }; /* values that a group keeps */
+/* values of a row that a work group has in shared memory */
+enum { NORM_HOLD = 4096 };
 
-/* Loads stand together, before what waits for them. */
+/* RMS norm of a row. All loads come before the operations that need them, so
+ * that many loads are in flight. */
 KERNEL(rms_norm, struct rms_norm_args, 256)
 {
     LOCAL_ARRAY(float, hold, NORM_HOLD);
@@ -80,7 +82,7 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     }
     if (!a.q8)
         return;
-    BARRIER(); /* its row is there */
+    BARRIER(); /* all lanes see the normalized row */
     for (s32 unit = 0; unit < row_units(a.n_span, a.n_part, a.d);
          unit += row_step(a.n_span)) {
         struct q8_part p = quantize_find(AT(const struct text_span, a.span),
@@ -95,7 +97,8 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     }
 }
 
-/* The largest of a row's values, -infinity if none compares; part[lanes]. */
+/* Returns the greatest of a row's values, or -infinity if all are NaN.
+ * part[lanes] is scratch in shared memory. */
 DEV float row_top(GLOBAL const float *x, s64 n, s32 lane, s32 lanes,
                   LOCAL float *part)
 {
@@ -115,8 +118,8 @@ DEV float row_top(GLOBAL const float *x, s64 n, s32 lane, s32 lanes,
     return s;
 }
 
-/* The sum of exp(x - top), by index mod 16; the addends go to `out`, which may
- * be x, or nowhere. */
+/* Returns the sum of exp(x - top) over a row, as 16 partial sums by index mod
+ * 16. Stores the addends in `out`, which may be x, unless it is NULL. */
 DEV float row_sum(GLOBAL const float *x, s64 n, float top, GLOBAL float *out,
                   s32 lane, s32 lanes, LOCAL float *part)
 {
@@ -143,7 +146,7 @@ DEV float row_sum(GLOBAL const float *x, s64 n, float top, GLOBAL float *out,
     return sum;
 }
 
-/* out = exp(x - max) / sum. */
+/* Softmax of a row: out = exp(x - max) / sum. */
 KERNEL(softmax, struct softmax_args, 64)
 {
     LOCAL_ARRAY(float, part, 64);
@@ -156,8 +159,8 @@ KERNEL(softmax, struct softmax_args, 64)
         out[i] = div_(out[i], sum);
 }
 
-/* A lane a column: an addend for each rank, its rows ascending, and the ranks'
- * along the tree. */
+/* Sums the rows of x. A lane computes one column: it adds the rows of each rank
+ * in ascending order, then the sums of the ranks along the rank tree. */
 KERNEL(sum, struct sum_args, 256)
 {
     float stack[TEXT_RANKS];

@@ -1,5 +1,5 @@
-/* Plain tensors: one element read or written by its format, and the sums that
- * run over 16 lanes. */
+/* Reads and writes an element of an unpacked tensor by its format, and adds 16
+ * partial sums. */
 
 DEV float bf16_float(u16 h)
 {
@@ -11,7 +11,7 @@ DEV u16 float_bf16(float x)
     u32 u = float_bits(x);
 
     if ((u & 0x7fffffffu) > 0x7f800000u)
-        return (u16)(u >> 16 | 64); /* quiet NaN */
+        return (u16)(u >> 16 | 64); /* a NaN becomes a quiet NaN */
     return (u16)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
@@ -34,8 +34,8 @@ DEV void value_put(GLOBAL void *p, s32 format, s64 i, float x)
         ((GLOBAL u16 *)p)[i] = float_bf16(x);
 }
 
-/* The sum of 16 partial sums along the tree i + (i + 8), + 4, + 2, + 1, and
- * the largest along the same tree. */
+/* sum16() adds 16 partial sums along the tree i + (i + 8), then + 4, + 2, + 1.
+ * top16() returns the greatest of 16 values along the same tree. */
 DEV float sum16(LOCAL const float *p)
 {
     float s[8];
@@ -60,9 +60,10 @@ DEV float top16(LOCAL const float *p)
     return s[0];
 }
 
-/* Where element i of a tensor of dim[], innermost first, lies by stride[]. What
- * fits 32 bits is divided in them: a division of 64 takes GPUs many times as
- * long. */
+/* Returns the offset of element i of a tensor with n elements, in elements.
+ * dim[] are the tensor's dimensions, the innermost first, and stride[] its
+ * strides. Divides in 32 bits if n fits, because GPUs take many times as long
+ * to divide 64-bit numbers. */
 DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
 {
     s64 at = 0;
@@ -87,13 +88,14 @@ DEV s64 strided(s64 i, s64 n, const s64 *dim, const s64 *stride)
     return at;
 }
 
-/* Four floats of shared memory that are loaded at once: an array that is
- * declared as these, and read as floats too. */
+/* Four floats that are loaded from shared memory at once. An array declared
+ * with this type has the alignment for that; it is read and written as floats,
+ * too. */
 struct __attribute__((aligned(16))) quad {
     float x, y, z, w;
 };
 
-/* x[0 .. 3] = p[0 .. 3]; p is aligned as a quad. */
+/* Copies p[0] to p[3] to x[]. p must be aligned like struct quad. */
 DEV void quad_get(float *x, LOCAL const float *p)
 {
     struct quad q = *(LOCAL const struct quad *)p;
@@ -104,7 +106,8 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[3] = q.w;
 }
 
-/* The same of dwords. */
+/* Four 32-bit words that are loaded from shared memory at once, like struct
+ * quad. */
 struct __attribute__((aligned(16))) dwords {
     u32 x, y, z, w;
 };

@@ -1,9 +1,9 @@
-/* Contractions with weights, for every format: matvec_*() for few rows of
- * activations, matmul_*() for many (launch_contract.c says which). Orders of
- * operations are those of device/cpu/cpu_matmul.h; how formats are packed
- * stands in quant/pack.h. */
+/* Contractions with weights, for every weight format: kernels matvec_*() for
+ * few rows of activations, matmul_*() for many; launch_contract.c chooses.
+ * Orders of operations are those of device/cpu/cpu_matmul.h. quant/pack.h
+ * defines the packed formats. */
 
-/* Kernels whose names are macros. */
+/* Begin a kernel whose name is the value of a macro. */
 #define KERNEL_OF(name, args, lanes)       KERNEL(name, args, lanes)
 #define KERNEL_AHEAD_OF(name, args, lanes) KERNEL_AHEAD(name, args, lanes)
 #define WEIGHTS_PASTE(a, b)                a##_##b
@@ -11,27 +11,42 @@
 #define OF(name)                           WEIGHTS_JOIN(name, FORMAT)
 
 enum {
-    TILE = 32,        /* values */
-    ROWS = 16,        /* of a panel */
-    X_BLOCK = 10,     /* dwords of a quantized block: d, two sums, values */
-    SEGMENT = 256,    /* values that a sum of floats runs over */
-    FEW_TOKENS = 4,   /* most that a group of matvec takes */
-    FEW_ITEMS = 256,  /* experts that an accumulator of a launch runs over */
-    MANY_TOKENS = 64, /* that a group of matmul takes */
-    MANY_PANELS = 8,  /* the same, panels */
-    STAGE_TILES = 4,  /* of activations that it holds twice */
-    STAGE = STAGE_TILES * MANY_TOKENS,   /* blocks of these */
-    STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
-    X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
-                      together begin in one bank */
-    MANY_STRIDE = STEP == 16 ? 10 : 12, /* the same of matmul's 16 or 8 rows */
-    FLOAT_AHEAD = 48, /* weights that a lane of matvec of floats asks for */
-    FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
-    FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
-    FLOAT_TOKENS = 68 /* the same; rows and tokens are read by fours */
+    TILE = 32, /* values of a weight row in a tile */
+    ROWS = 16, /* weight rows of a panel */
+    /* dwords of a quantized block of activations: d, two sums, 32 values */
+    X_BLOCK = 10,
+    SEGMENT = 256,   /* float formats: values of k that one chain of fma sums */
+    FEW_TOKENS = 4,  /* most rows of activations of a matvec work group */
+    FEW_ITEMS = 256, /* most experts that one launch adds to an accumulator */
+    MANY_TOKENS = 64, /* most rows of activations of a matmul work group */
+    MANY_PANELS = 8,  /* panels of a matmul work group */
+    /* matmul has two buffers of activations in shared memory; tiles of each row
+     * in one of them */
+    STAGE_TILES = 4,
+    /* blocks of activations in one of them, those of all its rows */
+    STAGE = STAGE_TILES * MANY_TOKENS,
+    /* dwords of a buffer that a lane loads */
+    STAGE_LOADS = STAGE * X_BLOCK / 256,
+    /* dwords from one block of activations to the next in shared memory: rows
+     * that a warp reads together begin in different banks */
+    X_STRIDE = 12,
+    /* the same in matmul's buffers, where STEP rows are read together: 16 rows
+     * begin in different banks with a stride of 10, 8 rows with 12 */
+    MANY_STRIDE = STEP == 16 ? 10 : 12,
+    /* weights that a lane of matvec loads ahead, float formats */
+    FLOAT_AHEAD = 48,
+    /* values of k in each of matmul's two buffers, float formats */
+    FLOAT_STAGE = 16,
+    /* floats from one k to the next in matmul's buffer of weights: its 128
+     * rows, and 4 more, so that accesses go to different banks */
+    FLOAT_ROWS = 132,
+    /* floats from one k to the next in matmul's buffer of activations: its 64
+     * rows, and 4 more. Both are multiples of 4, because four are read at
+     * once */
+    FLOAT_TOKENS = 68
 };
 
-/* Kinds of scales: quant/pack.h. */
+/* Kinds of sub scales and super scales, as in quant/pack.h. */
 #define SUB_NONE     0
 #define SUB_F16      1
 #define SUB_F16_MIN  2
@@ -47,7 +62,8 @@ enum {
 #define SUP_D_8TH    2
 #define SUP_D_DMIN   3
 
-/* Four bytes of a table of sixteen, by the four bytes of c, 0 .. 15 each. */
+/* Returns the bytes of a table of 16, t0 to t3, that the four bytes of c
+ * select. Each byte of c is 0 to 15. */
 DEV u32 look16(u32 c, u32 t0, u32 t1, u32 t2, u32 t3)
 {
 #if HAVE_PRMT
@@ -69,8 +85,8 @@ DEV u32 look16(u32 c, u32 t0, u32 t1, u32 t2, u32 t3)
 #endif
 }
 
-/* Powers of two for MXFP4 and numbers of NVFP4: half of what they say, as their
- * levels are doubled. */
+/* Return half of a scale of MXFP4 (a power of two) or of NVFP4 (an unsigned
+ * E4M3 number). The levels of these formats are stored doubled. */
 DEV float e8m0_half(u32 e)
 {
     if (e == 255)
@@ -87,14 +103,16 @@ DEV float ue4m3_half(u32 x)
                   : float_from_bits((e + 119) << 23 | m << 20);
 }
 
-/* Where entry e of the stack begins; of a matrix whose first lies at `out`. */
+/* Returns the address of entry e of the stack of partial sums. ENTRY_OF does so
+ * for the matrix whose first entry is at `out`. */
 #define ENTRY(type, e) ENTRY_OF(AT, a.out, type, e)
 #define ENTRY_OF(at, out, type, e)                                             \
     ((e) < a.n_out ? (GLOBAL type *)(at(u8, out) + (u64)(e)*a.out_stride)      \
                    : (GLOBAL type *)(AT(u8, a.stack) +                         \
                                      (u64)((e)-a.n_out) * a.stack_stride))
 
-/* Of a launch's matrices that of the group: what it says. */
+/* Returns member `what` of the matrix that the work group computes, the
+ * launch's first one or one of a.more[]. */
 #define OWN(what)                                                              \
     (GROUP() < a.more[0].first   ? a.what                                      \
      : GROUP() < a.more[1].first ? a.more[0].what                              \
@@ -105,8 +123,9 @@ DEV float ue4m3_half(u32 x)
                                  : a.more[1].first)
 #define OWN_ENTRY(type, e) ENTRY_OF(AT_HELD, own_out, type, e)
 
-/* What is added to element `at` of a result, `acc`, of row `row` of its matrix.
- */
+/* Adds the matrix's bias (struct contract_bias) to `acc`, the result at index
+ * `at`. f is the struct few of the work group, `row` the weight row, and `rows`
+ * the number of weight rows. */
 #define ADD_BIAS(f, at, row, rows, acc)                                        \
     do {                                                                       \
         u64 from = OWN(bias.from), made = OWN(bias.made), sum = OWN(bias.sum); \
@@ -124,12 +143,13 @@ DEV float ue4m3_half(u32 x)
             AT_HELD(float, sum)[at] = add_(acc, value);                        \
     } while (0)
 
-/* What a group of few rows of activations has. */
+/* The rows and the matrix of a matvec work group. */
 struct few {
-    s32 n;      /* rows of activations; of out, n_head apart */
-    s32 out, x; /* the first ones */
-    s32 matrix; /* but for experts' */
-    s32 n_item; /* contractions that an accumulator runs over */
+    s32 n; /* number of rows of activations; results are n_head rows apart */
+    /* index of the first row of the result and of the activations */
+    s32 out, x;
+    s32 matrix; /* index of the matrix; not yet known if id[] selects it */
+    s32 n_item; /* number of matrices whose products an accumulator adds up */
 };
 DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
                         s32 share)
@@ -150,7 +170,8 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
     return f;
 }
 
-/* What a group reads first of its panel, a line a lane. */
+/* Prefetches the beginning of a work group's panel: each lane one line of 128
+ * bytes. */
 DEV void few_prefetch(u64 matrix, u64 matrix_bytes, s32 panel, u64 panel_bytes)
 {
     u64 line = (u64)LANE() * 128, at = (u64)panel * panel_bytes + line;
@@ -161,22 +182,30 @@ DEV void few_prefetch(u64 matrix, u64 matrix_bytes, s32 panel, u64 panel_bytes)
     (void)matrix;
 }
 
-/* A run of k, for its units. */
+/* A run of k (struct contract_run), as the lanes of matvec read it. */
 struct few_run {
-    GLOBAL const u8 *w;     /* the panel's, of matrix 0 */
-    GLOBAL const u32 *x;    /* blocks of row 0 */
-    GLOBAL const s32 *id;   /* of `down`: the tokens' experts */
-    LOCAL const s32 *order; /* and the token's */
+    /* the panel's weights in matrix 0, at the run's start */
+    GLOBAL const u8 *w;
+    GLOBAL const u32 *x;  /* activations of row 0, at the run's start */
+    GLOBAL const s32 *id; /* if `down`: experts of all tokens */
+    /* if `down`: the token's experts by ascending id, as indices */
+    LOCAL const s32 *order;
     u64 matrix_bytes;
-    s64 x_step, x_next;     /* dwords a row; to the next */
-    s32 x_row;              /* the first */
-    s32 matrix, n;          /* n: rows of activations */
-    s32 len, first, n_unit; /* n_unit: of an expert's run */
-    s32 down;               /* over the token's experts */
+    /* dwords from one row of x to the next, and between two rows of the work
+     * group */
+    s64 x_step, x_next;
+    s32 x_row;     /* index of the first row of activations */
+    s32 matrix, n; /* matrix: its index; n: rows of activations */
+    /* len, first: n and first of contract_run; n_unit: units of the run, for
+     * one expert */
+    s32 len, first, n_unit;
+    s32 down; /* the sum goes over the token's experts (CONTRACT_DOWN) */
 };
 
-/* A block's d and sums, and its products with levels, of which level[q] meet
- * values 4 q, level[q + 4] values 16 + 4 q. */
+/* A block of activations multiplied with a weight row: the block's scale d and
+ * two sums, and the products `lo` and `hi` of the block's halves. level[q] is
+ * multiplied with values 4 q to 4 q + 3, level[q + 4] with values 16 + 4 q to
+ * 19 + 4 q. */
 struct few_block {
     float d;
     s32 sum[2], lo, hi;
@@ -201,8 +230,9 @@ DEV struct few_block few_meet(const u32 *level, LOCAL const u32 *block)
     return b;
 }
 
-/* acc += scale[] * isum[] by n slots, then, if `paired`, mscale[] * msum[] of
- * the same. Eight are loaded before they are used. */
+/* Returns acc + the products scale[] * isum[] of n slots. If `paired`, each is
+ * followed by mscale[] * msum[]. Eight slots are loaded before the first is
+ * used. */
 DEV float few_add(float acc, LOCAL const s32 *isum, LOCAL const float *scale,
                   s32 paired, LOCAL const s32 *msum, LOCAL const float *mscale,
                   s32 n, s32 step, s32 at)
@@ -236,9 +266,9 @@ DEV float few_add(float acc, LOCAL const s32 *isum, LOCAL const float *scale,
     return acc;
 }
 
-/* A token's slots by ascending id, equal ones as they are, without ids that
- * there are not: the n from the `from`-th on into order[]. Returns how many
- * there are of these. */
+/* Sorts the n_used experts of a token by ascending id; equal ids keep their
+ * order and invalid ids are dropped. Stores the indices of the experts from the
+ * from-th on, at most n, in order[]. Returns how many it stored. */
 DEV s32 few_order(GLOBAL const s32 *id, s32 n_used, s32 n_matrix, s32 from,
                   s32 n, s32 lane, LOCAL s32 *order)
 {
@@ -260,11 +290,12 @@ DEV s32 few_order(GLOBAL const s32 *id, s32 n_used, s32 n_matrix, s32 from,
     return all < n ? all : n;
 }
 
-/* What a group of many rows of activations has. */
+/* The rows and the matrix of a matmul work group. */
 struct many {
-    s32 n;      /* rows of activations; 0: nothing to do */
-    s32 first;  /* of the head's tokens, or of the list of pairs */
-    s32 matrix; /* from n_matrix on: zeros are wanted */
+    s32 n; /* number of rows of activations; 0: nothing to compute */
+    /* first of these rows: index of a token, or of a pair in route_args.list */
+    s32 first;
+    s32 matrix; /* index of the matrix; n_matrix or more: results are zeros */
 };
 DEV struct many many_find(s32 block, s32 mode, s32 n_tok,
                           GLOBAL const s32 *head, GLOBAL const s32 *blocks,
@@ -287,7 +318,8 @@ DEV struct many many_find(s32 block, s32 mode, s32 n_tok,
     return f;
 }
 
-/* The i-th row of activations and of the result. */
+/* Sets row_x[i] and row_out[i] to the indices of the work group's i-th row in
+ * the activations and in the result. */
 DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
                    s32 n_used, s32 share, GLOBAL const s32 *list,
                    LOCAL s32 *row_x, LOCAL s32 *row_out)
@@ -302,19 +334,22 @@ DEV void many_rows(const struct many *f, s32 i, s32 mode, s32 n_head,
     }
 }
 
-/* Where the result of a row of activations and one of weights is in an entry of
- * the stack; -1: nowhere. */
+/* Returns the index in a stack entry of the result for row `tok` of the work
+ * group's activations and weight row `row`, or -1 if one of them does not
+ * exist. */
 DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
 {
     return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
 }
-/* The same of sum c of a lane's step e. */
+/* Index in a stack entry of sum c of the lane (mma.h), for the e-th STEP rows
+ * of activations; -1 if there is no such result. */
 #define OUT_AT(e, c)                                                           \
     many_at(row_out, f.n, STEP *(e) + LANE_TOKEN(q, c), a.n,                   \
             row + (NEXT_ROW + ROWS * NEXT_PANEL) * LANE_ROW(c))
 
-/* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n
- * rows of activations, from `x` on; zeros from tile `len` on. */
+/* Loads the dwords that lane `id` then stores in shared memory: of tiles t to t
+ * + STAGE_TILES - 1 of n rows of activations. Tiles from `len` on become
+ * zeros. */
 DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
                     s32 n, s32 t, s32 len, s32 id, u32 *next)
 {
@@ -340,7 +375,8 @@ DEV void stage_put(LOCAL u32 *held, s32 id, const u32 *next)
     }
 }
 
-/* Values of k from `at` on that are held at a time: of one segment. */
+/* Returns how many values of k, from `at` on, the float matmul stores in a
+ * buffer: at most FLOAT_STAGE, all of one segment. */
 DEV s32 stage_floats(s32 at, s32 len, s32 first)
 {
     s32 n = SEGMENT - (at + first) % SEGMENT;
@@ -348,8 +384,9 @@ DEV s32 stage_floats(s32 at, s32 len, s32 first)
     n = n < len - at ? n : len - at;
     return n < FLOAT_STAGE ? n : FLOAT_STAGE;
 }
-/* Which of a group's rows is row p of the eight that a lane of matmul of floats
- * has: four neighbours, and the four 64 behind. */
+/* Returns the weight row of a lane of the float matmul with index p, 0 to 7,
+ * relative to its first one: four adjacent rows, and four rows that are 64
+ * further. */
 DEV s32 float_row(s32 p)
 {
     return p / 4 * 64 + p % 4;
@@ -370,8 +407,9 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
         x[16 * j] = next_x[j];
 }
 
-/* A tile's sum: NVIDIA's matrix units add it to the bits of 1.5 * 2^23, whose
- * last digits are made a float; a sum is below 2^22. */
+/* Conversion of a tile's integer sum to float. For NVIDIA's matrix units the
+ * sum starts with the bits of 1.5 * 2^23. Read as a float, it is then 1.5 *
+ * 2^23 + sum, because the sum is less than 2^22. */
 #if HAVE_MMA_S8_16832
 #define SUM_START    0x4b400000
 #define SUM_FLOAT(i) sub_(float_from_bits((u32)(i)), 12582912.0f)
@@ -460,7 +498,7 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #define BIAS   32
 #include "weights_tmpl.h"
 
-/* The sixteen levels of IQ4; of caches too. */
+/* The sixteen levels of IQ4_NL and IQ4_XS. Caches of IQ4_NL use them, too. */
 #define IQ4_LEVEL0 0xbfad9881u
 #define IQ4_LEVEL1 0xf6eaddcfu
 #define IQ4_LEVEL2 0x26190d01u
@@ -487,7 +525,7 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #undef LEVEL2
 #undef LEVEL3
 
-/* Twice the E2M1 numbers. */
+/* Levels of MXFP4 and NVFP4: twice the E2M1 numbers. */
 #define LEVEL0 0x03020100u
 #define LEVEL1 0x0c080604u
 #define LEVEL2 0xfdfeff00u
@@ -518,7 +556,7 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #define BIAS   0
 #include "weights_tmpl.h"
 
-/* Levels in eighths. */
+/* Levels of IQ1_M, in units of 1/8. */
 #define LEVEL0 0x000901f9u
 #define LEVEL1 0x0007fff7u
 #define LEVEL2 0
@@ -532,7 +570,8 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #undef LEVEL0
 #undef LEVEL1
 
-/* IQ2_XXS, IQ2_XS and IQ2_S are packed alike. */
+/* Levels of IQ2_XXS, IQ2_XS and IQ2_S, in units of 1/8. These formats have the
+ * same packed form. */
 #define LEVEL0 0x002b1908u
 #define LEVEL1 0x00d5e7f8u
 #define FORMAT iq2
@@ -572,7 +611,7 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #undef LEVEL2
 #undef LEVEL3
 
-/* TQ1_0 and TQ2_0. */
+/* The packed form of both TQ1_0 and TQ2_0. */
 #define FORMAT tq
 #define LOW    2
 #define HIGH   0

@@ -1,6 +1,7 @@
-/* One packed format: FORMAT its name; LOW, HIGH bits of its planes; SUB, SUP
- * its scales; BIAS, or LEVEL0 .. LEVEL3, the bytes of its table. All but the
- * table are undefined at the end. */
+/* Template of the contractions with weights of a packed, quantized format. The
+ * including file defines FORMAT, the format's name; LOW and HIGH, the bits of a
+ * code in the two planes; SUB and SUP, the kinds of scales; and BIAS, or the
+ * table LEVEL0 to LEVEL3. All but the table are undefined at the end. */
 
 #if SUB == SUB_NONE
 #define SUB_BYTES 0
@@ -19,22 +20,22 @@
 #define SUP_BYTES 32
 #endif
 #define TILE_BYTES (SUB_BYTES + 64 * (LOW + HIGH))
-/* Integers run over a chunk. */
+/* Integers are summed over a whole chunk before they are converted to float. */
 #define WHOLE (SUP != SUP_NONE)
-/* Each half of a tile has a factor. */
+/* The two halves of a tile have factors of their own. */
 #define HALVES                                                                 \
     (SUB == SUB_S8X2 || SUB == SUB_U8X2_MIN || SUB == SUB_ODD4X2 ||            \
      SUB == SUB_UE4M3X2)
 #define TWO_D   (SUB == SUB_UE4M3X2)
 #define HAS_MIN (SUB == SUB_F16_MIN || SUB == SUB_U8_MIN || SUB == SUB_U8X2_MIN)
-/* Products that a tile or chunk adds to the accumulator: two. */
+/* A tile or chunk adds two products to the accumulator, not one. */
 #define PAIRED (TWO_D || HAS_MIN)
 
-/* Dwords that a row has of 8 values. */
+/* Number of dwords that contain the codes of 8 values of a row. */
 #define RAW ((LOW == 8 ? 2 : 1) + (HIGH > 0))
 
-/* The dwords with values 4 t .. 4 t + 3 and 16 + the same, t = 0 .. 3, of row
- * r, and their levels. */
+/* fetch() loads the dwords with the codes of values 4 t to 4 t + 3 and 16 + 4 t
+ * to 19 + 4 t of row r, t = 0 to 3. unpack() converts them to levels. */
 DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
 {
     GLOBAL const u32 *low = (GLOBAL const u32 *)(tile + SUB_BYTES) + r;
@@ -81,8 +82,8 @@ DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
     *lo = a;
     *hi = b;
 }
-/* A row's bytes of a tile's scales, and its factors: S of the halves in s[], M
- * in m[]. */
+/* fetch_sub() loads the sub scales of row r of a tile. factors() converts them
+ * to the integer factors of the two halves, S in s[] and M in m[]. */
 DEV void OF(fetch_sub)(GLOBAL const u8 *tile, s32 r, u32 *sub)
 {
     sub[0] = sub[1] = 0;
@@ -124,9 +125,10 @@ DEV void OF(factors)(const u32 *sub, s32 *s, s32 *m)
 #endif
 }
 
-/* A row's super scales, and its float factors: of the first product in d[0], of
- * the second in d[1]: -dmin, or d of the second half. Without super scales they
- * are in the bytes of the tile. */
+/* fetch_sup() loads the super scales of row r. scales() converts scales to
+ * float factors: d[0] of the first product, d[1] of the second one, which is
+ * -dmin or the d of the tile's second half. Formats without super scales have
+ * these in their sub scales. */
 DEV void OF(fetch_sup)(GLOBAL const u8 *at, s32 r, u32 *sup)
 {
     sup[0] = sup[1] = 0;
@@ -164,8 +166,8 @@ DEV void OF(scales)(const u32 *sup, const u32 *sub, float *d)
     (void)sub;
 }
 
-/* Where tile t of a run is that begins, at byte 0, with tile `first` of its
- * super-block; and the super scales of it. */
+/* Return the offset in bytes, in a run of k, of tile t and of the super scales
+ * that apply to it. The run begins with tile `first` of its super-block. */
 DEV u64 OF(tile_at)(s32 t, s32 first)
 {
     s32 chunk = WHOLE ? ((t + first) >> 3) + 1 : 0;
@@ -179,9 +181,9 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
 }
 
-/* What a lane of matmul wants of tile t of a run (mma.h): of each of its rows
- * LANE_DWORDS * RAW dwords, and the bytes of scales. Its second row's panel is
- * `second` bytes on. */
+/* Loads the data that a lane of matmul needs of tile t of a run of k (mma.h):
+ * LANE_DWORDS * RAW dwords of each of its weight rows, and their scales. The
+ * panel of the second row is `second` bytes after that of the first. */
 #define RAWS (LANE_ROWS * LANE_DWORDS * RAW)
 DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
                         s32 first, s32 r, s32 q, u32 *raw, u32 *sub, u32 *sup)

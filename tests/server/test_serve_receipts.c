@@ -1,0 +1,226 @@
+/* A server's answers come with receipts that hold, in every protocol, streamed
+ * or not, in company, after cached prompts, with tokens that the server chose.
+ */
+#include "lib/command.h"
+#include "lib/jws_try.h"
+#include "lib/serve_try.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
+
+static const struct ask {
+    const char *path, *body;
+    int n; /* receipts */
+} asks[] = {
+    {"/completion", "\"prompt\":\"Once upon a time\",\"n_predict\":8", 1},
+    {"/completion",
+     "\"prompt\":\"Once upon a time\",\"n_predict\":8,\"temperature\":1.5,"
+     "\"top_k\":0,\"repeat_penalty\":1.1,\"ignore_eos\":true,"
+     "\"grammar\":\"root ::= [a-z ,.]+\"",
+     1},
+    {"/v1/completions",
+     "\"prompt\":\"Once upon a time\",\"max_tokens\":6,\"n\":2", 2},
+    {"/v1/completions",
+     "\"prompt\":[\"One day\",\"The old\"],\"max_tokens\":6,\"stop\":[\"a\"]",
+     2},
+    {"/v1/chat/completions", CHAT ",\"max_tokens\":8,\"logprobs\":true", 1},
+    {"/v1/chat/completions",
+     CHAT ",\"max_tokens\":24,\"response_format\":{\"type\":\"json_schema\","
+          "\"json_schema\":{\"name\":\"a\",\"schema\":{\"type\":\"object\","
+          "\"properties\":{\"a\":{\"enum\":[1,2]}},\"required\":[\"a\"]}}}",
+     1},
+    {"/v1/messages", CHAT ",\"max_tokens\":8", 1},
+    {"/v1/responses", "\"input\":\"Hello there\",\"max_output_tokens\":8", 1},
+    {"/api/chat", CHAT ",\"options\":{\"num_predict\":8}", 1},
+    {"/api/generate",
+     "\"prompt\":\"Hello there\",\"options\":{\"num_predict\":8}", 1},
+};
+enum { N_ASK = sizeof asks / sizeof *asks };
+
+/* Appends the receipts of a JSON value to a file; returns their number. */
+static int keep(FILE *f, const json_t *j)
+{
+    json_t *plait =
+        json_object_get(json_is_array(j) ? json_array_get(j, 0) : j, "plait");
+    json_t *list = json_object_get(plait, "receipts"), *r;
+    size_t i, n = 0;
+
+    json_array_foreach (list, i, r)
+        n += json_dumpf(r, f, JSON_COMPACT) == 0 && fputc('\n', f) == '\n';
+    r = json_object_get(plait, "receipt");
+    if (r)
+        n += json_dumpf(r, f, JSON_COMPACT) == 0 && fputc('\n', f) == '\n';
+    return (int)n;
+}
+
+/* Appends the receipts of a response to a file: a JSON text, or a stream with
+ * one a line. Returns their number. */
+static int keep_all(FILE *f, const char *body)
+{
+    json_t *whole = json_loads(body, 0, NULL);
+    int n = whole ? keep(f, whole) : 0;
+
+    for (const char *s = body; !whole && *s;
+         s += strcspn(s, "\n"), s += *s == '\n') {
+        const char *from = strncmp(s, "data: ", 6) == 0 ? s + 6 : s;
+        json_t *j = json_loadb(from, strcspn(from, "\n"), 0, NULL);
+
+        n += keep(f, j);
+        json_decref(j);
+    }
+    json_decref(whole);
+    return n;
+}
+
+static char *request(const struct ask *a, bool stream, const char *more)
+{
+    char *body;
+
+    assert_true(asprintf(&body, "{\"model\":\"fable\",\"stream\":%s,%s%s}",
+                         stream ? "true" : "false", a->body, more) > 0);
+    return body;
+}
+
+/* Asks all at once, then reads the responses. */
+static int ask_all(struct serve_try *s, FILE *f, bool stream)
+{
+    struct try_client c[N_ASK];
+    int n = 0;
+
+    for (int i = 0; i < N_ASK; i++) {
+        char *body = request(&asks[i], stream, "");
+
+        try_connect(&s->t, &c[i]);
+        serve_try_send(&c[i], asks[i].path, body);
+        free(body);
+    }
+    for (int i = 0; i < N_ASK; i++) {
+        struct try_answer a = {0};
+        int got;
+
+        try_read(&c[i], &a, false);
+        assert_int_equal(a.status, 200);
+        got = keep_all(f, a.body);
+        if (got != asks[i].n)
+            fail_msg("%s %s: %d receipts, not %d: %s", asks[i].path,
+                     stream ? "streamed" : "whole", got, asks[i].n, a.body);
+        n += got;
+        free(a.body);
+        try_close(&c[i]);
+    }
+    return n;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+    const char *path = test_temp(name);
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+    return path;
+}
+
+TEST(serve_receipts_hold_in_every_protocol)
+{
+    const char *path = test_temp("receipts.jsonl");
+    const char *private = write_file("key.pem", JWS_TRY_PRIVATE);
+    const char *public = write_file("trust.pem", JWS_TRY_PUBLIC);
+    struct serve_try s;
+    char line[800], said[80];
+    FILE *f = fopen(path, "w");
+    int n = 0;
+
+    assert_non_null(f);
+    snprintf(line, sizeof line,
+             "-a fable --receipts --receipt-form full --sign-key '%s'",
+             private);
+    serve_try_start(&s, "", line);
+    n += ask_all(&s, f, false);
+    n += ask_all(&s, f, true); /* from cached prompts */
+    fclose(f);
+    serve_try_stop(&s);
+    snprintf(line, sizeof line,
+             "plait verify " MODEL "-dev 'sim*2' '%s' --trust '%s'", path,
+             public);
+    snprintf(said, sizeof said, "%d receipts: %d hold, 0 differ, 0 cannot", n,
+             n);
+    must_say(sh(0, line), said);
+}
+
+/* The server keeps receipts that no client asked for: the same, byte for byte,
+ * whatever the devices. */
+TEST(serve_keeps_receipts_in_a_file)
+{
+    static const char *const devices[] = {"cpu*2 -ts 3,1",
+                                          "sim*3 --rank-split 3,1"};
+    char more[400], line[400], name[32];
+    const char *path[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct serve_try s;
+
+        snprintf(name, sizeof name, "kept-%d.jsonl", i);
+        path[i] = test_temp(name);
+        snprintf(more, sizeof more,
+                 "-a fable -dev %s --receipt-form full --receipt '%s'",
+                 devices[i], path[i]);
+        serve_try_start(&s, "", more);
+        for (int k = 0; k < 4; k++) {
+            char *body = request(&asks[k], k % 2, "");
+            char *answer = serve_try_post(&s, asks[k].path, body, 200);
+
+            assert_null(strstr(answer, "\"receipt"));
+            free(answer);
+            free(body);
+        }
+        serve_try_stop(&s);
+    }
+    snprintf(line, sizeof line, "cmp '%s' '%s'", path[0], path[1]);
+    sh(0, line);
+    snprintf(line, sizeof line, "plait verify " MODEL "-dev emu '%s'", path[0]);
+    must_say(sh(0, line), "6 receipts: 6 hold");
+}
+
+/* A request asks for a receipt, or for none, and for its form. */
+TEST(serve_receipts_are_what_the_request_asks_for)
+{
+    static const struct {
+        const char *more;
+        int n;
+        const char *has, *lacks;
+    } row[] = {
+        {"", 0, NULL, NULL},
+        {",\"receipt\":false", 0, NULL, NULL},
+        {",\"receipt\":true", 1, "\"sha256\"", "\"prompt\":{\"tokens\""},
+        {",\"receipt\":\"brief\"", 1, "\"sha256\"", NULL},
+        {",\"receipt\":\"full\"", 1, "\"tokens\"", NULL},
+        {",\"receipt\":\"hashes\"", 1, "\"sha256\"", "\"tokens\""},
+    };
+    const char *path = test_temp("receipt.json");
+    struct serve_try s;
+
+    serve_try_start(&s, "", "-a fable");
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        char *body = request(&asks[0], false, row[i].more), *answer, *text;
+        FILE *f = fopen(path, "w");
+        size_t n;
+
+        answer = serve_try_post(&s, asks[0].path, body, 200);
+        assert_int_equal(keep_all(f, answer), row[i].n);
+        fclose(f);
+        text = test_read(path, &n);
+        if ((row[i].has && !strstr(text, row[i].has)) ||
+            (row[i].lacks && strstr(text, row[i].lacks)))
+            fail_msg("%s: %s", row[i].more, text);
+        free(text);
+        free(answer);
+        free(body);
+    }
+    free(serve_try_post(&s, "/completion",
+                        "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
+    serve_try_stop(&s);
+}
