@@ -30,13 +30,21 @@ static double *macs_of(struct bench_model *m, const char *format)
     return half ? m->half : strcmp(format, "F32") == 0 ? m->flt : m->int8;
 }
 
-/* Returns the size in bytes of a value in a cache of format F32, Q8_0, F16 or
- * BF16. Other formats count as 2 bytes. */
+/* Returns the size in bytes of a value in a cache. Formats that are not listed,
+ * F16 and BF16, have 2 bytes. */
 static double cache_bytes(const char *format)
 {
-    return strcmp(format, "F32") == 0    ? 4
-           : strcmp(format, "Q8_0") == 0 ? 34 / 32.
-                                         : 2;
+    static const struct {
+        const char *format;
+        double bytes;
+    } row[] = {{"F32", 4},          {"Q8_0", 34 / 32.}, {"Q4_0", 18 / 32.},
+               {"Q4_1", 20 / 32.},  {"Q5_0", 22 / 32.}, {"Q5_1", 24 / 32.},
+               {"IQ4_NL", 18 / 32.}};
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (strcmp(row[i].format, format) == 0)
+            return row[i].bytes;
+    return 2;
 }
 
 /* Returns the entry of m->memory for layers with this window; adds it if it is

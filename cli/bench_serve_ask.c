@@ -3,6 +3,7 @@
  * number of the request, so that two servers, or two runs, get the same
  * requests. */
 #include "bench_serve.h"
+#include "server/json_text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -137,7 +138,7 @@ char *serve_body(const struct options *o, const struct serve_target *t,
     if (j != NULL && more != NULL && json_object_update(j, more) == 0 &&
         (t->model == NULL ||
          json_object_set_new(j, "model", json_string(t->model)) == 0))
-        body = json_dumps(j, JSON_COMPACT);
+        body = json_text_plain(j, JSON_COMPACT);
     json_decref(j);
     json_decref(more);
     return body;

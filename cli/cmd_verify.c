@@ -7,6 +7,7 @@
 #include "input.h"
 #include "printable.h"
 #include "receipt_file.h"
+#include "server/json_text.h"
 #include "server/request_tasks.h"
 #include "session.h"
 
@@ -101,7 +102,8 @@ static enum exit_code tokenize(struct verify *v)
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets the context length so that every receipt fits, unless -c is given. Sets
+/* Sets the context length so that every receipt fits with the
+ * prompt that was given, unless -c is given. Sets
  * the maximum rows of logits of a step to as many as take 64 MiB, at most 512,
  * because each checked token needs a row. */
 static void set_sizes(struct verify *v)
@@ -110,11 +112,12 @@ static void set_sizes(struct verify *v)
     const bool given = v->s.pl.n_ctx != 0;
 
     for (int i = 0; i < v->list.n && !given; i++) {
-        const pl_receipt *r = v->list.v[i].receipt;
-        int64_t need = pl_receipt_n_prompt(r) + pl_receipt_n_output(r);
+        pl_options pl;
 
-        if (need > v->s.pl.n_ctx)
-            v->s.pl.n_ctx = need;
+        pl_options_init(&pl);
+        if (pl_receipt_options(v->list.v[i].receipt, &pl, NULL) == PL_OK &&
+            pl.n_ctx + v->n_ids > v->s.pl.n_ctx)
+            v->s.pl.n_ctx = pl.n_ctx + v->n_ids;
     }
     v->s.pl.n_out = most / row < 1 ? 1 : most / row > 512 ? 512 : most / row;
 }
@@ -177,7 +180,7 @@ static void print(struct verify *v, const struct receipt_entry *e,
             e->line, "verdict", words[r->verdict], "text", r->text, "checked",
             (json_int_t)r->n_checked, "at", (json_int_t)r->at, "written",
             (json_int_t)r->written, "sampled", (json_int_t)r->sampled);
-        char *text = j != NULL ? json_dumps(j, JSON_COMPACT) : NULL;
+        char *text = j != NULL ? json_text_plain(j, JSON_COMPACT) : NULL;
 
         printf("%s\n", text != NULL ? text : "null");
         free(text);
@@ -324,8 +327,8 @@ enum exit_code cmd_verify(const struct options *o)
     if (c == EXIT_DONE)
         c = session_open(&v.s, o);
     if (c == EXIT_DONE) {
-        set_sizes(&v);
         c = tokenize(&v);
+        set_sizes(&v);
     }
     /* The seed is random, so that an author of a false receipt cannot know
      * which tokens will be checked. */

@@ -8,6 +8,7 @@
 #include "line_editor.h"
 #include "printable.h"
 #include "run.h"
+#include "server/json_text.h"
 #include "server/request_tasks.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ static pl_status render(const pl_template *form, const json_t *messages,
                         const char *extra, char **text, size_t *len,
                         pl_err *err)
 {
-    char *json = json_dumps(messages, 0);
+    char *json = json_text_plain(messages, 0);
     const pl_conversation c = {
         .size = sizeof(c), .messages = json, .extra = extra};
     pl_status s = PL_NO_MEMORY;
@@ -83,13 +84,12 @@ static enum exit_code variables(const struct options *o, bool reasons,
                          clip_printable(cut, o->kwargs));
     }
     if (o->reasoning != REASONING_AUTO) {
-        json_object_set_new(j, "enable_thinking", json_boolean(reasons));
-        json_object_set_new(j, "thinking", json_boolean(reasons));
+        json_text_put(&j, "enable_thinking", json_boolean(reasons));
+        json_text_put(&j, "thinking", json_boolean(reasons));
     }
     if (o->reasoning_effort != NULL)
-        json_object_set_new(j, "reasoning_effort",
-                            json_string(o->reasoning_effort));
-    *out = json_dumps(j, 0);
+        json_text_put(&j, "reasoning_effort", json_string(o->reasoning_effort));
+    *out = json_text_plain(j, 0);
     json_decref(j);
     return *out != NULL ? EXIT_DONE : no_memory();
 }
@@ -281,7 +281,7 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     *p = (struct prompt){0};
     for (size_t i = 0; i < json_array_size(c->messages); i++)
         if (i < lead || i >= lead + c->n_left_out)
-            json_array_append(seen, json_array_get(c->messages, i));
+            json_text_add(&seen, json_incref(json_array_get(c->messages, i)));
     s = render(c->form, seen, c->extra, &p->text, &p->len, &r->err);
     if (s == PL_OK)
         s = request_chat_tokens(r->s.words, p->text, p->len, &p->ids, &p->n,
@@ -450,7 +450,7 @@ static bool chat_regen(struct chat *c, const char *file)
 
 static bool chat_save(struct chat *c, const char *file)
 {
-    char *json = json_dumps(c->messages, JSON_INDENT(2));
+    char *json = json_text_plain(c->messages, JSON_INDENT(2));
     struct whole_file w = {0};
     enum exit_code code = EXIT_FAILED;
     char count[32], cut[SHOWN];

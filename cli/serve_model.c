@@ -6,6 +6,7 @@
 #include "fetch.h"
 #include "receipt_file.h"
 #include "serve_defaults.h"
+#include "server/json_text.h"
 #include "session.h"
 
 #include "server/tier_disk.h"
@@ -166,7 +167,8 @@ static pl_status check_grammar(const struct service *v, pl_err *err)
     const json_t *schema = json_object_get(v->defaults, "json_schema");
     const char *gbnf =
         json_string_value(json_object_get(v->defaults, "grammar"));
-    char *text = schema != NULL ? json_dumps(schema, JSON_ENCODE_ANY) : NULL;
+    char *text =
+        schema != NULL ? json_text_plain(schema, JSON_ENCODE_ANY) : NULL;
     const char *grammar = text != NULL ? text : gbnf;
     pl_grammar *g = NULL;
     pl_status s = PL_OK;
@@ -238,6 +240,10 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
+/* Bytes of host memory for connections, requests and answers of a few
+ * clients. */
+enum { SERVE_BYTES = 4 << 20 };
+
 /* Creates the engine of a model. Reserves host memory for its prefix cache and
  * for those of the loaded models in `all`; `all` is NULL if there is only one
  * model. Sets *piece to the limit of tokens in one call of the engine. */
@@ -262,8 +268,9 @@ static pl_status load(struct service *v, const struct options *o,
         pl.keep = kept;
         pl.n_keep = 1;
     }
+    pl.host_reserve = SERVE_BYTES + session_own_bytes(v->model, o->n_parallel);
     if (all != NULL)
-        pl.host_reserve = promised_bytes(all) + ram_of(all, o);
+        pl.host_reserve += promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
     /* Computes the checksum of the weights now, so that an error fails the

@@ -112,6 +112,13 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
         *piece = o->n_batch;
 }
 
+uint64_t session_own_bytes(const pl_model *m, int n)
+{
+    enum { FIXED = 4 << 20, OF_TOKEN = 16 };
+
+    return FIXED + (uint64_t)n * OF_TOKEN * (uint64_t)pl_model_n_vocab(m);
+}
+
 pl_status session_model(pl_model **m, const struct options *o, pl_err *err)
 {
     return pl_model_open_override(m, o->model,
@@ -134,6 +141,7 @@ enum exit_code session_open(struct session *s, const struct options *o)
     r = session_model(&s->model, o, &err);
     if (r != PL_OK)
         return report(o, r, &err);
+    s->pl.host_reserve = session_own_bytes(s->model, 1);
     s->n_vocab = pl_model_n_vocab(s->model);
     s->words = pl_model_tokenizer(s->model);
     return EXIT_DONE;

@@ -26,6 +26,11 @@ struct session {
 /* Sets *pl to the library's options in `o`, with one sequence and no log. Sets
  * *piece to the greatest number of tokens in one call of the engine. */
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
+/* Returns the bytes of host memory that a command takes beside the plan, with n
+ * samplers: for the program, texts, and logits on their way to a token. Plans
+ * leave them free (pl_options.host_reserve), because a process that has a limit
+ * is killed when it exceeds it. */
+uint64_t session_own_bytes(const pl_model *m, int n);
 /* Opens the model that `o` names, with the key overrides of `o`. */
 pl_status session_model(pl_model **m, const struct options *o, pl_err *err);
 /* Opens the model without an engine, which suffices to plan and to tokenize.

@@ -157,21 +157,33 @@ pl_status hub_listing_read(struct hub_listing *l, const char *json, size_t n,
 char *hub_listing_write(const struct hub_listing *l)
 {
     json_t *all = json_array();
-    char *text;
+    char *text = NULL;
+    size_t n;
 
     for (int i = 0; i < l->n; i++) {
         const struct hub_file *f = &l->file[i];
         json_t *one = json_pack("{s:s, s:s, s:I}", "type", "file", "path",
                                 f->path, "size", (json_int_t)f->size);
 
-        if (f->sha256[0] != '\0')
+        if (f->sha256[0] != '\0' &&
             json_object_set_new(one, "lfs",
                                 json_pack("{s:s, s:I}", "oid", f->sha256,
-                                          "size", (json_int_t)f->size));
+                                          "size", (json_int_t)f->size)) != 0) {
+            json_decref(one);
+            one = NULL;
+        }
         json_array_append_new(all, one);
     }
-    text = (int)json_array_size(all) == l->n ? json_dumps(all, JSON_INDENT(1))
-                                             : NULL;
+    /* json_dumps would drop a character for which it has no memory */
+    n = json_dumpb(all, NULL, 0, JSON_INDENT(1));
+    if ((int)json_array_size(all) == l->n && n > 0)
+        text = malloc(n + 1);
+    if (text != NULL && json_dumpb(all, text, n, JSON_INDENT(1)) == n) {
+        text[n] = '\0';
+    } else {
+        free(text);
+        text = NULL;
+    }
     json_decref(all);
     return text;
 }

@@ -188,7 +188,9 @@ typedef void pl_write_fn(void *user, const char *text, size_t len);
  * file has no name. On file systems without unnamed files it has a temporary
  * name in the same directory that ends in ".part".
  *
- * A new file gets the permissions of the file it replaces. If the path is a
+ * A new file gets the permissions and, as far as the system allows, the owner
+ * and group of the file it replaces. If two processes write the same path, the
+ * file of the last one to commit remains. If the path is a
  * symbolic link, the link's target is replaced. It is an error to replace a
  * file whose mode forbids writing, even for root, or anything that is not a
  * regular file. */
@@ -201,7 +203,7 @@ enum {
     PL_FILE_STREAM = 1,
     /* The temporary file is called PATH.part. It is not deleted if the file is
      * closed without a commit, and the next pl_file_open with this flag
-     * continues it. */
+     * continues it. PL_IO: it is open already, in this process or another. */
     PL_FILE_RESUME = 2,
 };
 

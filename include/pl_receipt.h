@@ -102,9 +102,11 @@ PL_API pl_status pl_receipt_parse(pl_receipt **out, const char *json,
                                   size_t len, pl_err *err);
 /* Sets the fields of *opt that decide bits as the receipt requires: ranks and
  * their shares, layouts (before the caller's overrides), numerics, cache
- * formats, kept values. Sets n_ctx to what the receipt needs if it is 0. Other
- * fields, such as devices, stay. Strings and arrays in *opt are valid until the
- * next call or until the receipt is freed.
+ * formats, kept values. Sets n_ctx, if it is 0, to the number of tokens that
+ * the receipt contains. A prompt of which it has only the hash does not count,
+ * because its length is a mere claim: the caller adds the tokens of the prompt
+ * to give. Other fields, such as devices, stay. Strings and arrays in *opt are
+ * valid until the next call or until the receipt is freed.
  * PL_UNSUPPORTED: the receipt was written with another order of operations
  * (doc/numerics.md) than this library has. */
 PL_API pl_status pl_receipt_options(pl_receipt *r, pl_options *opt,

@@ -319,6 +319,19 @@ LOCALE = re.compile(r'\b(?:strto(?:d|f|ld)|atof|vsnprintf|setlocale|setenv|'
 FRACTION = re.compile(r'%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[aefgAEFG]')
 
 
+# These lose members and characters, without an error, if memory runs out.
+LOSES = re.compile(r'(?<!\w)json_(?:copy|dumps)\(')
+WHOLE = ('src/base/whole_json.c', 'server/json_text.c')
+
+
+def check_json(path):
+    for n, line in enumerate(bare(path), 1):
+        m = LOSES.search(line)
+        if m and path not in WHOLE:
+            complain(path, n, f'{m[0]}: may lose a part; use base/whole_json.h, '
+                     'or json_text.h of the server')
+
+
 def check_locale(path):
     for n, line in enumerate(bare(path), 1):
         m = LOCALE.search(line)
@@ -352,6 +365,8 @@ def check_words(files, code):
             if m:
                 complain(path, n, f'{m[0]}: finish it or file it')
     for path in code:
+        if re.match(r'(?:src|cli|server|hub)/', path):
+            check_json(path)
         if not path.startswith('src/'):
             continue
         for n, line in enumerate(bare(path), 1):

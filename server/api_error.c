@@ -110,8 +110,8 @@ json_t *api_error_json(const struct api_error *r, enum api_error_shape shape)
                                       : json_null(),
                   "code", r->code);
     if (r->n_ctx > 0) {
-        json_object_set_new(j, "n_prompt_tokens", json_integer(r->n_prompt));
-        json_object_set_new(j, "n_ctx", json_integer(r->n_ctx));
+        json_text_put(&j, "n_prompt_tokens", json_integer(r->n_prompt));
+        json_text_put(&j, "n_ctx", json_integer(r->n_ctx));
     }
     return json_pack("{s:o}", "error", j);
 }
@@ -119,7 +119,7 @@ json_t *api_error_json(const struct api_error *r, enum api_error_shape shape)
 char *api_error_body(const struct api_error *r, enum api_error_shape shape)
 {
     json_t *j = api_error_json(r, shape);
-    char *body = json_dumps(j, JSON_COMPACT);
+    char *body = json_text_plain(j, JSON_COMPACT);
 
     json_decref(j);
     return body;

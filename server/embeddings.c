@@ -221,7 +221,7 @@ static bool write_part(struct embedded *t)
 
     if (j && (g->as != EMBEDDINGS_AS_OPENAI ||
               json_object_set_new(j, "object", json_string("embedding")) == 0))
-        t->json = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        t->json = json_text_plain(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(j);
     free(t->row);
     t->row = NULL;
@@ -251,7 +251,7 @@ static char *rest_of(const struct embeddings *g)
         j = json_pack("{s:o, s:{s:I, s:I}}", "model",
                       json_text(name, strlen(name)), "usage", "prompt_tokens",
                       n, "total_tokens", n);
-    s = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    s = j ? json_text_plain(j, JSON_COMPACT) : NULL;
     json_decref(j);
     return s;
 }

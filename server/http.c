@@ -400,7 +400,7 @@ pl_status http_accept(struct http *h, pl_err *err)
     if (e != 0)
         return http_fail(err, PL_IO,
                          "cannot start the listening thread: %s; raise the "
-                         "limit of threads (\"ulimit -u\")",
+                         "limits of threads and memory (ulimit -u, -v)",
                          strerror(e));
     return PL_OK;
 }
@@ -437,7 +437,7 @@ static pl_status open_all(struct http *h, pl_err *err)
     if (!http_workers_start(h))
         return http_fail(err, PL_IO,
                          "cannot start the threads that handle requests; raise "
-                         "the limit of threads (\"ulimit -u\")");
+                         "the limits of threads and memory (ulimit -u, -v)");
     return h->o.held ? PL_OK : http_accept(h, err);
 }
 

@@ -29,7 +29,7 @@ static void show_value(const json_t *value, char out[SHOWN])
                                        : json_array_size(value));
         return;
     }
-    json = json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    json = json_text_plain(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     snprintf(out, SHOWN, "%.*s%s", SHOWN - 8, json != NULL ? json : "",
              json != NULL && strlen(json) > SHOWN - 8 ? "..." : "");
     free(json);

@@ -398,9 +398,59 @@ static void unmark(char *s)
         memmove(to, from, strlen(from) + 1);
 }
 
+void json_text_put(json_t **object, const char *key, json_t *value)
+{
+    if (json_object_set_new(*object, key, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+void json_text_add(json_t **list, json_t *value)
+{
+    if (json_array_append_new(*list, value) == 0)
+        return;
+    json_decref(*list);
+    *list = NULL;
+}
+
+json_t *json_text_copy(json_t *j)
+{
+    json_t *copy = json_copy(j);
+
+    if (json_array_size(copy) == json_array_size(j) &&
+        json_object_size(copy) == json_object_size(j))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
+struct taken {
+    struct text text;
+    bool failed;
+};
+
+static int take(const char *s, size_t n, void *user)
+{
+    struct taken *t = user;
+
+    t->failed = t->failed || !text_add(&t->text, s, n);
+    return t->failed ? -1 : 0;
+}
+
+char *json_text_plain(const json_t *j, size_t flags)
+{
+    struct taken t = {0};
+
+    if (json_dump_callback(j, take, &t, flags) == 0 && !t.failed)
+        return t.text.s;
+    text_free(&t.text);
+    return NULL;
+}
+
 char *json_text_dump(const json_t *j, size_t flags)
 {
-    char *s = json_dumps(j, flags);
+    char *s = json_text_plain(j, flags);
 
     if (s != NULL)
         unmark(s);

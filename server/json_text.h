@@ -57,6 +57,17 @@ bool json_text_round(json_t *j, const char *const *but);
  * json_text_load) are integers in this text. NULL if out of memory. */
 char *json_text_dump(const json_t *j, size_t flags);
 
+/* Add a value to an object or list and take ownership of it. If that fails, or
+ * the value is NULL, they free the object or list and set it to NULL. */
+void json_text_put(json_t **object, const char *key, json_t *value);
+void json_text_add(json_t **list, json_t *value);
+/* Copy a list or an object, and return the JSON text of `j`, malloc'ed, as
+ * jansson's json_copy and json_dumps do; but these leave out members and
+ * characters for which there is no memory, while these here then return
+ * NULL. */
+json_t *json_text_copy(json_t *j);
+char *json_text_plain(const json_t *j, size_t flags);
+
 /* Returns a NUL-terminated copy of s [n] as valid UTF-8, malloc'ed; NULL if out
  * of memory. */
 char *utf8_copy(const char *s, size_t n);

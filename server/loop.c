@@ -453,7 +453,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
                     "cannot start the thread of the scheduling loop; raise the "
-                    "limit of threads (\"ulimit -u\")");
+                    "limits of threads and memory (ulimit -u, -v)");
     }
     l->started = true;
     *out = l;

@@ -23,7 +23,11 @@ static json_t *devices_json(struct loop *l)
     if (d)
         loop_devices(l, d, n);
     for (int i = 0; d && i < n; i++)
-        json_array_append_new(list, device_json(&d[i]));
+        json_text_add(&list, device_json(&d[i]));
+    if (!d) {
+        json_decref(list);
+        list = NULL;
+    }
     free(d);
     return list;
 }
@@ -37,13 +41,16 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     if (slot)
         loop_slots(l, slot, n);
     for (int i = 0; slot && i < n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
-                                        (json_int_t)slot[i].id_task, "n_prompt",
-                                        (json_int_t)slot[i].n_prompt, "n_done",
-                                        (json_int_t)slot[i].n_done, "n_written",
-                                        (json_int_t)slot[i].n_written, "n_ctx",
-                                        (json_int_t)n_ctx));
+        json_text_add(&list, json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
+                                       (json_int_t)slot[i].id_task, "n_prompt",
+                                       (json_int_t)slot[i].n_prompt, "n_done",
+                                       (json_int_t)slot[i].n_done, "n_written",
+                                       (json_int_t)slot[i].n_written, "n_ctx",
+                                       (json_int_t)n_ctx));
+    if (!slot) {
+        json_decref(list);
+        list = NULL;
+    }
     free(slot);
     return list;
 }
@@ -78,6 +85,6 @@ void machine_respond(struct service *v, struct http_request *r)
         (json_int_t)c.message_bytes, "copy_bytes", (json_int_t)c.copy_bytes,
         "devices", devices_json(v->loop), "cache", cache_json(&c), "slots",
         slots_json(v->loop, pl_engine_n_ctx(v->engine)));
-    service_respond(r, j ? json_dumps(j, JSON_COMPACT) : NULL);
+    service_respond(r, j ? json_text_plain(j, JSON_COMPACT) : NULL);
     json_decref(j);
 }

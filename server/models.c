@@ -320,7 +320,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
         if (!m->has_keeper)
             s = fail(err, PL_NO_MEMORY,
                      "cannot start the thread that loads models; raise the "
-                     "limit of threads (\"ulimit -u\")");
+                     "limits of threads and memory (ulimit -u, -v)");
     }
     if (s == PL_OK)
         *out = m;

@@ -14,7 +14,7 @@
 
 static void respond_json(struct http_request *r, json_t *j)
 {
-    char *body = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    char *body = j ? json_text_plain(j, JSON_COMPACT) : NULL;
 
     json_decref(j);
     service_respond(r, body);
@@ -371,14 +371,14 @@ static json_t *capabilities(struct models *m, const struct model *a,
     free(form);
     free(with_tools);
     if (traits & REQUEST_TOOLS)
-        json_array_append_new(list, json_string("tools"));
+        json_text_add(&list, json_string("tools"));
     if (meta(file, "tokenizer.ggml.fim_pre_token_id") ||
         meta(file, "tokenizer.ggml.prefix_token_id"))
-        json_array_append_new(list, json_string("insert"));
+        json_text_add(&list, json_string("insert"));
     if (traits & REQUEST_THINKING)
-        json_array_append_new(list, json_string("thinking"));
+        json_text_add(&list, json_string("thinking"));
     if (has_embeddings(m, a))
-        json_array_append_new(list, json_string("embedding"));
+        json_text_add(&list, json_string("embedding"));
     return list;
 }
 
@@ -387,6 +387,7 @@ static json_t *capabilities(struct models *m, const struct model *a,
  * has a field of its own for it. */
 static json_t *model_info(const json_t *file)
 {
+    json_t *n = json_object_get(json_object_get(file, "totals"), "values");
     json_t *all = json_object(), *value;
     const char *key;
 
@@ -394,10 +395,10 @@ static json_t *model_info(const json_t *file)
         json_t *v = json_object_get(value, "value");
 
         if (strncmp(key, "tokenizer.chat_template", 23) != 0)
-            json_object_set_new(all, key, v ? json_incref(v) : json_null());
+            json_text_put(&all, key, v ? json_incref(v) : json_null());
     }
-    json_object_set(all, "general.parameter_count",
-                    json_object_get(json_object_get(file, "totals"), "values"));
+    if (n != NULL)
+        json_text_put(&all, "general.parameter_count", json_incref(n));
     return all;
 }
 

@@ -261,16 +261,16 @@ static json_t *status_json(const struct model *a)
     json_t *args = json_array(), *status;
 
     for (int i = 0; i < a->about.n_args; i++)
-        json_array_append_new(
-            args, json_text(a->about.args[i], strlen(a->about.args[i])));
+        json_text_add(&args,
+                      json_text(a->about.args[i], strlen(a->about.args[i])));
     status =
         json_pack("{s:s, s:o}", "value", state_names[a->state], "args", args);
     if (a->queue_pos > 0 && a->state != MODEL_LOADING)
-        json_object_set_new(status, "queued", json_true());
+        json_text_put(&status, "queued", json_true());
     if (a->state == MODEL_FAILED) {
-        json_object_set_new(status, "failed", json_true());
-        json_object_set_new(status, "error",
-                            json_text(a->why.message, strlen(a->why.message)));
+        json_text_put(&status, "failed", json_true());
+        json_text_put(&status, "error",
+                      json_text(a->why.message, strlen(a->why.message)));
     }
     return status;
 }
@@ -290,10 +290,9 @@ static json_t *names_json(const struct model_about *a)
 {
     json_t *list = json_array();
 
-    json_array_append_new(list, json_text(a->name, strlen(a->name)));
+    json_text_add(&list, json_text(a->name, strlen(a->name)));
     for (int i = 0; i < a->n_alias; i++)
-        json_array_append_new(list,
-                              json_text(a->alias[i], strlen(a->alias[i])));
+        json_text_add(&list, json_text(a->alias[i], strlen(a->alias[i])));
     return list;
 }
 
@@ -313,7 +312,8 @@ static json_t *model_json(const struct models *m, const struct model *a)
 
 static void respond_json(struct http_request *r, json_t *j)
 {
-    char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *body =
+        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
     service_respond(r, body);
@@ -328,7 +328,7 @@ static void respond_list(void *user, struct http_request *r)
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->n; i++)
         if (!m->model[i].hidden)
-            json_array_append_new(list, model_json(m, &m->model[i]));
+            json_text_add(&list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
@@ -420,7 +420,7 @@ static void on_unload(void *user, struct http_request *r)
 char *models_saved_props(const struct service *v)
 {
     json_t *j = v->loop ? service_props(v, true) : NULL;
-    char *s = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *s = j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
     return s;

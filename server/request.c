@@ -325,7 +325,7 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
         return false;
     if (!field_object(&r->f, "chat_template_kwargs", &given))
         return false;
-    r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
+    r->extra = given != NULL ? json_text_copy((json_t *)given) : NULL;
     if (given != NULL && r->extra == NULL)
         return api_error_set_memory(r->f.why);
     if (!request_read_parts(r) || !read_begun(r) || !add_variables(r))

@@ -191,10 +191,14 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
                       const char *name, const json_t *arguments)
 {
     json_t *calls = json_object_get(message, "tool_calls");
-    json_t *call =
-        json_pack("{ss*sss{ssso}}", "id", id, "type", "function", "function",
-                  "name", name, "arguments", arguments_of(r, arguments));
+    json_t *call = json_object();
 
+    if (id != NULL)
+        json_text_put(&call, "id", json_string(id));
+    json_text_put(&call, "type", json_string("function"));
+    json_text_put(&call, "function",
+                  json_pack("{ssso}", "name", name, "arguments",
+                            arguments_of(r, arguments)));
     if (calls == NULL) {
         calls = json_array();
         if (json_object_set_new(message, "tool_calls", calls) != 0)
@@ -338,7 +342,7 @@ static bool read_message(struct request_reader *r, const json_t *list, size_t i)
         return false;
     assistant = strcmp(role, "assistant") == 0;
     tool = strcmp(role, "tool") == 0 || strcmp(role, "function") == 0;
-    message = json_copy((json_t *)m.in);
+    message = json_text_copy((json_t *)m.in);
     if (message == NULL || json_array_append_new(r->messages, message) != 0)
         return api_error_set_memory(r->f.why);
     drop_nulls(message);

@@ -369,7 +369,7 @@ static bool rewrite_message(struct talk *t, const json_t *given, size_t i)
         return false;
     if (json_array_size(field(&m, "images")) > 0)
         return field_unsupported(&m, "images", "images are");
-    message = json_copy((json_t *)m.in);
+    message = json_text_copy((json_t *)m.in);
     if (message == NULL || json_array_append_new(t->list, message) != 0)
         return api_error_set_memory(t->r->f.why);
     json_object_del(message, "images");

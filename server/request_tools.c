@@ -12,7 +12,7 @@ static bool read_function(struct request_reader *r, const struct fields *f,
 {
     const char *name = NULL, *about = NULL;
     const json_t *schema = NULL;
-    json_t *tool;
+    json_t *function, *tool;
 
     if (!field_need(f, "name") || !field_text(f, "name", &name) ||
         !field_text(f, "description", &about) ||
@@ -20,11 +20,13 @@ static bool read_function(struct request_reader *r, const struct fields *f,
         return false;
     if (name[0] == '\0')
         return field_wrong(f, "name", field(f, "name"), "a non-empty string");
-    tool = json_pack("{sss{ssso*sO*}}", "type", "function", "function", "name",
-                     name, "description",
-                     about != NULL ? json_string(about) : NULL, "parameters",
-                     (json_t *)schema);
-    if (tool == NULL || json_array_append_new(list, tool) != 0)
+    function = json_pack("{ss}", "name", name);
+    if (about != NULL)
+        json_text_put(&function, "description", json_string(about));
+    if (schema != NULL)
+        json_text_put(&function, "parameters", json_incref((json_t *)schema));
+    tool = json_pack("{ssso}", "type", "function", "function", function);
+    if (json_array_append_new(list, tool) != 0)
         return api_error_set_memory(r->f.why);
     return true;
 }

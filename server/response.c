@@ -119,12 +119,23 @@ static bool write_all(struct response *w, const char *s, size_t n)
     return !w->failed;
 }
 
+/* Returns true if the response has failed, or lacks a part. */
+static bool is_lost(const struct response *w)
+{
+    bool lost = w->failed;
+
+    for (int i = 0; i < w->n; i++)
+        lost = lost || w->choice[i].lost;
+    return lost;
+}
+
 bool response_send_event(struct response *w, const char *name, json_t *j)
 {
     char *s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     struct text t = {0};
 
     json_decref(j);
+    w->failed = is_lost(w);
     if (name != NULL)
         w->failed = w->failed || !text_add(&t, "event: ", 7) ||
                     !text_add(&t, name, strlen(name)) || !text_add(&t, "\n", 1);
@@ -155,21 +166,29 @@ static void add_receipts(const struct response *w, json_t **body)
 
     if (w->choice[0].receipt == NULL || *body == NULL)
         return;
-    for (int i = 0; json_is_array(*body) && i < w->n; i++)
-        json_object_set_new(
-            json_array_get(*body, (size_t)i), "plait",
-            json_pack("{s:O}", "receipt", w->choice[i].receipt));
-    if (json_is_array(*body))
+    if (json_is_array(*body)) {
+        for (int i = 0; i < w->n && *body != NULL; i++) {
+            json_t *one = json_incref(json_array_get(*body, (size_t)i));
+
+            json_text_put(&one, "plait",
+                          json_pack("{s:O}", "receipt", w->choice[i].receipt));
+            json_decref(one);
+            if (one == NULL) {
+                json_decref(*body);
+                *body = NULL;
+            }
+        }
         return;
+    }
     if (w->n == 1) {
-        response_put(body, "plait",
-                     json_pack("{s:O}", "receipt", w->choice[0].receipt));
+        json_text_put(body, "plait",
+                      json_pack("{s:O}", "receipt", w->choice[0].receipt));
         return;
     }
     all = json_array();
     for (int i = 0; i < w->n; i++)
-        response_add(&all, json_incref(w->choice[i].receipt));
-    response_put(body, "plait", json_pack("{s:o}", "receipts", all));
+        json_text_add(&all, json_incref(w->choice[i].receipt));
+    json_text_put(body, "plait", json_pack("{s:o}", "receipts", all));
 }
 
 /* Ends the response once all choices have ended: writes the end of the stream
@@ -186,7 +205,7 @@ static bool finish(struct response *w)
     add_receipts(w, &j);
     s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
-    w->failed = w->failed || s == NULL || !write_all(w, s, strlen(s));
+    w->failed = is_lost(w) || s == NULL || !write_all(w, s, strlen(s));
     free(s);
     return !w->failed;
 }
@@ -479,7 +498,7 @@ static json_t *token_json(const struct response_token *t)
     json_t *bytes = json_array();
 
     for (size_t i = 0; i < t->len; i++)
-        response_add(&bytes, json_integer((unsigned char)t->text[i]));
+        json_text_add(&bytes, json_integer((unsigned char)t->text[i]));
     return json_pack("{sIsososo}", "id", (json_int_t)t->id, "token",
                      json_text(t->text, t->len), "bytes", bytes, "logprob",
                      isnan(t->logprob) ? json_null()
@@ -509,8 +528,8 @@ static bool add_probs(struct response *w, struct response_choice *c,
     }
     for (int i = 0; i < t->n_top && !w->failed; i++)
         w->failed = json_array_append_new(top, token_json(&t->top[i])) != 0;
-    if (j == NULL || json_object_set_new(j, "top_logprobs", top) != 0 ||
-        json_array_append_new(c->probs, j) != 0)
+    json_text_put(&j, "top_logprobs", top);
+    if (json_array_append_new(c->probs, j) != 0)
         w->failed = true;
     if (c->offsets != NULL && !w->failed)
         w->failed =
@@ -595,49 +614,34 @@ bool response_fail(struct response *w, const struct api_error *why)
 
 /* ---- functions that the protocols share ---------------------------------- */
 
-void response_put(json_t **object, const char *key, json_t *value)
-{
-    if (json_object_set_new(*object, key, value) == 0)
-        return;
-    json_decref(*object);
-    *object = NULL;
-}
-
-void response_add(json_t **list, json_t *value)
-{
-    if (json_array_append_new(*list, value) == 0)
-        return;
-    json_decref(*list);
-    *list = NULL;
-}
-
 /* Moves the items of a list to a new list and returns the new list; NULL if the
  * list was empty. Items that were sent are not kept in memory, because the
  * probabilities of one token may take 50 KB. */
-static json_t *new_of(json_t *list)
+static json_t *new_of(struct response_choice *c, json_t *list)
 {
     json_t *new;
 
     if (json_array_size(list) == 0)
         return NULL;
-    new = json_copy(list);
+    new = json_text_copy(list);
+    c->lost = c->lost || new == NULL;
     json_array_clear(list);
     return new;
 }
 
 json_t *response_new_probs(struct response_choice *c)
 {
-    return new_of(c->probs);
+    return new_of(c, c->probs);
 }
 
 json_t *response_new_ids(struct response_choice *c)
 {
-    return new_of(c->ids);
+    return new_of(c, c->ids);
 }
 
 json_t *response_new_offsets(struct response_choice *c)
 {
-    return new_of(c->offsets);
+    return new_of(c, c->offsets);
 }
 
 /* Returns how many engine steps generated n_written tokens. The first token is
@@ -701,17 +705,17 @@ void response_add_timings(const struct response *w,
                           const struct response_choice *c, json_t **event)
 {
     if (w->a->timings)
-        response_put(event, "timings", response_timings(w, c));
+        json_text_put(event, "timings", response_timings(w, c));
 }
 
 void response_add_progress(const struct response_choice *c, json_t **event,
                            int64_t done, int64_t total, double seconds)
 {
-    response_put(event, "prompt_progress",
-                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
-                           "cache", (json_int_t)c->n_cached, "processed",
-                           (json_int_t)done, "time_ms",
-                           (json_int_t)(1e3 * seconds)));
+    json_text_put(event, "prompt_progress",
+                  json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                            "cache", (json_int_t)c->n_cached, "processed",
+                            (json_int_t)done, "time_ms",
+                            (json_int_t)(1e3 * seconds)));
 }
 
 json_t *response_usage(const struct response *w)

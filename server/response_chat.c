@@ -8,8 +8,10 @@
 static json_t *new_probs(struct response_choice *c)
 {
     json_t *probs = response_new_probs(c);
+    json_t *all = probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
 
-    return probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
+    c->lost = c->lost || (probs != NULL && all == NULL);
+    return all;
 }
 
 /* Returns a chunk of a streamed response for one choice. Takes ownership of
@@ -82,7 +84,7 @@ static json_t *call_json(const struct response_block *b, int index)
                   index < 0 ? response_string(&b->text) : json_string(""));
 
     if (index >= 0)
-        response_put(&j, "index", json_integer(index));
+        json_text_put(&j, "index", json_integer(index));
     return j;
 }
 
@@ -92,10 +94,10 @@ static json_t *call_json(const struct response_block *b, int index)
 static void put_calls(const struct response *w, json_t **to, json_t *list)
 {
     if (!w->a->functions) {
-        response_put(to, "tool_calls", list);
+        json_text_put(to, "tool_calls", list);
         return;
     }
-    response_put(
+    json_text_put(
         to, "function_call",
         json_incref(json_object_get(json_array_get(list, 0), "function")));
     json_decref(list);
@@ -134,7 +136,7 @@ static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_object(), finish_of(w, c));
 
-    response_put(&j, "timings", response_timings(w, c));
+    json_text_put(&j, "timings", response_timings(w, c));
     response_add_verbose(w, c, &j);
     return response_send_event(w, NULL, j);
 }
@@ -171,11 +173,11 @@ static json_t *message_of(const struct response *w,
     json_t *list = calls ? json_array() : NULL;
 
     if (response_count(c, PL_REPLY_REASONING) > 0)
-        response_put(&m, "reasoning_content",
-                     response_joined(c, PL_REPLY_REASONING));
+        json_text_put(&m, "reasoning_content",
+                      response_joined(c, PL_REPLY_REASONING));
     for (int i = 0; i < c->n_block; i++)
         if (c->block[i].kind == PL_REPLY_CALL)
-            response_add(&list, call_json(&c->block[i], -1));
+            json_text_add(&list, call_json(&c->block[i], -1));
     if (calls)
         put_calls(w, &m, list);
     return m;
@@ -191,10 +193,10 @@ static json_t *whole(const struct response *w)
                             ? json_pack("{s:O}", "content", c->probs)
                             : json_null();
 
-        response_add(&choices,
-                     json_pack("{s:s, s:i, s:o, s:o}", "finish_reason",
-                               finish_of(w, c), "index", i, "message",
-                               message_of(w, c), "logprobs", probs));
+        json_text_add(&choices,
+                      json_pack("{s:s, s:i, s:o, s:o}", "finish_reason",
+                                finish_of(w, c), "index", i, "message",
+                                message_of(w, c), "logprobs", probs));
     }
     j = json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
                   choices, "created", (json_int_t)w->about.created, "id", w->id,

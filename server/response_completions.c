@@ -10,7 +10,7 @@ static void add_top(json_t **top, const json_t *t)
     const char *name = json_string_value(json_object_get(t, "token"));
 
     if (json_object_get(*top, name) == NULL)
-        response_put(top, name, json_incref(json_object_get(t, "logprob")));
+        json_text_put(top, name, json_incref(json_object_get(t, "logprob")));
 }
 
 /* Returns the alternatives to token t, a JSON object from name to probability;
@@ -50,9 +50,9 @@ static json_t *probs_json(json_t *list, json_t *offsets)
     probs = json_array();
     tops = json_array();
     json_array_foreach (list, i, t) {
-        response_add(&tokens, json_incref(json_object_get(t, "token")));
-        response_add(&probs, json_incref(json_object_get(t, "logprob")));
-        response_add(&tops, top_json(t));
+        json_text_add(&tokens, json_incref(json_object_get(t, "token")));
+        json_text_add(&probs, json_incref(json_object_get(t, "logprob")));
+        json_text_add(&tops, top_json(t));
     }
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "tokens", tokens,
                      "token_logprobs", probs, "top_logprobs", tops,
@@ -124,7 +124,7 @@ static bool receipt(struct response *w, struct response_choice *c,
     json_t *j = around(w, json_array());
 
     (void)c;
-    response_put(&j, "plait", plait);
+    json_text_put(&j, "plait", plait);
     return response_send_event(w, NULL, j);
 }
 
@@ -132,7 +132,7 @@ static bool end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_string(""), finish_of(c));
 
-    response_put(&j, "timings", response_timings(w, c));
+    json_text_put(&j, "timings", response_timings(w, c));
     response_add_verbose(w, c, &j);
     return response_send_event(w, NULL, j);
 }
@@ -142,8 +142,8 @@ static bool over(struct response *w)
     if (w->a->usage) {
         json_t *j = around(w, json_array());
 
-        response_put(&j, "usage", response_usage(w));
-        response_put(&j, "timings", response_timings(w, NULL));
+        json_text_put(&j, "usage", response_usage(w));
+        json_text_put(&j, "timings", response_timings(w, NULL));
         if (!response_send_event(w, NULL, j))
             return false;
     }
@@ -162,16 +162,16 @@ static json_t *whole(const struct response *w)
     for (int i = 0; i < w->n; i++) {
         const struct response_choice *c = &w->choice[i];
 
-        response_add(&choices,
-                     choice_json(c, response_joined(c, PL_REPLY_CONTENT),
-                                 probs_json(json_incref(c->probs),
-                                            json_incref(c->offsets)),
-                                 finish_of(c)));
+        json_text_add(&choices,
+                      choice_json(c, response_joined(c, PL_REPLY_CONTENT),
+                                  probs_json(json_incref(c->probs),
+                                             json_incref(c->offsets)),
+                                  finish_of(c)));
     }
     j = around(w, choices);
     response_add_verbose(w, &w->choice[0], &j);
-    response_put(&j, "usage", response_usage(w));
-    response_put(&j, "timings", response_timings(w, NULL));
+    json_text_put(&j, "usage", response_usage(w));
+    json_text_put(&j, "timings", response_timings(w, NULL));
     return j;
 }
 

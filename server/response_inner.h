@@ -45,6 +45,9 @@ struct response_choice {
      * cache. */
     int64_t n_done;
     bool begun, ended;
+    /* There was no memory for a part of the next event, which then must not be
+     * sent. */
+    bool lost;
     json_t *receipt; /* receipt of the choice; owned; NULL if none */
     /* The way in which the output of the choice ended; end.stop is NULL, or
      * points to the text in `stop`. */
@@ -108,11 +111,6 @@ struct response_protocol {
 extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
-/* Add a value to a JSON object or list, and take ownership of the value. If
- * that fails or the value is NULL, they free the object or list and set the
- * pointer to it to NULL. */
-void response_put(json_t **object, const char *key, json_t *value);
-void response_add(json_t **list, json_t *value);
 /* Sends an event whose data is the JSON `j`. Takes ownership of `j`; NULL means
  * out of memory. `name` is the name of the event; NULL if it has none. Returns
  * false if out of memory or if the client has disconnected. */
@@ -132,8 +130,9 @@ json_t *response_string(const struct text *t);
  * object, returns an empty object. */
 json_t *response_arguments(const struct response_block *b);
 /* Return a new list of the probabilities, ids or offsets of the tokens that
- * were not returned yet. NULL if there are no such tokens, or if the request
- * does not ask for the list. */
+ * were not returned yet. NULL if there are no such tokens, if the request does
+ * not ask for the list, or if out of memory; in the last case they set
+ * c->lost. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
 json_t *response_new_offsets(struct response_choice *c);

@@ -22,12 +22,12 @@ static json_t *biases_json(const struct request *a)
     json_t *list = json_array();
 
     for (int i = 0; i < a->sampling.n_bias; i++)
-        response_add(&list,
-                     bias_json(a->sampling.bias_id[i], a->sampling.bias[i]));
+        json_text_add(&list,
+                      bias_json(a->sampling.bias_id[i], a->sampling.bias[i]));
     for (int64_t id = 0; a->ignore_end && id < pl_tokenizer_n_vocab(a->words);
          id++)
         if (pl_token_is_eog(a->words, (int32_t)id))
-            response_add(&list, bias_json((int32_t)id, -INFINITY));
+            json_text_add(&list, bias_json((int32_t)id, -INFINITY));
     return list;
 }
 
@@ -39,7 +39,7 @@ json_t *response_settings(const struct request *a)
     json_t *all = sampler_json(&a->sampling), *stop = json_array();
 
     for (int i = 0; i < a->n_stop; i++)
-        response_add(&stop, json_string(a->stop[i]));
+        json_text_add(&stop, json_string(a->stop[i]));
     if (json_object_update_new(
             all,
             json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
@@ -115,7 +115,7 @@ static json_t *chosen(const struct response *w, json_t *all)
             at += n;
         }
         if (at != NULL && v != NULL)
-            response_put(&some, json_string_value(name), json_incref(v));
+            json_text_put(&some, json_string_value(name), json_incref(v));
     }
     json_decref(all);
     return some;
@@ -154,9 +154,9 @@ void response_add_verbose(const struct response *w,
                           const struct response_choice *c, json_t **event)
 {
     if (w->a->verbose)
-        response_put(event, "__verbose",
-                     last(w, c, response_joined(c, PL_REPLY_CONTENT),
-                          json_incref(c->ids), NULL));
+        json_text_put(event, "__verbose",
+                      last(w, c, response_joined(c, PL_REPLY_CONTENT),
+                           json_incref(c->ids), NULL));
 }
 
 static bool progress(struct response *w, struct response_choice *c,
@@ -189,7 +189,7 @@ static bool receipt(struct response *w, struct response_choice *c,
 {
     json_t *j = piece(w, c, json_string(""));
 
-    response_put(&j, "plait", plait);
+    json_text_put(&j, "plait", plait);
     return response_send_event(w, NULL, j);
 }
 
@@ -214,8 +214,8 @@ static json_t *whole(const struct response *w)
     for (int i = 0; i < w->n; i++) {
         const struct response_choice *c = &w->choice[i];
 
-        response_add(&list, last(w, c, response_joined(c, PL_REPLY_CONTENT),
-                                 json_incref(c->ids), json_incref(c->probs)));
+        json_text_add(&list, last(w, c, response_joined(c, PL_REPLY_CONTENT),
+                                  json_incref(c->ids), json_incref(c->probs)));
     }
     if (w->n > 1)
         return list;

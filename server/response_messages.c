@@ -149,7 +149,7 @@ static json_t *whole(const struct response *w)
     json_t *content = json_array();
 
     for (int i = 0; i < c->n_block; i++)
-        response_add(&content, block_json(&c->block[i], true));
+        json_text_add(&content, block_json(&c->block[i], true));
     return message(w, c, content, true);
 }
 

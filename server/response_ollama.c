@@ -56,8 +56,8 @@ char *ollama_empty_body(bool chats, const char *model, const char *why)
     json_t *j = said(chats, model, json_string(""), NULL, NULL);
     char *body;
 
-    response_put(&j, "done", json_true());
-    response_put(&j, "done_reason", json_string(why));
+    json_text_put(&j, "done", json_true());
+    json_text_put(&j, "done_reason", json_string(why));
     body = json_text_dump(j, JSON_COMPACT);
     json_decref(j);
     return body;
@@ -74,7 +74,7 @@ static json_t *piece(const struct response *w, struct response_choice *c,
     json_t *probs = c != NULL ? response_new_probs(c) : NULL;
 
     if (probs != NULL)
-        response_put(&j, "logprobs", probs);
+        json_text_put(&j, "logprobs", probs);
     return j;
 }
 
@@ -93,11 +93,13 @@ static json_t *nanoseconds(double seconds)
 /* Returns the field "context": the tokens of the prompt and the output, which a
  * later request may send to continue the text. NULL if the request does not ask
  * for it. */
-static json_t *context(const struct response_choice *c)
+static json_t *context(struct response_choice *c)
 {
-    json_t *all = c->prompt_ids != NULL ? json_copy(c->prompt_ids) : NULL;
+    json_t *all = c->prompt_ids != NULL ? json_text_copy(c->prompt_ids) : NULL;
 
+    c->lost = c->lost || (c->prompt_ids != NULL && all == NULL);
     if (all != NULL && c->ids != NULL && json_array_extend(all, c->ids) != 0) {
+        c->lost = true;
         json_decref(all);
         return NULL;
     }
@@ -106,22 +108,22 @@ static json_t *context(const struct response_choice *c)
 
 /* Adds the fields that only the last object of a choice has: reason, durations,
  * numbers of tokens and context. */
-static void finish(json_t **j, const struct response_choice *c)
+static void finish(json_t **j, struct response_choice *c)
 {
     const struct response_end *e = &c->end;
     json_t *tokens = context(c);
 
-    response_put(j, "done", json_true());
-    response_put(j, "done_reason",
-                 json_string(e->why == RESPONSE_LENGTH ? "length" : "stop"));
-    response_put(j, "total_duration", nanoseconds(e->total_s));
-    response_put(j, "load_duration", nanoseconds(e->load_s));
-    response_put(j, "prompt_eval_count", json_integer(e->n_prompt));
-    response_put(j, "prompt_eval_duration", nanoseconds(e->times.prompt_s));
-    response_put(j, "eval_count", json_integer(e->n_written));
-    response_put(j, "eval_duration", nanoseconds(e->times.written_s));
+    json_text_put(j, "done", json_true());
+    json_text_put(j, "done_reason",
+                  json_string(e->why == RESPONSE_LENGTH ? "length" : "stop"));
+    json_text_put(j, "total_duration", nanoseconds(e->total_s));
+    json_text_put(j, "load_duration", nanoseconds(e->load_s));
+    json_text_put(j, "prompt_eval_count", json_integer(e->n_prompt));
+    json_text_put(j, "prompt_eval_duration", nanoseconds(e->times.prompt_s));
+    json_text_put(j, "eval_count", json_integer(e->n_written));
+    json_text_put(j, "eval_duration", nanoseconds(e->times.written_s));
     if (tokens != NULL)
-        response_put(j, "context", tokens);
+        json_text_put(j, "context", tokens);
 }
 
 /* Sends an object without text as a keep-alive, because a stream of JSON lines
@@ -177,7 +179,7 @@ static bool receipt(struct response *w, struct response_choice *c,
 {
     json_t *j = piece(w, c, json_string(""), NULL, NULL);
 
-    response_put(&j, "plait", plait);
+    json_text_put(&j, "plait", plait);
     return response_send_event(w, NULL, j);
 }
 
@@ -208,7 +210,7 @@ static json_t *whole(const struct response *w)
             continue;
         if (n == 0)
             calls = json_array();
-        response_add(&calls, call_json(&c->block[i], n++));
+        json_text_add(&calls, call_json(&c->block[i], n++));
     }
     j = piece(w, c, response_joined(c, PL_REPLY_CONTENT), thinking, calls);
     if (n > 0 && calls == NULL) {

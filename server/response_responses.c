@@ -71,7 +71,7 @@ static json_t *item_json(const struct response *w, int i, bool filled,
                          b->name, "arguments", text, "status", status);
     content = json_array();
     if (filled)
-        response_add(&content, part_json(b, text));
+        json_text_add(&content, part_json(b, text));
     else
         json_decref(text);
     if (b->kind == PL_REPLY_REASONING)
@@ -107,8 +107,8 @@ static void repeat(const struct response *w, json_t **j)
     };
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
-        response_put(j, row[i].name,
-                     requested(w, row[i].name, row[i].otherwise));
+        json_text_put(j, row[i].name,
+                      requested(w, row[i].name, row[i].otherwise));
 }
 
 /* Returns the response object. `status` is "in_progress", "completed",
@@ -122,7 +122,7 @@ static json_t *response(const struct response *w, const char *status,
     json_t *output = json_array(), *j, *error = json_null();
 
     for (int i = 0; c->ended && i < c->n_block; i++)
-        response_add(
+        json_text_add(
             &output,
             item_json(w, i, true,
                       cut && i == c->n_block - 1 ? "incomplete" : "completed"));
@@ -150,8 +150,8 @@ static json_t *response(const struct response *w, const char *status,
  * `j`. Takes ownership of `j`. */
 static bool event(struct response *w, const char *type, json_t *j)
 {
-    response_put(&j, "type", json_string(type));
-    response_put(&j, "sequence_number", json_integer((json_int_t)w->n_event));
+    json_text_put(&j, "type", json_string(type));
+    json_text_put(&j, "sequence_number", json_integer((json_int_t)w->n_event));
     return response_send_event(w, type, j);
 }
 
@@ -169,9 +169,9 @@ static bool item_event(struct response *w, const char *type, const char *key,
     j = json_pack("{s:s, s:i, s:o}", "item_id", id, "output_index",
                   c->n_block - 1, key, value);
     if (!call)
-        response_put(&j, "content_index", json_integer(0));
+        json_text_put(&j, "content_index", json_integer(0));
     if (strncmp(type, "response.output_text", 20) == 0)
-        response_put(&j, "logprobs", json_array());
+        json_text_put(&j, "logprobs", json_array());
     response_add_timings(w, c, &j);
     return event(w, type, j);
 }
@@ -285,14 +285,18 @@ static void keep(const struct response *w)
 
     if (w->about.keep == NULL || json_is_false(json_object_get(body, "store")))
         return;
-    items = w->a->earlier ? json_copy(w->a->earlier) : json_array();
-    if (json_is_array(input))
-        json_array_extend(items, (json_t *)input);
-    else
-        response_add(&items, json_pack("{s:s, s:O}", "role", "user", "content",
-                                       (json_t *)input));
+    items = w->a->earlier ? json_text_copy(w->a->earlier) : json_array();
+    if (json_is_array(input)) {
+        if (json_array_extend(items, (json_t *)input) != 0) {
+            json_decref(items);
+            items = NULL;
+        }
+    } else {
+        json_text_add(&items, json_pack("{s:s, s:O}", "role", "user", "content",
+                                        (json_t *)input));
+    }
     for (int i = 0; i < w->choice[0].n_block; i++)
-        response_add(&items, item_json(w, i, true, "completed"));
+        json_text_add(&items, item_json(w, i, true, "completed"));
     if (items != NULL)
         w->about.keep(w->about.user, w->id, items);
     json_decref(items);
@@ -312,7 +316,7 @@ static bool end(struct response *w, struct response_choice *c)
 
     keep(w);
     snprintf(type, sizeof(type), "response.%s", status_of(c));
-    response_put(&j, "timings", response_timings(w, c));
+    json_text_put(&j, "timings", response_timings(w, c));
     return event(w, type, j);
 }
 

@@ -1,6 +1,7 @@
 /* Keeps conversations of /v1/responses as JSON text, which takes a fraction of
  * the memory of parsed JSON. See response_store.h. */
 #include "response_store.h"
+#include "json_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ void response_store_fini(struct response_store *s)
 void response_store_put(struct response_store *s, const char *id,
                         const json_t *items)
 {
-    char *text = json_dumps(items, JSON_COMPACT), *own = strdup(id);
+    char *text = json_text_plain(items, JSON_COMPACT), *own = strdup(id);
     size_t n = text != NULL ? strlen(text) : 0;
     int at;
 

@@ -52,7 +52,8 @@ void service_respond(struct http_request *r, char *body)
 
 static void respond_json(struct http_request *r, json_t *j)
 {
-    char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *body =
+        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
     service_respond(r, body);
@@ -382,9 +383,9 @@ json_t *service_props(const struct service *v, bool sleeps)
         "endpoint_slots", 1, "endpoint_props", 1, "endpoint_metrics", 1,
         "has_chat_template", v->form != NULL, "embeddings",
         v->pooling != EMBEDDINGS_OFF, "is_sleeping", (int)sleeps);
-    if (tools && j)
-        json_object_set_new(j, "chat_template_tool_use",
-                            json_text(tools, strlen(tools)));
+    if (tools)
+        json_text_put(&j, "chat_template_tool_use",
+                      json_text(tools, strlen(tools)));
     return j;
 }
 
@@ -426,14 +427,18 @@ static void on_slots(void *user, struct http_request *r)
     struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
     json_t *list = json_array();
     struct api_error why;
-    bool idle = !slot || !must || !*must;
+    bool idle = !must || !*must;
 
-    if (slot)
-        loop_slots(v->loop, slot, n);
-    for (int i = 0; slot && i < n; i++) {
+    if (!slot) {
+        json_decref(list);
+        respond_json(r, NULL);
+        return;
+    }
+    loop_slots(v->loop, slot, n);
+    for (int i = 0; i < n; i++) {
         idle |= slot[i].id_task == 0;
-        json_array_append_new(
-            list, slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
+        json_text_add(&list,
+                      slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
     }
     free(slot);
     if (idle) {

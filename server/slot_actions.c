@@ -142,7 +142,8 @@ static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
 
 static void response(const struct slot_action *t, json_t *j)
 {
-    char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *body =
+        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
     service_respond(t->r, body);

@@ -908,8 +908,8 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
         t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
         if (!t->sorts || !t->writes || !t->reads)
-            s = fail(err, "cannot start a thread; raise the limit of threads "
-                          "(\"ulimit -u\")");
+            s = fail(err, "cannot start a thread; raise the limits of threads "
+                          "and memory (ulimit -u, -v)");
     }
     if (s != PL_OK) {
         tiers_free(t);

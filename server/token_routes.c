@@ -76,7 +76,7 @@ void tokens_fini(struct tokens_request *a)
  * memory. Takes ownership of `j`. */
 static char *body_of(json_t *j)
 {
-    char *s = json_dumps(j, JSON_COMPACT);
+    char *s = json_text_plain(j, JSON_COMPACT);
 
     json_decref(j);
     return s;
@@ -90,7 +90,7 @@ static json_t *piece_json(const struct tokens_piece *p)
         return j;
     j = json_array();
     for (size_t i = 0; i < p->n; i++)
-        json_array_append_new(j, json_integer((unsigned char)p->s[i]));
+        json_text_add(&j, json_integer((unsigned char)p->s[i]));
     return j;
 }
 

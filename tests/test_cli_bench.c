@@ -233,6 +233,38 @@ TEST(bench_limit_knows_windows)
     json_decref(all);
 }
 
+/* The cache of each format has the size that a plan gives it: one more token
+ * costs each of 2 layers 2 heads of 32 keys and as many values. */
+TEST(bench_limit_knows_formats_of_caches)
+{
+    static const struct {
+        const char *k, *v;
+        double bytes; /* of a value of each */
+    } row[] = {{"f32", "q4_1", 4 + 20 / 32.},
+               {"f16", "q5_0", 2 + 22 / 32.},
+               {"bf16", "q5_1", 2 + 24 / 32.},
+               {"q8_0", "q4_0", 34 / 32. + 18 / 32.},
+               {"iq4_nl", "f16", 18 / 32. + 2}};
+    char line[1000];
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        double more;
+        json_t *all;
+
+        snprintf(line, sizeof line,
+                 "plait bench --no-limits -r 1 -p 0 -n 4 -d 100,200 -o json "
+                 "-fa on -ctk %s -ctv %s -m '%s'",
+                 row[i].k, row[i].v, test_file("tests/refs/llama-q-q8_0.gguf"));
+        all = rows(line);
+        more = number(json_array_get(all, 1), "read_bytes") -
+               number(json_array_get(all, 0), "read_bytes");
+        if (!(fabs(more / (4 * 100) - 2. * 2 * 32 * row[i].bytes) < 1e-6))
+            fail_msg("%s, %s: %g bytes a token", row[i].k, row[i].v,
+                     more / (4 * 100));
+        json_decref(all);
+    }
+}
+
 /* One more token costs each of 2 layers a latent of 80 values, in F16, and 64
  * multiply-adds for each of 4 heads, twice. */
 TEST(bench_limit_knows_latents)

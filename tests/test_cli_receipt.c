@@ -100,6 +100,13 @@ TEST(cli_receipts_with_hashes_need_what_they_lack)
     assert_non_null(strstr(r.out, "the prompt is another one"));
     sh(0, RUN "--receipt-form hashes --receipt b.json");
     sh(0, "plait verify " MODEL "b.json -p 'Once upon a time'");
+    /* A prompt of 64 Mi tokens must be given, and one whose hash alone is the
+     * receipt's is another. */
+    sh(0, "sed 's/\"prompt\":{\"n\":[0-9]*/\"prompt\":{\"n\":67108864/' "
+          "b.json >c.json");
+    r = sh(2, "plait verify " MODEL "c.json");
+    assert_non_null(strstr(r.out, "its prompt of 67108864"));
+    sh(1, "plait verify " MODEL "c.json -p 'Once upon a time'");
 }
 
 TEST(cli_receipts_of_a_chat_have_a_line_each)

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,13 +63,13 @@ static pl_status failed(const char *path, const char *what, const char *remedy,
 /* ---- permission to replace a file ---------------------------------------- */
 
 /* Returns PL_OK if a new file may be created at `path`, or may replace the file
- * there. Sets *mode to the permissions of an existing regular file, or to -1 if
+ * there. Sets *old to the status of an existing regular file, or to zeros if
  * there is none. A write-protected file is not replaced, even if root asks. */
-static pl_status guard(const char *path, int *mode, pl_err *err)
+static pl_status guard(const char *path, struct stat *old, pl_err *err)
 {
     struct stat st;
 
-    *mode = -1;
+    *old = (struct stat){0};
     if (stat(path, &st) != 0) {
         int error = errno;
 
@@ -99,7 +100,7 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
                        "%s: write-protected (mode %04o); name another file, or "
                        "make this one writable",
                        path, (unsigned)st.st_mode & 07777);
-    *mode = (int)(st.st_mode & 0777);
+    *old = st;
     return PL_OK;
 }
 
@@ -147,50 +148,84 @@ static bool take_name(struct pl_file *f, mode_t mode)
     return ok;
 }
 
-/* Opens a temporary file in the directory of f->path. `mode` is the permissions
- * of the file to replace, or -1 if there is none. */
-static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
+/* Opens a temporary file in the directory of f->path. `old` is the status of
+ * the file to replace, or zeros if there is none. */
+static pl_status open_beside(struct pl_file *f, const struct stat *old,
+                             pl_err *err)
 {
-    mode_t new_mode = mode < 0 ? 0666 : (mode_t)mode;
+    bool replaces = old->st_mode != 0;
+    mode_t mode = replaces ? old->st_mode & 0777 : 0666;
 
     /* An O_TMPFILE file gets its name later by linkat from /proc/self/fd.
      * Without this directory a named file is created instead. */
     if (access("/proc/self/fd", X_OK) == 0)
-        f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
-    if (f->fd < 0 && !take_name(f, new_mode))
+        f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+    if (f->fd < 0 && !take_name(f, mode))
         return failed(f->path, "cannot create a file there: ",
                       "; name a file in a writable directory", err);
-    /* fchmod sets the permissions of the replaced file exactly; open masks them
-     * with the umask. If fchmod fails, the file stays readable to fewer
-     * users. */
-    if (mode >= 0)
-        (void)!fchmod(f->fd, (mode_t)mode);
+    /* The owner first, because that resets mode bits. Only root may give a file
+     * to others; after a failure fewer users may read the file. The umask does
+     * not restrict the mode. */
+    if (replaces) {
+        if (old->st_uid != geteuid() || old->st_gid != getegid())
+            (void)!fchown(f->fd, old->st_uid, old->st_gid);
+        (void)!fchmod(f->fd, mode);
+    }
+    return PL_OK;
+}
+
+/* Opens the file f->name, which another process may be writing or finishing. It
+ * is written in place, so that it must have no other name. */
+static pl_status lock_part(struct pl_file *f, pl_err *err)
+{
+    struct stat own, there;
+
+    for (;;) {
+        f->fd = open(f->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (f->fd < 0)
+            return failed(f->name, "", "", err);
+        /* file systems without locks give other errors */
+        if (flock(f->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            return err_set(err, PL_IO,
+                           "%s: is being written already; wait for that to "
+                           "end",
+                           f->name);
+        if (fstat(f->fd, &own) == 0 && stat(f->name, &there) == 0 &&
+            own.st_ino == there.st_ino && own.st_dev == there.st_dev)
+            break;
+        close(f->fd); /* it was finished, and has its final name */
+        f->fd = -1;
+    }
+    if (own.st_nlink > 1)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: has another name (hard link), under which its "
+                       "contents would change; remove one",
+                       f->name);
     return PL_OK;
 }
 
 static pl_status open_part(struct pl_file *f, pl_err *err)
 {
     size_t size = strlen(f->path) + sizeof ".part";
-    int mode;
+    struct stat old;
 
     f->name = malloc(size);
     if (!f->name)
         return err_no_memory(err, "a file's name");
     snprintf(f->name, size, "%s.part", f->path);
-    PL_TRY(guard(f->name, &mode, err));
-    f->fd = open(f->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    return f->fd >= 0 ? PL_OK : failed(f->name, "", "", err);
+    PL_TRY(guard(f->name, &old, err));
+    return lock_part(f, err);
 }
 
 static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
 {
     char real[PATH_MAX];
     const char *slash;
-    int mode;
+    struct stat old;
 
     f->whole = true;
-    PL_TRY(guard(path, &mode, err));
-    f->path = strdup(mode >= 0 && realpath(path, real) ? real : path);
+    PL_TRY(guard(path, &old, err));
+    f->path = strdup(old.st_mode != 0 && realpath(path, real) ? real : path);
     if (!f->path)
         return err_no_memory(err, "a file's name");
     slash = strrchr(f->path, '/');
@@ -198,7 +233,7 @@ static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
         slash ? strndup(f->path, (size_t)(slash - f->path) + 1) : strdup(".");
     if (!f->dir)
         return err_no_memory(err, "a file's name");
-    return f->resumes ? open_part(f, err) : open_beside(f, mode, err);
+    return f->resumes ? open_part(f, err) : open_beside(f, &old, err);
 }
 
 /* Opens standard output ("-"), a character device or a pipe. */
@@ -341,7 +376,7 @@ static pl_status sync_directory(const char *dir, pl_err *err)
 pl_status pl_file_commit(pl_file *f, pl_err *err)
 {
     static const char as_it_was[] = "; the previous file is unchanged";
-    int mode;
+    struct stat old;
 
     PL_NEED(f, err);
     if (f->done)
@@ -357,7 +392,7 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         return PL_OK;
     /* Checks again that `path` may be replaced, because the file was perhaps
      * opened hours ago. */
-    if (guard(f->path, &mode, err) != PL_OK) {
+    if (guard(f->path, &old, err) != PL_OK) {
         if (err)
             err->status = PL_IO;
         return PL_IO;

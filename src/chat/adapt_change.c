@@ -2,6 +2,7 @@
  * adapt_change.h. */
 #include "chat/adapt_change.h"
 
+#include "base/whole_json.h"
 #include "base/wide_json.h"
 
 #include <assert.h>
@@ -505,7 +506,7 @@ static void split_off(struct conversation *w, json_t *out, const json_t **of,
 {
     json_t *m = json_array_get(w->messages, at), *empty = json_string("");
     json_t *call = json_array_get(calls_of(m), k);
-    json_t *own = k == 0 ? json_copy(m) : turn("assistant", empty);
+    json_t *own = k == 0 ? whole_json_copy(m) : turn("assistant", empty);
 
     json_decref(empty);
     if (json_object_set_new(own, "tool_calls", json_pack("[O]", call)) != 0)

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/whole_json.h"
 #include "base/wide_json.h"
 #include "chat/unicode.h"
 #include "grammar/gbnf.h"
@@ -464,7 +465,7 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
         put_mark(g, t->c->f->quote);
         return PL_OK;
     }
-    json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    json = whole_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!json)
         return err_no_memory(t->c->err, "a grammar");
     gbnf_put_literal(g, json, strlen(json));
@@ -535,7 +536,7 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
         return PL_OK;
     }
     json_array_foreach (type, i, one) {
-        json_t *of = json_copy(to);
+        json_t *of = whole_json_copy(to);
         pl_status s = PL_OK;
 
         if (!of || json_object_set(of, "type", one) != 0)
@@ -654,7 +655,7 @@ static pl_status check_key(const struct tool *t, const char *key)
  * contain that text as a value. */
 static pl_status check_marks(const struct tool *t, const struct ends *e)
 {
-    char *json = json_dumps(t->schema, JSON_COMPACT);
+    char *json = whole_json_dumps(t->schema, JSON_COMPACT);
     bool found = false;
 
     if (!json)

@@ -37,9 +37,10 @@ static void say_sharers(struct plan_config_text *t, const struct device_list *l,
         plan_config_format(t, " and %d more", n - MOST);
 }
 
-/* `missing`, of `has` bytes that are available. */
+/* `missing`, of `has` bytes that are available; of these, `reserve` are left
+ * to the caller. */
 static void say_device(struct plan_config_text *t, const struct compiled *q,
-                       int d, int64_t missing, uint64_t has)
+                       int d, int64_t missing, uint64_t has, uint64_t reserve)
 {
     const struct device_desc *x = &q->list.dev[d];
     uint64_t bytes[REGION_COUNT] = {0};
@@ -67,6 +68,9 @@ static void say_device(struct plan_config_text *t, const struct compiled *q,
     if (x->memory_bytes > 0)
         plan_config_format(t, "; %s available of %s", bytes_text(now, has),
                            bytes_text(b, x->memory_bytes));
+    if (x->memory_bytes > 0 && reserve > 0)
+        plan_config_format(t, ", %s of them for the program",
+                           bytes_text(b, reserve));
     plan_config_format(t, ")");
 }
 
@@ -87,7 +91,9 @@ void fit_table(struct plan_config_text *t, const struct fit *f,
         if (n++ >= MOST)
             continue;
         plan_config_format(t, "%s", n > 1 ? "; " : "");
-        say_device(t, q, d, missing, f ? fit_memory(f, x) : x->available_bytes);
+        say_device(t, q, d, missing,
+                   f && !f->now ? fit_memory(f, x) : x->available_bytes,
+                   f && f->now && (x->on_cores || x->host) ? f->reserve : 0);
     }
     if (n > MOST)
         plan_config_format(t, "; and %d device%s more", n - MOST,

@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/whole_json.h"
 #include "base/wide_json.h"
 #include "grammar/gbnf.h"
 
@@ -241,6 +242,7 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
                                     JSON_ENCODE_ANY | JSON_COMPACT);
 
     numeral_end(before);
+    failed |= json.failed; /* jansson does not report every failure */
     if (!failed)
         gbnf_put_literal(t, json.s, json.n);
     t->too_large |= json.too_large;
@@ -1022,36 +1024,62 @@ static pl_status put_others(struct part *p, struct members *m,
     return m->other.failed ? schema_no_memory(p->w) : s;
 }
 
-/* Adds to m->other the members that patternProperties describes. The members of
- * a pattern are those whose names match it, but no pattern before it. */
+/* Adds the members whose names match certain patterns and no others; their
+ * values fit the schemas of all of these. The patterns are those of `set` (bit
+ * i is pattern i), or, if that is 0, pattern `only`. */
+static pl_status put_chosen(struct part *p, struct members *m,
+                            json_t *properties, json_t *patterns, json_t *names,
+                            unsigned set, size_t only)
+{
+    json_t *match = json_array(), *no_match = json_array();
+    json_t *schemas = json_array(), *schema, *name, *value;
+    const char *pattern;
+    bool ok =
+        no_match && json_array_append(match, names ? names : json_true()) == 0;
+    size_t i = 0;
+
+    json_object_foreach (patterns, pattern, schema) {
+        bool is_chosen = set ? set >> i & 1 : i == only;
+
+        ok = ok &&
+             json_array_append_new(is_chosen ? match : no_match,
+                                   json_pack("{s:s}", "pattern", pattern)) ==
+                 0 &&
+             (!is_chosen || json_array_append(schemas, schema) == 0);
+        i++;
+    }
+    value = json_array_size(schemas) == 1
+                ? json_incref(json_array_get(schemas, 0))
+                : json_pack("{s:O}", "allOf", schemas);
+    value = schema_keep(p->w, value);
+    name = schema_keep(p->w, json_pack("{s:O}", "allOf", match));
+    if (json_array_size(no_match) > 0)
+        ok = ok && json_object_set_new(
+                       name, "not", json_pack("{s:O}", "anyOf", no_match)) == 0;
+    json_decref(match);
+    json_decref(no_match);
+    json_decref(schemas);
+    return ok && name && value
+               ? put_others(p, m, properties, name, value, "patternProperties")
+               : schema_no_memory(p->w);
+}
+
+/* Adds the members that patternProperties describes: for each set of patterns,
+ * those whose names match these and no others. If there are many patterns,
+ * names that match several are left out: a grammar may allow fewer
+ * documents. */
 static pl_status put_patterns(struct part *p, struct members *m,
                               json_t *properties, json_t *patterns,
                               json_t *names)
 {
-    json_t *before = json_array(), *schema, *name;
-    const char *pattern;
-    pl_status s = before ? PL_OK : schema_no_memory(p->w);
+    enum { MOST_PATTERNS = 4 };
+    size_t n = json_object_size(patterns);
 
-    json_object_foreach (patterns, pattern, schema) {
-        bool ok;
-
-        if (s != PL_OK)
-            break;
-        name =
-            schema_keep(p->w, json_pack("{s:s,s:[O]}", "pattern", pattern,
-                                        "allOf", names ? names : json_true()));
-        ok = name != NULL;
-        if (json_array_size(before) > 0)
-            ok = ok && json_object_set_new(
-                           name, "not",
-                           json_pack("{s:o}", "anyOf", json_copy(before))) == 0;
-        ok = ok && json_array_append_new(
-                       before, json_pack("{s:s}", "pattern", pattern)) == 0;
-        s = ok ? put_others(p, m, properties, name, schema, "patternProperties")
-               : schema_no_memory(p->w);
-    }
-    json_decref(before);
-    return s;
+    for (size_t i = 0; i < n && n > MOST_PATTERNS; i++)
+        PL_TRY(put_chosen(p, m, properties, patterns, names, 0, i));
+    for (unsigned set = 1; n <= MOST_PATTERNS && set < 1u << n; set++)
+        PL_TRY(put_chosen(p, m, properties, patterns, names, set, n));
+    return PL_OK;
 }
 
 /* Sets m->other, the members whose names are not in `properties`. If the schema
@@ -1141,7 +1169,7 @@ static json_t *all_properties(struct part *p)
     json_t *given = json_object_get(all, "properties"), *name;
     json_t *more = json_object_get(all, "additionalProperties");
     json_t *names = json_object_get(all, "propertyNames");
-    json_t *out = given ? json_copy(given) : json_object();
+    json_t *out = given ? whole_json_copy(given) : json_object();
     json_t *lists[2] = {json_object_get(all, "required"),
                         given ? NULL : json_object_get(names, "enum")};
     size_t i;
@@ -1567,7 +1595,7 @@ static pl_status put_flat(struct part *p)
 
     PL_TRY(schema_apply_nots(p->w, f));
     if (!schema_keep(p->w, json_incref(f->all)) ||
-        !schema_keep(p->w, json_copy(f->choices)))
+        !schema_keep(p->w, whole_json_copy(f->choices)))
         return schema_no_memory(p->w);
     p->never = f->never;
     if (p->never)

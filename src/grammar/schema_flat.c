@@ -5,6 +5,7 @@
 #include "grammar/schema_inner.h"
 
 #include "base/err.h"
+#include "base/whole_json.h"
 #include "grammar/decimal.h"
 
 #include <string.h>
@@ -100,9 +101,9 @@ static bool begin(struct flat *f)
 bool schema_flat_copy(struct flat *to, const struct flat *from)
 {
     *to = *from;
-    to->all = json_copy(from->all);
-    to->choices = json_copy(from->choices);
-    to->nots = json_copy(from->nots);
+    to->all = whole_json_copy(from->all);
+    to->choices = whole_json_copy(from->choices);
+    to->nots = whole_json_copy(from->nots);
     return to->all && to->choices && to->nots;
 }
 
@@ -256,7 +257,7 @@ static pl_status merge_each(struct writer *w, struct flat *f, const char *key,
         return schema_wrong(w, key, "must be an object of schemas");
     if (!before)
         return set(w, f, key, json_incref(given));
-    all = json_copy(before);
+    all = whole_json_copy(before);
     json_object_foreach (given, name, schema) {
         json_t *there = json_object_get(all, name);
 
@@ -294,7 +295,7 @@ static pl_status gather(struct writer *w, struct flat *f, const char *key,
                         json_t *value)
 {
     json_t *before = json_object_get(f->all, key);
-    json_t *list = before ? json_copy(before) : json_array();
+    json_t *list = before ? whole_json_copy(before) : json_array();
     int failed = json_is_array(value) ? json_array_extend(list, value)
                                       : json_array_append(list, value);
 
@@ -515,7 +516,7 @@ static pl_status merge_key(struct writer *w, struct flat *f, json_t *schema,
 static pl_status merge_nullable(struct writer *w, struct flat *f,
                                 json_t *schema)
 {
-    json_t *rest = json_copy(schema);
+    json_t *rest = whole_json_copy(schema);
 
     if (!rest || json_object_del(rest, "nullable") != 0) {
         json_decref(rest);

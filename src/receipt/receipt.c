@@ -3,6 +3,7 @@
 
 #include "base/numeral.h"
 #include "base/text_out.h"
+#include "base/whole_json.h"
 #include "device/kernel_set.h"
 #include "engine/sampler.h"
 #include "quant/format.h"
@@ -514,25 +515,14 @@ static pl_status check_record(const pl_receipt *r, pl_err *err)
 }
 
 /* Returns the document as JSON text, which the caller frees; NULL if out of
- * memory. Does not use json_dumps, which silently leaves out characters when it
- * runs out of memory. */
+ * memory. */
 static char *dump(const json_t *doc)
 {
-    size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(9), n, more;
     locale_t before = numeral_begin();
-    char *text = NULL;
+    char *text = whole_json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
 
-    n = json_dumpb(doc, NULL, 0, flags);
-    if (n > 0)
-        text = malloc(n + 1);
-    more = text ? json_dumpb(doc, text, n, flags) : 0;
     numeral_end(before);
-    if (more == n && text) {
-        text[n] = '\0';
-        return text;
-    }
-    free(text);
-    return NULL;
+    return text;
 }
 
 pl_status pl_receipt_write(const pl_receipt *r, unsigned flags, char **json,
@@ -549,13 +539,7 @@ pl_status pl_receipt_write(const pl_receipt *r, unsigned flags, char **json,
                        "PL_RECEIPT_NO_TOKENS exist",
                        flags);
     PL_TRY(check_record(r, err));
-    /* Copies the members with checks; json_copy silently leaves some out when
-     * it runs out of memory. */
-    doc = json_object();
-    if (json_object_update(doc, r->doc) != 0) {
-        json_decref(doc);
-        return no_memory(err);
-    }
+    doc = whole_json_copy(r->doc);
     doc = receipt_set(doc, "prompt", write_prompt(r, flags));
     doc = receipt_set(doc, "grammar", write_grammar(r, flags));
     doc = receipt_set(doc, "output", write_output(r, flags));

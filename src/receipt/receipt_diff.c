@@ -3,6 +3,7 @@
 #include "receipt/receipt.h"
 
 #include "base/numeral.h"
+#include "base/whole_json.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@ struct comparison {
     pl_write_fn *write;
     void *user;
     bool same;
+    bool failed; /* out of memory */
 };
 
 static void say(struct comparison *c, const char *fmt, ...)
@@ -42,8 +44,9 @@ static void compare_field(struct comparison *c, const char *name,
 
     if (a && b && json_equal(a, b))
         return;
-    s = a ? json_dumps(a, flags) : NULL;
-    t = b ? json_dumps(b, flags) : NULL;
+    s = a ? whole_json_dumps(a, flags) : NULL;
+    t = b ? whole_json_dumps(b, flags) : NULL;
+    c->failed |= (a && !s) || (b && !t);
     say(c, "%s: %s is %.300s and %.300s\n", name, key, s ? s : "missing",
         t ? t : "missing");
     free(s);
@@ -157,6 +160,8 @@ pl_status pl_receipt_diff(const pl_receipt *a, const pl_receipt *b, bool *same,
     compare_objects(&c, "end");
     if (a->scored && b->scored && a->nll != b->nll)
         say(&c, "score: the sum of -ln p is %.9g and %.9g\n", a->nll, b->nll);
+    if (c.failed)
+        return err_no_memory(err, "comparing receipts");
     *same = c.same;
     return PL_OK;
 }

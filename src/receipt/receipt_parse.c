@@ -599,7 +599,7 @@ pl_status pl_receipt_options(pl_receipt *r, pl_options *opt, pl_err *err)
     opt->n_rank_split = r->n_share;
     opt->keep = r->keep;
     opt->n_keep = r->n_keep;
-    need = r->n_prompt + r->record.n;
+    need = (r->prompt ? r->n_prompt : 0) + r->record.n;
     if (opt->n_ctx == 0 && need > 0)
         opt->n_ctx = need;
     return PL_OK;

@@ -11,6 +11,7 @@
 #include "base/exact.h"
 #include "base/numeral.h"
 #include "base/sized.h"
+#include "base/whole_json.h"
 #include "engine/sampler.h"
 
 #include <inttypes.h>
@@ -103,15 +104,17 @@ static pl_status check_engine(struct check *c)
         json_t *b = json_object_get(numerics, parts[i]);
 
         if (!json_equal(a, b)) {
-            char *x = json_dumps(a, JSON_ENCODE_ANY | JSON_COMPACT);
-            char *y = json_dumps(b, JSON_ENCODE_ANY | JSON_COMPACT);
+            char *x = whole_json_dumps(a, JSON_ENCODE_ANY | JSON_COMPACT);
+            char *y = whole_json_dumps(b, JSON_ENCODE_ANY | JSON_COMPACT);
 
             decide(
                 c, PL_RECEIPT_CANNOT,
                 "other numerics: %s of the receipt is %.200s, of this engine "
                 "%.200s; plan with the receipt's options "
                 "(pl_receipt_options)",
-                parts[i], x ? x : "?", y ? y : "?");
+                parts[i], x ? x : "missing", y ? y : "missing");
+            if ((a && !x) || (b && !y))
+                s = err_no_memory(c->err, "checking a receipt");
             free(x);
             free(y);
         }
@@ -152,7 +155,7 @@ static void check_prompt(struct check *c)
     while (r->prompt && i < n && i < r->n_prompt && given[i] == r->prompt[i])
         i++;
     receipt_hash_tokens(hash, given, n);
-    if (strcmp(hash, r->prompt_hash) == 0)
+    if (n == r->n_prompt && strcmp(hash, r->prompt_hash) == 0)
         return;
     if (r->prompt)
         decide(c, PL_RECEIPT_DIFFERS,

@@ -442,21 +442,26 @@ TEST(available_is_less_beside_a_process_that_holds_memory)
     }
 }
 
+/* Makes cgroups $M/in and $C/in of this process's own, for its memory and its
+ * processor time, and removes them in the end. Where none can be made, the
+ * script prints "none". */
+#define CGROUPS                                                                \
+    "own() { sed -n \"s|^[0-9]*:$1:||p\" /proc/self/cgroup | head -1; }\n"     \
+    "C=$(grep -l . /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null)\n"         \
+    "if [ -n \"$C\" ]; then\n"                                                 \
+    "  M=/sys/fs/cgroup/memory$(own memory) C=/sys/fs/cgroup/cpu$(own "        \
+    "'cpu\\(,cpuacct\\)*')\n"                                                  \
+    "else M=/sys/fs/cgroup$(own ''); C=$M; fi\n"                               \
+    "M=${M%/}/plait-test-$$ C=${C%/}/plait-test-$$\n"                          \
+    "end() { for d in $M/in $M $C/in $C; do rmdir $d; done 2>/dev/null; }\n"   \
+    "trap end EXIT\n"                                                          \
+    "mkdir -p $M/in $C/in 2>/dev/null || { echo none; exit; }\n"
+
 /* A nested cgroup of this process's own: the outer one limits its memory and
  * its processor time. Where none can be made the script prints "none". */
 TEST(available_obeys_a_real_cgroup)
 {
-    static const char line[] =
-        "own() { sed -n \"s|^[0-9]*:$1:||p\" /proc/self/cgroup | head -1; }\n"
-        "C=$(grep -l . /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null)\n"
-        "if [ -n \"$C\" ]; then\n"
-        "  M=/sys/fs/cgroup/memory$(own memory) C=/sys/fs/cgroup/cpu$(own "
-        "'cpu\\(,cpuacct\\)*')\n"
-        "else M=/sys/fs/cgroup$(own ''); C=$M; fi\n"
-        "M=${M%/}/plait-test-$$ C=${C%/}/plait-test-$$\n"
-        "end() { for d in $M/in $M $C/in $C; do rmdir $d; done 2>/dev/null; }\n"
-        "trap end EXIT\n"
-        "mkdir -p $M/in $C/in 2>/dev/null || { echo none; exit; }\n"
+    static const char line[] = CGROUPS
         "{ if [ $M != $C ]; then echo 1073741824 >$M/memory.limit_in_bytes &&\n"
         "  echo 150000 >$C/cpu.cfs_quota_us;\n"
         "else echo 1073741824 >$M/memory.max &&\n"
@@ -481,6 +486,32 @@ TEST(available_obeys_a_real_cgroup)
     json_decref(j);
 }
 
+/* Below the memory that a command takes it is refused, and above it works. Its
+ * cgroup's limit never kills it. */
+TEST(available_memory_refuses_before_a_cgroup_kills)
+{
+    static const char line[] = CGROUPS
+        "L=$M/memory.max\n"
+        "[ $M = $C ] || L=$M/memory.limit_in_bytes\n"
+        "for i in 14 16 17 18 19 20 21 22 24 32; do\n"
+        "  { echo $((i << 20)) >$L && sh -c \"echo \\$\\$ "
+        ">$M/in/cgroup.procs\"; } 2>/dev/null || { echo none; exit; }\n"
+        "  sh -c \"echo \\$\\$ >$M/in/cgroup.procs && unset PLAIT_MEMORY && "
+        "exec plait run " MODEL "-p Once -n 2\" >/dev/null 2>&1\n"
+        "  echo \"$i: $?\"\n"
+        "done\n";
+    struct ran r = sh(0, line);
+
+    if (strncmp(r.out, "none", 4) == 0)
+        TEST_SKIP("no cgroup can be made here");
+    for (const char *s = r.out; *s; s = strchr(s, '\n') + 1)
+        if (!strstr(s, ": 0\n") && !strstr(s, ": 1\n"))
+            fail_msg("%s", r.out);
+    if (!strstr(r.out, "14: 1\n") || !strstr(r.out, "32: 0\n") ||
+        strstr(r.out, ": 137"))
+        fail_msg("%s", r.out);
+}
+
 /* PLAIT_MEMORY is shown, as text and as JSON, and limits plans. */
 TEST(available_is_shown_and_named)
 {
@@ -495,7 +526,8 @@ TEST(available_is_shown_and_named)
     r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait plan " MODEL "-dev 'cpu*2'");
     assert_non_null(strstr(r.out, "    12.0G    16.0G\n"));
     r = sh(1, "PLAIT_MEMORY=16GiB:4MiB plait plan " MODEL "-fit off");
-    must_say(r, "; 4.00 MiB available of 16.00 GiB)");
+    must_say(r, "; 4.00 MiB available of 16.00 GiB, 4.0");
+    must_say(r, " MiB of them for the program)");
     sh(0, "PLAIT_MEMORY= plait devices"); /* an empty variable sets no limit */
     r = sh(2, "PLAIT_MEMORY=much plait devices");
     must_say(r, "PLAIT_MEMORY=much: not a memory size");

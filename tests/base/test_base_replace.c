@@ -319,6 +319,65 @@ TEST(replaced_or_streamed_is_nothing_else)
                          PL_BAD_ARGUMENT);
 }
 
+/* A file of another user's stays that user's, who could not read it else. */
+TEST(replaced_by_root_keep_their_owner)
+{
+    const char *dir = test_temp("owners"), *path = test_temp("owners/place");
+    pl_file *f;
+    struct stat st;
+    pl_err err;
+
+    if (geteuid() != 0)
+        TEST_SKIP("only root may write files of other users");
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        names_only = i;
+        write_text(path, "old");
+        assert_int_equal(chown(path, 1234, 5678), 0);
+        assert_int_equal(chmod(path, 0640), 0);
+        TEST_OK(pl_file_open(&f, path, 0, &err), err);
+        put(f, "new");
+        TEST_OK(pl_file_commit(f, &err), err);
+        pl_file_close(f);
+        expect_text(path, "new");
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_uid, 1234);
+        assert_int_equal(st.st_gid, 5678);
+        assert_int_equal(st.st_mode & 0777, 0640);
+        assert_int_equal(unlink(path), 0);
+    }
+    names_only = false;
+}
+
+/* A partial file has one writer at a time, and no other name. */
+TEST(replaced_by_parts_with_one_writer)
+{
+    const char *dir = test_temp("writers"), *path = test_temp("writers/place");
+    const char *part = test_temp("writers/place.part");
+    const char *other = test_temp("writers/other");
+    pl_file *f, *g;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    TEST_OK(pl_file_open(&f, path, PL_FILE_RESUME, &err), err);
+    put(f, "whole");
+    assert_int_equal(pl_file_open(&g, path, PL_FILE_RESUME, &err), PL_IO);
+    assert_non_null(strstr(err.message, "being written"));
+    TEST_OK(pl_file_commit(f, &err), err);
+    /* The lock is of that file, not of its name. */
+    TEST_OK(pl_file_open(&g, path, PL_FILE_RESUME, &err), err);
+    pl_file_close(g);
+    pl_file_close(f);
+    expect_text(path, "whole");
+    assert_int_equal(unlink(part), 0);
+    write_text(other, "mine");
+    assert_int_equal(link(other, part), 0);
+    assert_int_equal(pl_file_open(&g, path, PL_FILE_RESUME, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "hard link"));
+    expect_text(other, "mine");
+}
+
 /* A partial file is continued, and stays if it is not finished. */
 TEST(replaced_by_parts_that_are_gone_on_with)
 {

@@ -292,6 +292,40 @@ TEST(schema_hostile_sizes_are_refused)
                       TEXTS("1"), "maxItems above 2000 is not enforced");
 }
 
+/* Fails each allocation of the JSON values, too: the grammar is the same, or
+ * there is none. */
+static void survive_json(const char *text)
+{
+    json_t *schema = json_loads(text, 0, NULL);
+    struct gbnf_text want = {0};
+    struct schema_sums none = {0};
+    json_malloc_t before_malloc;
+    json_free_t before_free;
+    uint32_t rule;
+
+    assert_non_null(schema);
+    assert_int_equal(
+        schema_put_rule(&want, &none, schema, schema, "it", &rule, NULL),
+        PL_OK);
+    json_get_alloc_funcs(&before_malloc, &before_free);
+    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
+                                           request */
+    for (int64_t n = 0; alloc_each(&n);) {
+        struct schema_sums sums = {0};
+        struct gbnf_text out = {0};
+
+        if (!alloc_ran(schema_put_rule(&out, &sums, schema, schema, "it", &rule,
+                                       NULL))) {
+            assert_int_equal(out.n, want.n);
+            assert_memory_equal(out.s, want.s, want.n);
+        }
+        gbnf_text_fini(&out);
+    }
+    json_set_alloc_funcs(before_malloc, before_free);
+    gbnf_text_fini(&want);
+    json_decref(schema);
+}
+
 TEST(schema_allocation_failures_leave_nothing)
 {
     static const char *const texts[] = {
@@ -318,6 +352,7 @@ TEST(schema_allocation_failures_leave_nothing)
             alloc_ran(schema_to_gbnf(&out, text, strlen(text), "s", NULL));
             gbnf_text_fini(&out);
         }
+        survive_json(text);
         free(text);
     }
 }

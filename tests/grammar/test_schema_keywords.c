@@ -293,6 +293,18 @@ TEST(schema_keywords_of_objects)
          {"{'a':1,'b':2,'c':3}", "{'xb':2}"},
          {"{'a':3}", "{'b':1}", "{'ab':2}", "{'c':1}"},
          NULL},
+        /* a name that matches several patterns: all of their schemas */
+        {"{'patternProperties':{'^a':{'type':'integer'},'b$':{'minimum':5},"
+         "'^.{3}$':{'maximum':7}},'additionalProperties':false}",
+         {"{'a':1,'b':5}", "{'ab':5}", "{'axb':6}", "{'xxx':1}", "{'axx':7}"},
+         {"{'ab':4}", "{'axb':8}", "{'axb':4}", "{'xxx':8}", "{'ab':'c'}"},
+         NULL},
+        {"{'patternProperties':{'^a':{'const':1},'^b':{'const':2},'c$':"
+         "{'type':'integer'},'d$':{'const':4},'e$':{'const':5}},"
+         "'additionalProperties':false}",
+         {"{'a':1,'b':2}", "{'xd':4,'xe':5,'xc':9}"},
+         {"{'ad':1}", "{'ad':4}", "{'be':2}", "{'be':5}", "{'x':1}"},
+         NULL},
         {"{'type':'object','propertyNames':{'pattern':'^[a-z]+$'}}",
          {"{}", "{'abc':1}"},
          {"{'A':1}", "{'':1}"},

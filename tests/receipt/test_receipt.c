@@ -6,6 +6,7 @@
 #include "lib/ref_models.h"
 #include "lib/schema_try.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,30 @@ TEST(receipts_hold_where_the_end_is_excluded)
 
 /* ---- forms --------------------------------------------------------------- */
 
+/* With the hash of the prompt that is given, but another length, a receipt does
+ * not hold, and nothing reads tokens that are not there. */
+static void check_other_length(const char *json, pl_engine *e,
+                               const pl_receipt_given *given)
+{
+    json_t *doc = json_loads(json, 0, NULL);
+
+    for (int n = 1; n < 2 * WAY_PROMPT; n++) {
+        pl_receipt *r;
+        char *text;
+
+        json_object_set_new(json_object_get(doc, "prompt"), "n",
+                            json_integer(n));
+        text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        r = way_parsed(text);
+        assert_int_equal(way_verified(r, e, given).verdict,
+                         n == WAY_PROMPT ? PL_RECEIPT_HOLDS
+                                         : PL_RECEIPT_DIFFERS);
+        pl_receipt_free(r);
+        free(text);
+    }
+    json_decref(doc);
+}
+
 TEST(receipts_of_all_forms_hold)
 {
     static const unsigned forms[] = {PL_RECEIPT_FULL, 0, PL_RECEIPT_NO_TOKENS,
@@ -259,9 +284,11 @@ TEST(receipts_of_all_forms_hold)
         assert_int_equal(way_verified(receipt, r.engine, &given).verdict,
                          PL_RECEIPT_DIFFERS);
         given.n_prompt++;
+        given.n_sample = 0;
+        if (!is_full)
+            check_other_length(json, r.engine, &given);
         given.grammar = "root ::= .";
         given.grammar_len = 10;
-        given.n_sample = 0;
         assert_int_equal(way_verified(receipt, r.engine, &given).verdict,
                          w.grammar ? PL_RECEIPT_DIFFERS : PL_RECEIPT_HOLDS);
         if (w.grammar && !is_full) {

@@ -685,7 +685,7 @@ static bool may_hold(const char *path, json_t *doc)
 }
 
 /* A damaged document is not a receipt, or does not hold, or its change decided
- * nothing. */
+ * nothing. Half of them lack the prompt, which the caller gives. */
 TEST(receipts_that_are_damaged_do_not_hold)
 {
     uint64_t random = test_seed();
@@ -699,7 +699,10 @@ TEST(receipts_that_are_damaged_do_not_hold)
         scene_write(&a, i);
         whole = json_loads(a.json, 0, NULL);
         for (int k = 0; k < n; k++) {
-            json_t *doc = json_deep_copy(whole);
+            json_t *doc = json_deep_copy(whole), *before;
+            const pl_receipt_given given = {.size = sizeof given,
+                                            .prompt = way_prompt,
+                                            .n_prompt = WAY_PROMPT};
             char path[256] = "", *text;
             struct decides d = decides_of(&a);
             pl_receipt_result got;
@@ -707,15 +710,18 @@ TEST(receipts_that_are_damaged_do_not_hold)
             pl_err err;
             pl_status s;
 
+            if (k % 2)
+                json_object_del(json_object_get(doc, "prompt"), "tokens");
+            before = json_deep_copy(doc);
             damage(doc, &random, path, sizeof path);
             text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
             s = pl_receipt_parse(&r, text, strlen(text), &err);
             if (s != PL_OK) {
                 assert_true(s == PL_BAD_FILE || s == PL_UNSUPPORTED);
                 assert_non_null(strstr(err.message, "receipt"));
-            } else if (!json_equal(doc, whole)) {
+            } else if (!json_equal(doc, before)) {
                 n_parsed++;
-                got = way_verified(r, a.r.engine, NULL);
+                got = way_verified(r, a.r.engine, k % 2 ? &given : NULL);
                 if (got.verdict == PL_RECEIPT_HOLDS && !may_hold(path, doc))
                     fail_msg("%s: %s is now %s", a.w.name, path, text);
                 if (strncmp(path, ".sampling.", 10) == 0) {
@@ -729,6 +735,7 @@ TEST(receipts_that_are_damaged_do_not_hold)
                 }
             }
             pl_receipt_free(r);
+            json_decref(before);
             json_decref(doc);
             free(text);
         }

@@ -5,6 +5,7 @@
 #include "server/json_text.h"
 #include "server/response.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1337,21 +1338,34 @@ TEST(answers_stop_when_the_client_is_gone)
     end(&t);
 }
 
-/* Accepts all data and allocates nothing. */
+/* Counts the bytes and allocates nothing. */
 static bool swallow(void *user, const void *data, size_t n)
 {
-    (void)user;
+    size_t *sum = user;
+
     (void)data;
-    (void)n;
+    *sum += n;
     return true;
 }
 
-static bool tell_briefly(const struct request *a)
+static bool tell_briefly(const struct request *a, size_t *n_bytes)
 {
-    struct response_about about = {.model = "m", .id = "i", .write = swallow};
+    static const struct response_token other[] = {
+        {.id = 7, .text = "b", .len = 1, .logprob = -0.5}};
+    const struct response_token token = {.id = 9,
+                                         .text = "a",
+                                         .len = 1,
+                                         .logprob = -0.25,
+                                         .top = other,
+                                         .n_top = 1};
+    struct response_about about = {
+        .model = "m", .id = "i", .write = swallow, .user = n_bytes};
+    struct response_times times = {0.5, 2};
+    static const int32_t prompt[] = {1, 2};
     struct response *w;
     pl_err err;
     bool ok = response_create(&w, a, &about, &err) == PL_OK &&
+              response_prompt_ids(w, 0, prompt, 2) &&
               response_prompt(w, 0, 1, 0, "x");
 
     for (int i = 0; i < N_KIND && ok; i++) {
@@ -1360,34 +1374,59 @@ static bool tell_briefly(const struct request *a)
                               .len = strlen(all_kinds[i].text),
                               .name = all_kinds[i].name};
 
-        ok = response_part(w, 0, &part);
+        ok = response_token(w, 0, &token, &times) && response_part(w, 0, &part);
     }
     ok = ok && response_end(w, 0, &usual_end);
     response_free(w);
     return ok;
 }
 
+/* If memory runs out, the answer fails, or nothing is missing in it. */
 TEST(answers_survive_every_allocation_that_fails)
 {
+    static const char *const more[] = {
+        [REQUEST_CHAT] = "\"logprobs\": true, \"top_logprobs\": 1, ",
+        [REQUEST_COMPLETION] = "\"n_probs\": 1, \"return_tokens\": true, ",
+        [REQUEST_COMPLETIONS] = "\"logprobs\": 1, ",
+        [REQUEST_OLLAMA_CHAT] = "\"logprobs\": true, \"top_logprobs\": 1, ",
+        [REQUEST_OLLAMA_GENERATE] = "\"logprobs\": true, ",
+        [REQUEST_RESPONSES] = "",
+        [REQUEST_MESSAGES] = "",
+    };
+
     /* malloc here is the wrapper that fails on request (lib/alloc_fail.h) */
     json_set_alloc_funcs(malloc, free);
 
     for (int p = 0; p < N_PROTOCOL; p++) {
         for (int streamed = 0; streamed < 2; streamed++) {
             struct asked t;
+            size_t n_whole = 0;
             bool failed, ok;
+            char body[500];
 
-            begin(&t, protocols[p].kind,
-                  streamed ? protocols[p].streamed : protocols[p].whole);
+            snprintf(body, sizeof(body), "{%s%s", more[protocols[p].kind],
+                     (streamed ? protocols[p].streamed : protocols[p].whole) +
+                         1);
+            begin(&t, protocols[p].kind, body);
             response_free(t.w);
+            assert_true(tell_briefly(&t.a, &n_whole));
             failed = true;
             for (int64_t n = 1; failed; n++) {
+                size_t n_bytes = 0;
+
                 alloc_stat_reset();
                 alloc_fail_at(n);
-                ok = tell_briefly(&t.a);
+                ok = tell_briefly(&t.a, &n_bytes);
                 failed = alloc_fail_off();
                 assert_true(ok || failed);
-                assert_int_equal(alloc_stat_get().live_bytes, 0);
+                if (ok && n_bytes != n_whole)
+                    fail_msg("protocol %d, stream %d, allocation %" PRId64
+                             ": %zu bytes, not %zu",
+                             p, streamed, n, n_bytes, n_whole);
+                if (alloc_stat_get().live_bytes != 0)
+                    fail_msg("protocol %d, stream %d, allocation %" PRId64
+                             " leaks",
+                             p, streamed, n);
             }
             t.w = NULL;
             end(&t);
