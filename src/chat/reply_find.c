@@ -27,7 +27,8 @@ enum found { NOT_YET, A_CALL, NO_CALL };
 static bool is_unmarked(const struct pl_reply *r, const struct reply_format *f)
 {
     return f->call_open.n == 0 &&
-           (f == r->f ? f->calls == CALLS_OBJECT : f->calls_open.n == 0);
+           (f == r->f ? f->calls == CALLS_OBJECT || f->guess
+                      : f->calls_open.n == 0);
 }
 
 /* Sets r->form to the next notation whose marker is at r->open. A call that
@@ -71,7 +72,7 @@ static bool read_call(struct pl_reply *r, struct span t)
     struct reply_call c;
 
     r->made.n = 0;
-    if (!reply_call_read(r->form, t, r->tools, &r->made, &c) ||
+    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, &c) ||
         !is_believed(r, c.name))
         return false;
     reply_tell_call(r, &c);
@@ -111,9 +112,9 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
         for (; (pass == 0 || n < n_call) && take_object(&rest, n == 0, &one);
              n++) {
             r->made.n = 0;
-            if (pass == 0 &&
-                (!reply_call_read(r->form, one, r->tools, &r->made, &c) ||
-                 !is_believed(r, c.name)))
+            if (pass == 0 && (!reply_call_read(r->form, one, r->tools, false,
+                                               &r->made, &c) ||
+                              !is_believed(r, c.name)))
                 return false;
             if (pass == 1)
                 read_call(r, one);
@@ -255,6 +256,49 @@ static bool is_open(const struct reply_format *f)
     return f->calls == CALLS_TAGGED || f->calls == CALLS_NESTED;
 }
 
+/* Returns the length of the text `t` of a call whose last value is not closed:
+ * up to the markers that close a call and all calls, if another call or nothing
+ * follows them. Otherwise returns t.n. */
+static size_t unclosed_length(const struct pl_reply *r, struct span t)
+{
+    const struct reply_format *f = r->form;
+    const size_t n = span_find(t, f->call_close);
+    struct span rest = span_trim(span_from(t, n + f->call_close.n));
+
+    if (f->calls_close.n == 0 || !span_begins(rest, f->calls_close))
+        return t.n;
+    rest = span_trim(span_from(rest, f->calls_close.n));
+    return rest.n == 0 || span_begins(rest, f->call_open) ||
+                   (f->calls_open.n > 0 && span_begins(rest, f->calls_open))
+               ? n
+               : t.n;
+}
+
+/* Reads the last text of a call, `t`, which lacks its closing marker, or in
+ * which the last value lacks it. `all` has the markers at the end of `t`, too.
+ * `ended` says that one of them shows that the text was not cut. Sets *end
+ * unless all of `t` is the call. */
+static bool read_unclosed(struct pl_reply *r, struct span t, struct span all,
+                          bool ended, size_t *end)
+{
+    const struct reply_format *f = r->form;
+    const size_t n = unclosed_length(r, all);
+    bool found;
+
+    if ((ended || !is_open(f)) && read_delimited(r, t, true))
+        return true;
+    if (f->calls != CALLS_TAGGED || (n == all.n && !ended))
+        return false;
+    if (n < all.n) {
+        *end = r->body + n + f->call_close.n;
+        t = (struct span){all.s, n};
+    }
+    r->loose = true;
+    found = read_delimited(r, t, false);
+    r->loose = false;
+    return found;
+}
+
 /* Searches for the end of a call whose text ends at a marker, and reports it as
  * find_call does. A marker inside a value is a part of it. */
 static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
@@ -275,14 +319,15 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
         }
         if (at == rest.n) { /* the marker is missing, or the text was cut */
             bool whole, ended;
+            struct span all;
 
-            t = until_end(r);
+            all = t = until_end(r);
             whole = r->body + t.n < r->raw.n;
             *end = r->body + t.n;
             ended = reply_leave_out(&t, f->calls_close);
             reply_leave_out(&t, f->call_close);
             r->costly = true;
-            if ((whole || ended || !is_open(f)) && read_delimited(r, t, true))
+            if (read_unclosed(r, t, all, whole || ended, end))
                 return A_CALL;
             return may_continue(r, t) ? NOT_YET : NO_CALL;
         }
@@ -389,8 +434,9 @@ bool reply_is_begun(const struct pl_reply *r, struct span t)
 {
     const struct reply_format *c = r->form ? r->form : r->f;
     const struct span marks[] = {
-        c->call_close, c->calls_close, c->call_open,      c->calls_open,
-        r->f->end[0],  r->f->end[1],   r->f->think_close, span_of("```")};
+        c->call_close, c->calls_close,     c->call_open,     c->calls_open,
+        r->f->end[0],  r->f->end[1],       r->f->think_open, r->f->think_close,
+        r->f->again,   r->f->content_open, span_of("```")};
 
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (span_begins(marks[i], t))
@@ -427,6 +473,23 @@ static void reject_call(struct pl_reply *r, bool last)
                r->seen);
 }
 
+/* Reports a call that the end of the reply cuts, as far as it was written.
+ * Returns false if calls are reported whole, or if no tool has its name. */
+static bool tell_begun(struct pl_reply *r)
+{
+    struct reply_call c;
+
+    r->made.n = 0;
+    if (!r->pieces || !r->tools ||
+        !reply_call_read_begun(r->form, reply_rest(r, r->body), r->tools,
+                               &r->made, &c) ||
+        !reply_is_tool(r->tools, c.name))
+        return false;
+    reply_tell_begun_call(r, &c);
+    r->at = r->seen = r->raw.n;
+    return true;
+}
+
 bool reply_go_through_call(struct pl_reply *r, bool last)
 {
     enum found found = r->form ? A_CALL : choose_form(r, last);
@@ -449,6 +512,10 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     if (found == NOT_YET && !last)
         return false;
     r->cut |= found == NOT_YET;
+    if (found == NOT_YET && r->args == 0 && tell_begun(r)) {
+        r->state = AFTER_CALL;
+        return true;
+    }
     if (r->args > 0) {
         r->state = r->args_whole ? AFTER_CALL : r->behind;
         r->fresh = false;

@@ -18,7 +18,8 @@ enum reply_calls {
     CALLS_NONE,
     CALLS_OBJECT, /* {"name": "f", "arguments": {...}}, or {"f": {...}}, or a
                      list of them */
-    CALLS_NAMED,  /* f[ARGS]{...} */
+    CALLS_NAMED,  /* f[ARGS]{...}, or with name_key f[ARGS]{"name": "f", "args":
+                     {...}} */
     CALLS_TAGGED, /* f<key>k</key><value>v</value> */
     CALLS_PYTHON, /* [f(k='v', n=1), g()] */
     CALLS_QUOTED, /* f{k:<|"|>v<|"|>}: JSON with other quotes and bare keys */
@@ -73,7 +74,8 @@ struct reply_format {
     /* Markers around all calls, or around each call if `each`. */
     struct span calls_open, calls_close;
     struct span call_open, call_close;
-    /* CALLS_OBJECT: keys of name and arguments; absent for {"f": {...}} */
+    /* CALLS_OBJECT, CALLS_NAMED: keys of name and arguments; absent for {"f":
+     * {...}} and f[ARGS]{...} */
     struct span name_key, arguments_key;
     struct span id_open;    /* CALLS_NAMED: marker before the identifier */
     struct span name_open;  /* CALLS_NAMED: marker between the identifier, or
@@ -87,6 +89,9 @@ struct reply_format {
     /* CALLS_TAGGED: marker before a value that is not a string. Absent if it is
      * the same as value_open. */
     struct span json_open;
+    /* CALLS_TAGGED: markers around the type of a value, which is between key
+     * and value */
+    struct span type_open, type_close;
     /* CALLS_TAGGED: blanks before and after a value */
     struct span value_lead, value_tail;
     struct span quote; /* CALLS_QUOTED: marker around strings */

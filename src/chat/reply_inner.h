@@ -74,6 +74,7 @@ struct pl_reply {
     bool bare;   /* the current call begins without a marker */
     bool cut;    /* in one of them the call's text ended too early */
     bool costly; /* one of them read more than a marker */
+    bool loose;  /* read a call whose last value lacks its closing marker */
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
      * message's or document's text, which begins after its opening marker or
      * header. */
@@ -135,6 +136,8 @@ void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t);
  * r->trimmed. Sets r->at to `end`. */
 void reply_give(struct pl_reply *r, pl_reply_kind kind, size_t end);
 void reply_tell_call(struct pl_reply *r, const struct reply_call *c);
+/* Reports a call whose text was cut. Its arguments break off. */
+void reply_tell_begun_call(struct pl_reply *r, const struct reply_call *c);
 /* Reports the start of a call whose arguments begin at offset `at`. */
 void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at);
