@@ -16,6 +16,7 @@ struct serve_entry {
                                 `own` */
     struct options own;
     bool at_start;     /* the model is loaded when the server starts */
+    bool unprepared;   /* serve_entry_prepare failed; each load repeats it */
     struct input form; /* chat template of the options; empty if none */
     json_t *defaults;  /* fields that requests have by default; owned */
 };
@@ -34,9 +35,9 @@ struct serve_models {
 void serve_log(void *user, pl_log_level level, const char *text);
 
 /* Prepares what the options of `e` name, and checks what can be checked without
- * the model: templates, grammars, directories. Prints an error and returns its
- * code if something is invalid. The caller calls serve_entry_fini in all
- * cases. */
+ * the model: files, templates, grammars, directories. Prints an error and
+ * returns its code if something is invalid. The caller calls serve_entry_fini
+ * in all cases. */
 enum exit_code serve_entry_prepare(struct serve_entry *e);
 void serve_entry_fini(struct serve_entry *e);
 

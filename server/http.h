@@ -67,7 +67,8 @@ struct http_options {
      * 600. A request head must be complete within twice this time. A body that
      * takes longer than this time must arrive at 1 KiB/s at least. */
     int timeout_s;
-    bool held;   /* let no client connect before http_accept */
+    /* let no client connect before http_accept; those of Unix sockets wait */
+    bool held;
     int drain_s; /* seconds that an idle connection stays open while the
                        server drains; 0 for 1 */
     /* Called for each request with one line, never by two threads at once:

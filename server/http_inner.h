@@ -189,11 +189,11 @@ void http_log_request(struct http_request *r);
 
 /* ---- http_listen.c: sockets ---------------------------------------------- */
 
-/* Binds sockets to the addresses of the options, or to the paths. No client can
- * connect yet. A path is bound only just before its server listens: meanwhile
- * another server would take its file for one that is left over. */
-pl_status http_bind(struct http *h, bool paths, pl_err *err);
-/* Binds sockets to the paths, and listens on all sockets. */
+/* Binds sockets to the addresses and paths of the options. No client can
+ * connect to an address yet. Listens on paths at once: another server would
+ * take the file of a socket without a listener for one that is left over. */
+pl_status http_bind(struct http *h, pl_err *err);
+/* Listens on all sockets. */
 pl_status http_listen(struct http *h, pl_err *err);
 /* Stops listening. */
 void http_unlisten(struct http *h);
