@@ -394,14 +394,18 @@ static bool read_head(const struct reply_format *f, struct span *t,
 static bool read_named(const struct reply_format *f, struct span t,
                        struct reply_text *made, struct reply_call *out)
 {
-    struct span object;
+    struct span name;
 
     if (!read_head(f, &t, out))
         return false;
-    object = span_trim(t);
-    if (f->name_key.n > 0)
-        return read_object(f, object, made, out);
-    out->arguments = object;
+    name = out->name;
+    out->arguments = span_trim(t);
+    if (f->name_key.n > 0) {
+        struct span object = out->arguments;
+
+        out->arguments = (struct span){0};
+        return read_object(f, object, made, out) && span_equal(name, out->name);
+    }
     return reply_is_object(&out->arguments, made);
 }
 
@@ -737,7 +741,10 @@ bool reply_call_read_begun(const struct reply_format *f, struct span t,
         }
         t = rest;
     }
-    if (made->failed)
+    /* other text shows that it is a call in another notation */
+    if (made->failed ||
+        (!span_begins(t, f->key_open) && !span_begins(f->key_open, t) &&
+         !span_begins(f->call_close, t)))
         return false;
     out->arguments = (struct span){made->s + from, made->n - from};
     return true;
@@ -1067,7 +1074,9 @@ bool reply_call_begins(const struct reply_format *f, struct span t,
                !read_head(f, &rest, out)) {
         return false;
     } else if (f->name_key.n > 0) {
-        if (!object_begins(f, rest, out))
+        struct span name = out->name;
+
+        if (!object_begins(f, rest, out) || !span_equal(name, out->name))
             return false;
         rest = out->arguments;
     }

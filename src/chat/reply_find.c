@@ -15,7 +15,7 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->form = NULL;
     r->n_tried = 0;
     r->bare = bare;
-    r->cut = r->costly = false;
+    r->cut = r->costly = r->wrapped = false;
     r->scan = (struct json_scan){0};
 }
 
@@ -356,21 +356,53 @@ static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
     return t.n == 0 || t.s[0] == '{';
 }
 
+/* Returns the length of the fence at the beginning of `t`, such as ```json and
+ * a line break, or 0 if there is none. Sets *part if it may be one once more
+ * text has arrived. */
+static size_t fence_length(struct span t, bool *part)
+{
+    const struct span fence = span_of("```");
+    size_t n = fence.n;
+
+    *part = span_begins(fence, t);
+    if (!span_begins(t, fence))
+        return 0;
+    while (n < t.n && n < 16 && t.s[n] >= 'a' && t.s[n] <= 'z')
+        n++;
+    *part = n == t.n;
+    return n < t.n && t.s[n] == '\n' ? n + 1 : 0;
+}
+
+/* Returns true if `t`, which begins with `name`, may be a call of a declared
+ * tool. */
+static bool may_be_name(const struct pl_reply *r, struct span t,
+                        struct span name)
+{
+    return name.n == t.n ? reply_begins_tool(r->tools, name)
+                         : reply_is_tool(r->tools, name);
+}
+
 /* The same for a call whose text ends where its JSON does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
     bool object = f->calls == CALLS_OBJECT;
     struct span t = reply_rest(r, r->body), json, name;
+    bool part = false;
 
     t = span_from(t, span_blanks(t));
     if (object && t.n > 0 && !last && span_begins(f->call_open, t))
+        return NOT_YET;
+    if (object && t.n > 0 && f->call_open.n > 0)
+        fence_length(t, &part);
+    if (part && !last)
         return NOT_YET;
     json = object ? t : span_from(t, span_find(t, span_of("{")));
     name = (struct span){t.s, span_name(t)};
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
         return NO_CALL;
-    if (!object && f->guess && !may_be_head(f, t, name.n))
+    if (!object && f->guess &&
+        (!may_be_head(f, t, name.n) || !may_be_name(r, t, name)))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;
@@ -401,11 +433,13 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
 }
 
 /* Skips further copies of a JSON call's opening marker, which some models
- * repeat. */
+ * repeat, and a fence. */
 static void skip_repeated(struct pl_reply *r)
 {
     const struct span open = r->form->call_open;
     struct span t = reply_rest(r, r->body);
+    bool part;
+    size_t n;
 
     if (r->form->calls != CALLS_OBJECT || open.n == 0)
         return;
@@ -413,14 +447,22 @@ static void skip_repeated(struct pl_reply *r)
         t = span_from(t, open.n);
         r->body = r->seen = r->raw.n - t.n;
     }
+    n = fence_length(t, &part);
+    if (n > 0) {
+        r->body = r->seen = r->raw.n - t.n + n;
+        r->wrapped = true;
+    }
 }
 
 static void go_through_arguments(struct pl_reply *r)
 {
+    struct span t = reply_rest(r, r->body);
     struct reply_call c;
     size_t at;
 
-    if (!r->pieces)
+    t = span_from(t, span_blanks(t));
+    if (!r->pieces || (r->form->calls == CALLS_OBJECT && t.n > 0 &&
+                       !reply_may_be_object(r->form, t)))
         return;
     if (r->args == 0 &&
         reply_call_begins(r->form, reply_rest(r, r->body), &c, &at) &&
@@ -541,6 +583,7 @@ static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
 {
     const struct reply_format *f = r->form;
     const enum state behind = r->behind;
+    const bool wrapped = r->wrapped;
     size_t n = 0;
 
     if (f->calls != CALLS_OBJECT || (f->call_open.n > 0 && !follows_object(r)))
@@ -552,6 +595,7 @@ static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
         return false;
     reply_begin_call(r, r->at + n, false);
     r->behind = behind;
+    r->wrapped = wrapped;
     r->form = f;
     r->n_tried = reply_n_known + 1;
     return true;

@@ -70,11 +70,12 @@ struct pl_reply {
      * whose marker begins at offset `open` of `raw`. */
     const struct reply_format *form;
     size_t open;
-    int n_tried; /* number of notations that were tried for the current call */
-    bool bare;   /* the current call begins without a marker */
-    bool cut;    /* in one of them the call's text ended too early */
-    bool costly; /* one of them read more than a marker */
-    bool loose;  /* read a call whose last value lacks its closing marker */
+    int n_tried;  /* number of notations that were tried for the current call */
+    bool bare;    /* the current call begins without a marker */
+    bool cut;     /* in one of them the call's text ended too early */
+    bool costly;  /* one of them read more than a marker */
+    bool wrapped; /* a fence is around the objects between its markers */
+    bool loose;   /* read a call whose last value lacks its closing marker */
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
      * message's or document's text, which begins after its opening marker or
      * header. */

@@ -271,6 +271,13 @@ static const struct row rows[] = {
      "{^place^: ^Oslo^}\n",
      "Thought: so", "", WEATHER, 0},
     {"hermes", "", "Action: get some rest", "Action: get some rest", "", "", 0},
+    {"hermes", "", "<tool_call>\n```json\n" JSON_W "\n```\n</tool_call>\nDone.",
+     "Done.", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>\n```\n[" JSON_W ", " JSON_N "]\n```</tool_call>", "", "",
+     WEATHER ", " NOW, 0},
+    {"hermes", "", "<tool_call>```json\nno call\n```</tool_call>",
+     "<tool_call>```json\nno call\n```</tool_call>", "", "", 0},
     /* dicts of Python */
     {"hermes", "",
      "<tool_call>\n{'name': 'get_weather', 'arguments': {'place': ^it's^, "
@@ -1105,6 +1112,8 @@ TEST(replies_that_are_cut_within_tags_have_a_call_that_breaks_off)
          "", "", NOW ", [^get_weather^, ^{\\^hours\\^: [6, 1^]", 0},
         {"GLM-4.6", "", "<tool_call>get_weather\n<arg_key>pla", "", "",
          "[^get_weather^, ^{^]", 0},
+        {"hermes", "", "<function=get_weather>{^place^: ^Oslo^}", "", "",
+         WEATHER, 0},
         {"Qwen3-Coder", "", "<tool_call>\n<function=get_wea",
          "<tool_call>\n<function=get_wea", "", "", 0},
         {"Qwen3-Coder", "",
@@ -1129,4 +1138,112 @@ TEST(replies_that_are_cut_within_tags_have_a_call_that_breaks_off)
         pl_template_free(t);
     }
     assert_int_equal(n_wrong, 0);
+}
+
+/* Returns the row's text with a few slips: parts of it are left out, repeated,
+ * or replaced by markers. */
+static char *with_slips(const char *text, uint64_t *seed)
+{
+    static const char *const parts[] = {
+        "\n",
+        " ",
+        "```",
+        "</tool_call>",
+        "<tool_call>",
+        "{",
+        "}",
+        "'",
+        "\"",
+        "<",
+        "</think>",
+        "<think>",
+        "[",
+        "]",
+        ",",
+        "now",
+        "</parameter>",
+        "<|im_end|>",
+        "<end>",
+        "a",
+        "\\",
+        "None",
+        JSON_N,
+        "<|call|>",
+        "<|end|>",
+        "[TOOL_CALLS]",
+        "<|python_end|>",
+        "</function>",
+        "(",
+        ")",
+    };
+    struct test_text t = {0};
+    size_t n = strlen(text);
+    int n_slip = 1 + (int)test_below(seed, 3);
+
+    test_text_add(&t, text, n);
+    while (n_slip-- > 0 && t.n > 0) {
+        const size_t at = (size_t)test_below(seed, (int64_t)t.n);
+        const size_t len = 1 + (size_t)test_below(seed, 12);
+        const size_t more = len < t.n - at ? len : t.n - at;
+        const char *part =
+            parts[test_below(seed, sizeof parts / sizeof parts[0])];
+        struct test_text u = {0};
+        const int64_t kind = test_below(seed, 3);
+
+        test_text_add(&u, t.s, at);
+        if (kind == 0)
+            test_text_add(&u, part, strlen(part));
+        if (kind == 1)
+            test_text_add(&u, t.s + at, more);
+        test_text_add(&u, t.s + at + (kind == 2 ? more : 0),
+                      t.n - at - (kind == 2 ? more : 0));
+        free(t.s);
+        t = u;
+    }
+    for (size_t i = 0; i < t.n; i++)
+        t.s[i] = t.s[i] == '^' ? '"' : t.s[i];
+    return t.s;
+}
+
+static bool is_ascii(const char *s)
+{
+    while (*s > 0)
+        s++;
+    return *s == '\0';
+}
+
+/* A server parses calls in pieces always, others may choose. */
+TEST(replies_with_slips_are_the_same_in_pieces)
+{
+    uint64_t seed = test_seed();
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_template *t = open_form(rows[i].form);
+
+        for (int draw = 0; draw < test_draws(4, 400); draw++) {
+            char *text = with_slips(rows[i].text, &seed);
+            const size_t n = strlen(text);
+
+            /* pieces of a byte would split other characters */
+            for (int k = 0; k < (is_ascii(text) ? 2 : 1) && n > 0; k++) {
+                struct told whole = parse(t, &rows[i], text, n, n, k);
+                struct told each = parse(t, &rows[i], text, n, 1, k);
+                struct told some = parse(t, &rows[i], text, n, 5, k);
+
+                if (!is_same(&whole, &each) || !is_same(&whole, &some))
+                    fail_msg("%s, %d: %s\n gave \"%s\", \"%s\", %s\n not  "
+                             "\"%s\", \"%s\", %s",
+                             rows[i].form, k, text, text_of(&each.content),
+                             text_of(&each.reasoning),
+                             json_dumps(each.calls, 0), text_of(&whole.content),
+                             text_of(&whole.reasoning),
+                             json_dumps(whole.calls, 0));
+                told_free(&whole);
+                told_free(&each);
+                told_free(&some);
+            }
+            free(text);
+        }
+        pl_template_free(t);
+    }
 }
