@@ -17,6 +17,18 @@ const char *command_name(enum command command)
     return names[command];
 }
 
+/* Where this thread's next error is copied; see cli_error_copy. */
+static _Thread_local char *copy;
+static _Thread_local size_t n_copy;
+
+void cli_error_copy(char *text, size_t n)
+{
+    copy = text;
+    n_copy = n;
+    if (text != NULL)
+        text[0] = '\0';
+}
+
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
@@ -25,6 +37,7 @@ enum exit_code cli_error(enum command command, enum exit_code code,
     int n = command < N_COMMAND ? snprintf(text, sizeof(text),
                                            "plait %s: ", command_name(command))
                                 : snprintf(text, sizeof(text), "plait: ");
+    const int from = n;
     va_list ap;
 
     va_start(ap, fmt);
@@ -32,6 +45,9 @@ enum exit_code cli_error(enum command command, enum exit_code code,
     va_end(ap);
     if (n > (int)sizeof(text) - 2)
         n = (int)sizeof(text) - 2;
+    text[n] = '\0';
+    if (copy != NULL && copy[0] == '\0')
+        snprintf(copy, n_copy, "%s", text + from);
     strcpy(text + n, "\n");
     /* one call prints all, so that lines of several threads do not mix */
     show(stderr, text);

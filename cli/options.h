@@ -271,5 +271,8 @@ enum command command_of_options(int argc, char **argv);
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Copies the next message that this thread prints with cli_error, without its
+ * prefix, to `text` [n]. The text is empty until then. NULL ends that. */
+void cli_error_copy(char *text, size_t n);
 
 #endif

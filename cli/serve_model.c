@@ -2,6 +2,7 @@
  * the functions. */
 #include "serve_model.h"
 
+#include "atomic_file.h"
 #include "chat_templates.h"
 #include "fetch.h"
 #include "receipt_file.h"
@@ -113,8 +114,11 @@ static enum exit_code check_cache(const struct options *o)
 
 enum exit_code serve_entry_prepare(struct serve_entry *e)
 {
-    enum exit_code c = check_template(e);
+    /* The file of the model is not needed before it is loaded. */
+    enum exit_code c = whole_check_inputs(e->o, false);
 
+    if (c == EXIT_DONE)
+        c = check_template(e);
     if (c == EXIT_DONE)
         c = serve_defaults(&e->defaults, e->o);
     if (c == EXIT_DONE)
@@ -133,6 +137,20 @@ void serve_entry_fini(struct serve_entry *e)
     e->defaults = NULL;
     jws_key_free(e->sign_key);
     e->sign_key = NULL;
+}
+
+/* Prepares an entry whose files were missing before. */
+static pl_status prepare_again(struct serve_entry *e, pl_err *err)
+{
+    char why[sizeof err->message];
+    enum exit_code c;
+
+    serve_entry_fini(e);
+    cli_error_copy(why, sizeof why);
+    c = serve_entry_prepare(e);
+    cli_error_copy(NULL, 0);
+    e->unprepared = c != EXIT_DONE;
+    return c == EXIT_DONE ? PL_OK : fail(err, PL_IO, why);
 }
 
 /* ---- text ---------------------------------------------------------------- */
@@ -429,10 +447,13 @@ pl_status serve_model_open(void *user, const struct model_about *about,
                            pl_err *err)
 {
     struct serve_entry *e = about->own;
-    struct service *v = calloc(1, sizeof(*v));
+    struct service *v;
     pl_status s;
 
     *out = NULL;
+    if (e->unprepared && (s = prepare_again(e, err)) != PL_OK)
+        return s;
+    v = calloc(1, sizeof(*v));
     if (v == NULL)
         return fail(err, PL_NO_MEMORY, "no memory for a model");
     if (e->o->model == NULL) {

@@ -19,10 +19,10 @@ struct serve_entry {
     const struct options *o; /* options of the model; borrowed, or points to
                                 `own` */
     struct options own;
-    bool at_start;            /* the model is loaded when the server starts */
-    struct input form;        /* chat template of the options; empty if none */
-    json_t *defaults;         /* fields that requests have by default; owned */
-    struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
+    bool at_start;     /* the model is loaded when the server starts */
+    bool unprepared;   /* serve_entry_prepare failed; each load repeats it */
+    struct input form; /* chat template of the options; empty if none */
+    json_t *defaults;  /* fields that requests have by default; owned */
 };
 
 /* The file of --receipt of a server. */
@@ -46,8 +46,8 @@ struct serve_models {
  * struct options. With --verbose, lines for debugging are printed, too. */
 void serve_log(void *user, pl_log_level level, const char *text);
 
-/* Reads the files that options of `e` name, and checks what can be checked
- * without the model: templates, grammars, directories. Prints an error and
+/* Prepares what the options of `e` name, and checks what can be checked without
+ * the model: files, templates, grammars, directories. Prints an error and
  * returns its code if something is invalid. The caller calls serve_entry_fini
  * in all cases. */
 enum exit_code serve_entry_prepare(struct serve_entry *e);

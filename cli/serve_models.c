@@ -478,6 +478,7 @@ static enum exit_code read_section(struct serve_list *l, const char *file,
             m = add_named(l, strdup(s->name));
         if (m == NULL)
             return no_memory();
+        m->in_presets = true;
         to = &m->own;
         off = &m->off;
     }
@@ -565,6 +566,21 @@ static bool add_general(struct serve_named *m, const struct word_list *general)
     return ok;
 }
 
+/* Checks the options of the command line that all models have. */
+static enum exit_code check_common(const struct serve_list *l)
+{
+    struct serve_entry e = {0};
+    enum exit_code c =
+        options_parse(&e.own, CMD_SERVE, l->common.n, l->common.v);
+
+    e.o = &e.own;
+    if (c == EXIT_DONE)
+        c = serve_entry_prepare(&e);
+    serve_entry_fini(&e);
+    options_free(&e.own);
+    return c;
+}
+
 static enum exit_code parse(struct serve_list *l, int i)
 {
     struct serve_named *m = &l->named[i];
@@ -577,11 +593,16 @@ static enum exit_code parse(struct serve_list *l, int i)
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
     e->o = o;
-    if (c == EXIT_DONE)
-        c = whole_check_inputs(o, false);
-    if (c == EXIT_DONE)
+    if (c == EXIT_DONE) {
         c = serve_entry_prepare(e);
-    if (c != EXIT_DONE)
+        e->unprepared = c == EXIT_FAILED && m->in_presets;
+    }
+    if (e->unprepared)
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "from the presets of the model %s, which fails until that is "
+                  "mended; the others are served",
+                  m->name);
+    else if (c != EXIT_DONE)
         return cli_error(CMD_SERVE, c, "from an option of the model %s",
                          m->name);
     m->path = path_of(o);
@@ -652,6 +673,8 @@ enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
     l->folder = o->models_dir;
     if (!reserve(l))
         return no_memory();
+    if (o->models_preset != NULL)
+        c = check_common(l);
     for (int i = 0; i < l->n && many && c == EXIT_DONE; i++)
         c = parse(l, i);
     if (!many) {

@@ -25,9 +25,9 @@ struct serve_named {
     /* The command line names the model, so it is loaded when the server
      * starts. */
     bool first;
-    bool in_folder; /* the model was found in the folder --models-dir */
-    /* true if the model's file is gone from the folder (models_hide) */
-    bool hidden;
+    bool in_folder;  /* of --models-dir */
+    bool in_presets; /* a section of the presets has its name */
+    bool hidden; /* the model's file is gone from the folder (models_hide) */
 };
 
 /* Limit of the models that scans of the folder may add while the server

@@ -1174,8 +1174,8 @@ PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
  * document of `content`. *gbnf is malloc'ed; the caller frees it. *reasons is
  * true if the grammar itself allows reasoning before the calls. If it is false,
  * apply the grammar only once the reasoning has ended (pl_reply_in_content).
- * PL_UNSUPPORTED: the template does not render tool calls or renders them in a
- * form that cannot be enforced, or a schema is too complex. */
+ * If the template shows no calls, they are objects of "name" and "arguments".
+ * PL_UNSUPPORTED: the form of calls cannot be enforced, or a schema neither. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,

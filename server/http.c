@@ -428,7 +428,7 @@ static pl_status open_all(struct http *h, pl_err *err)
                          strerror(errno));
     h->port = h->o.port;
     h->loopback = true;
-    s = http_bind(h, false, err);
+    s = http_bind(h, err);
     if (s == PL_OK)
         s = start_daemon(h, err);
     if (s != PL_OK)

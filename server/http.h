@@ -73,14 +73,13 @@ struct http_options {
      * 600. A request head must be complete within twice this time. A body that
      * takes longer than this time must arrive at 1 KiB/s at least. */
     int timeout_s;
-    /* http_start lets no client connect; http_accept does so later. */
+    /* let no client connect before http_accept; those of Unix sockets wait */
     bool held;
-    /* Seconds that an idle connection stays open while the server drains; 0 for
-     * 1. */
-    int drain_s;
-    /* Called with a log line for each request: client, method, path, status,
-     * note (http_set_note), milliseconds. Two threads never call it at once.
-     * NULL if none. */
+    int drain_s; /* seconds that an idle connection stays open while the
+                       server drains; 0 for 1 */
+    /* Called for each request with one line, never by two threads at once:
+     * client, method, path, status, note (http_set_note), milliseconds. NULL if
+     * none. */
     pl_log_fn *log;
     void *log_user;
 };

@@ -222,13 +222,11 @@ void http_log_request(struct http_request *r);
 
 /* ---- functions of http_listen.c: sockets --------------------------------- */
 
-/* Binds sockets to the IP addresses in the options or, if `paths`, to the Unix
- * socket paths. No client can connect yet. A path is bound only just before the
- * server listens: in between, another server would take the socket file for one
- * that a dead server left. */
-pl_status http_bind(struct http *h, bool paths, pl_err *err);
-/* Binds sockets to the Unix socket paths in the options, and listens on all
- * sockets. */
+/* Binds sockets to the addresses and paths of the options. No client can
+ * connect to an address yet. Listens on paths at once: another server would
+ * take the file of a socket without a listener for one that is left over. */
+pl_status http_bind(struct http *h, pl_err *err);
+/* Listens on all sockets. */
 pl_status http_listen(struct http *h, pl_err *err);
 /* Stops listening: closes the listening sockets and removes their files. */
 void http_unlisten(struct http *h);

@@ -184,7 +184,20 @@ static pl_status bind_to_host(struct http *h, const char *host, bool both,
     return PL_OK;
 }
 
-pl_status http_bind(struct http *h, bool paths, pl_err *err)
+/* Binds a Unix socket and listens on it, so that other servers see that the
+ * path is in use. Clients that connect before http_accept wait. */
+static pl_status listen_on_path(struct http *h, const char *path, pl_err *err)
+{
+    const int fd = bind_to_path(path);
+
+    if (fd < 0)
+        return cannot_listen(h, path, errno, err);
+    h->listen_fd[h->n_listen++] = fd;
+    return listen(fd, SOMAXCONN) == 0 ? PL_OK
+                                      : cannot_listen(h, path, errno, err);
+}
+
+pl_status http_bind(struct http *h, pl_err *err)
 {
     const char *list = h->o.host ? h->o.host : "127.0.0.1";
     bool both = strchr(list, ',') == NULL;
@@ -193,7 +206,6 @@ pl_status http_bind(struct http *h, bool paths, pl_err *err)
     while (s == PL_OK && *list) {
         size_t n = strcspn(list, ",");
         char host[256];
-        int fd;
 
         if (h->n_listen == HTTP_MAX_LISTEN || n >= sizeof host)
             return http_fail(err, PL_BAD_ARGUMENT,
@@ -202,29 +214,19 @@ pl_status http_bind(struct http *h, bool paths, pl_err *err)
                              list, HTTP_MAX_LISTEN);
         snprintf(host, sizeof host, "%.*s", (int)n, list);
         list += n + (list[n] == ',');
-        if (http_is_path(host, n) != paths)
-            continue;
-        if (!paths) {
-            s = bind_to_host(h, host, both, err);
-            continue;
-        }
-        fd = bind_to_path(host);
-        if (fd < 0)
-            return cannot_listen(h, host, errno, err);
-        h->listen_fd[h->n_listen++] = fd;
+        s = http_is_path(host, n) ? listen_on_path(h, host, err)
+                                  : bind_to_host(h, host, both, err);
     }
     return s;
 }
 
 pl_status http_listen(struct http *h, pl_err *err)
 {
-    pl_status s = http_bind(h, true, err);
-
-    for (int i = 0; i < h->n_listen && s == PL_OK; i++)
+    for (int i = 0; i < h->n_listen; i++)
         if (listen(h->listen_fd[i], SOMAXCONN) < 0)
             return cannot_listen(h, h->o.host ? h->o.host : "127.0.0.1", errno,
                                  err);
-    return s;
+    return PL_OK;
 }
 
 /* Removes the file of the Unix socket `fd`, on which this server listens. */

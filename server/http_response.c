@@ -4,6 +4,7 @@
 #include "http_inner.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,26 @@ static struct MHD_Response *response_of(struct http_request *r)
     return response;
 }
 
-/* Creates libmicrohttpd's object for the response, with all headers; NULL if
- * out of memory. Caller holds r->lock. */
+/* Lets scripts of other origins read the headers that the handler set. Browsers
+ * hide all but a few. */
+static void expose(const struct http_request *r, struct MHD_Response *response)
+{
+    char names[1024] = "Retry-After";
+    size_t n = strlen(names);
+
+    for (int i = 0; i < r->n_line; i++) {
+        const char *name = r->line[i].name;
+
+        if (strcmp(name, "Retry-After") != 0 &&
+            strncmp(name, "Access-Control-", 15) != 0 &&
+            n + strlen(name) + 2 < sizeof names)
+            n += (size_t)sprintf(names + n, ", %s", name);
+    }
+    MHD_add_response_header(response, "Access-Control-Expose-Headers", names);
+}
+
+/* Creates the response object of libmicrohttpd with all headers; NULL if out of
+ * memory. Caller holds r->lock. */
 static struct MHD_Response *prepare(struct http_request *r)
 {
     const char *origin = http_allowed_origin(r);
@@ -94,6 +113,8 @@ static struct MHD_Response *prepare(struct http_request *r)
     if (origin)
         MHD_add_response_header(response, "Access-Control-Allow-Origin",
                                 origin);
+    if (origin)
+        expose(r, response);
     if (r->h->o.origin && (!origin || strcmp(origin, "*") != 0))
         MHD_add_response_header(response, "Vary", "Origin");
     if (atomic_load(&r->h->draining) || r->close)

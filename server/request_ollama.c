@@ -271,15 +271,54 @@ static bool rewrite_common(struct request_reader *r, json_t *to)
  * by the tools' names. */
 struct talk {
     struct request_reader *r;
-    json_t *list; /* list of the rewritten messages; owned */
-    /* The calls whose results have not been read yet: a list of [id, name];
-     * owned. */
-    json_t *open;
+    json_t *list; /* the new messages; owned */
+    /* Objects of lists, owned: the calls [id, name, open] with each id, those
+     * with each name, and in `all`, under "", all calls. A call is open until
+     * its result is seen. The first element of a list is the index of the first
+     * call in it that may be open. */
+    json_t *by_id, *by_name, *all;
     int n_call;
 };
 
-/* Copies the tool calls of a message, gives an id to each call that has none,
- * and adds the calls to t->open. */
+/* Appends a call to list `key` of `lists`. Returns false if out of memory. */
+static bool add_open(json_t *lists, const char *key, json_t *call)
+{
+    json_t *list = json_object_get(lists, key);
+
+    if (list == NULL) {
+        list = json_pack("[i]", 1);
+        if (json_object_set_new(lists, key, list) != 0)
+            return false;
+    }
+    return json_array_append(list, call) == 0;
+}
+
+/* Returns the first open call of list `key` of `lists`, or NULL. */
+static json_t *first_open(const json_t *lists, const char *key)
+{
+    json_t *list = json_object_get(lists, key),
+           *first = json_array_get(list, 0);
+    size_t n = json_array_size(list), i = (size_t)json_integer_value(first);
+
+    while (i < n && json_is_false(json_array_get(json_array_get(list, i), 2)))
+        i++;
+    json_integer_set(first, (json_int_t)i);
+    return i < n ? json_array_get(list, i) : NULL;
+}
+
+/* Adds an open call to the lists of `t`. */
+static bool open_call(struct talk *t, const char *id, const char *name)
+{
+    json_t *call = json_pack("[s, s, b]", id, name, 1);
+    bool ok = call != NULL && add_open(t->by_id, id, call) &&
+              add_open(t->by_name, name, call) && add_open(t->all, "", call);
+
+    json_decref(call);
+    return ok || api_error_set_memory(t->r->f.why);
+}
+
+/* Copies the calls of a message, gives an id to each call without one, and adds
+ * them to the open calls. */
 static bool rewrite_calls(struct talk *t, const struct fields *m,
                           json_t *message)
 {
@@ -312,8 +351,7 @@ static bool rewrite_calls(struct talk *t, const struct fields *m,
         if (json_array_append_new(
                 list, json_pack("{s:s, s:s, s:O}", "id", id, "type", "function",
                                 "function", (json_t *)function.in)) != 0 ||
-            json_array_append_new(
-                t->open, json_pack("[s, s]", id, name ? name : "")) != 0)
+            !open_call(t, id, name != NULL ? name : ""))
             return api_error_set_memory(t->r->f.why);
     }
     return true;
@@ -326,25 +364,19 @@ static bool rewrite_result(struct talk *t, const struct fields *m,
                            json_t *message)
 {
     const char *id = NULL, *name = NULL;
-    size_t n = json_array_size(t->open), at = n;
+    json_t *call = NULL;
 
     if (!field_text(m, "tool_call_id", &id) ||
         !field_text(m, "tool_name", &name) ||
         (name == NULL && !field_text(m, "name", &name)))
         return false;
-    for (size_t i = n; i-- > 0;) {
-        const json_t *call = json_array_get(t->open, i);
-        const char *of = json_string_value(json_array_get(call, 0));
-        const char *tool = json_string_value(json_array_get(call, 1));
-
-        if (id != NULL ? strcmp(of, id) == 0
-                       : name == NULL || strcmp(tool, name) == 0)
-            at = i;
-    }
-    if (id == NULL && at == n && n > 0)
-        at = 0;
-    if (at < n) {
-        const json_t *call = json_array_get(t->open, at);
+    if (id != NULL)
+        call = first_open(t->by_id, id);
+    else if (name != NULL)
+        call = first_open(t->by_name, name);
+    if (id == NULL && call == NULL)
+        call = first_open(t->all, "");
+    if (call != NULL) {
         const char *tool = json_string_value(json_array_get(call, 1));
 
         if ((id == NULL && !put(t->r, message, "tool_call_id",
@@ -352,7 +384,7 @@ static bool rewrite_result(struct talk *t, const struct fields *m,
             (name == NULL && *tool != '\0' &&
              !put(t->r, message, "name", json_string(tool))))
             return false;
-        json_array_remove(t->open, at);
+        json_array_set_new(call, 2, json_false());
     }
     json_object_del(message, "tool_name");
     return name == NULL || put(t->r, message, "name", json_string(name));
@@ -385,15 +417,21 @@ static bool rewrite_message(struct talk *t, const json_t *given, size_t i)
 
 static bool rewrite_messages(struct request_reader *r, json_t *to)
 {
-    struct talk t = {.r = r, .list = json_array(), .open = json_array()};
+    struct talk t = {.r = r,
+                     .list = json_array(),
+                     .by_id = json_object(),
+                     .by_name = json_object(),
+                     .all = json_object()};
     const json_t *given = NULL;
-    bool ok = t.list != NULL && t.open != NULL ? true
-                                               : api_error_set_memory(r->f.why);
+    bool ok = (t.list && t.by_id && t.by_name && t.all) ||
+              api_error_set_memory(r->f.why);
 
     ok = ok && field_list(&r->f, "messages", &given);
     for (size_t i = 0; ok && i < json_array_size(given); i++)
         ok = rewrite_message(&t, given, i);
-    json_decref(t.open);
+    json_decref(t.by_id);
+    json_decref(t.by_name);
+    json_decref(t.all);
     if (ok)
         return put(r, to, "messages", t.list) &&
                copy(r, to, &r->f, "tools", "tools");

@@ -6,25 +6,36 @@
 #include <jansson.h>
 #include <string.h>
 
+void json_step(struct json_scan *s, char c)
+{
+    if (s->in_string) {
+        if (s->escaped)
+            s->escaped = false;
+        else if (c == '\\')
+            s->escaped = true;
+        else
+            s->in_string = c != s->quote;
+        return;
+    }
+    if (c == '"' || (c == '\'' && s->before && strchr("{[,:", s->before))) {
+        s->in_string = true;
+        s->quote = c;
+    }
+    if (!strchr(" \t\r\n", c))
+        s->before = c;
+}
+
 bool json_scan(struct json_scan *s, struct span t)
 {
     while (s->at < t.n) {
         char c = t.s[s->at++];
+        bool outside = !s->in_string;
 
-        if (s->in_string) {
-            if (s->escaped)
-                s->escaped = false;
-            else if (c == '\\')
-                s->escaped = true;
-            else if (c == '"')
-                s->in_string = false;
-        } else if (c == '"') {
-            s->in_string = true;
-        } else if (c == '{' || c == '[') {
+        json_step(s, c);
+        if (outside && (c == '{' || c == '['))
             s->depth++;
-        } else if (c == '}' || c == ']') {
+        else if (outside && (c == '}' || c == ']'))
             s->depth--;
-        }
         if (s->depth <= 0 && !s->in_string)
             return s->depth == 0 && (c == '}' || c == ']');
     }

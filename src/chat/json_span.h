@@ -11,12 +11,21 @@ struct json_scan {
     size_t at; /* number of bytes of the text that were scanned */
     int64_t depth;
     bool in_string, escaped;
+    char quote;  /* in a string: the quote that opened it */
+    char before; /* last character outside strings that is not a blank */
+    /* reply_add_escaped: number of characters of None that were converted */
+    int n_none;
 };
 
-/* Scans the JSON object or list at the beginning of `t`. If it is complete,
- * returns true, and it ends at offset s->at. If it is incomplete, returns
- * false; after `t` has grown, a call with the same `s` continues the scan. Does
- * not check that the contents are valid. */
+/* Advances the scan by one character outside or inside a string. Does not count
+ * it. A single quote opens a string where a key or value may begin, because
+ * some models write dicts of Python. */
+void json_step(struct json_scan *s, char c);
+
+/* Scans the JSON object or list at the beginning of `t`. Returns true if it is
+ * complete; it ends at offset s->at then. Returns false if it is incomplete:
+ * call again with the same `s` once `t` has grown, and the scan continues. Does
+ * not validate the contents. Strings may have single quotes, as in Python. */
 bool json_scan(struct json_scan *s, struct span t);
 
 /* Returns true if t is exactly one valid JSON value. If out of memory, sets

@@ -60,31 +60,71 @@ void reply_add_string(struct reply_text *t, struct span s)
     add(t, "\"");
 }
 
+/* Appends a character of a string. A backslash is added with the character that
+ * follows it. */
+static void add_in_string(struct reply_text *t, struct span c,
+                          const struct json_scan *at)
+{
+    const bool control = (unsigned char)c.s[0] < ' ';
+    struct reply_text quoted = {0};
+
+    if (at->escaped && c.s[0] != '\'' && c.s[0] != 'x')
+        add(t, control ? "\\\\" : "\\");
+    if (at->escaped && c.s[0] == 'x') { /* an escape of Python */
+        add(t, "\\u00");
+    } else if (control || (!at->escaped && c.s[0] == '"' && at->quote != '"')) {
+        reply_add_string(&quoted, c);
+        if (quoted.n > 2)
+            reply_add(t, (struct span){quoted.s + 1, quoted.n - 2});
+        t->failed = t->failed || quoted.failed;
+        free(quoted.s);
+    } else if (!at->escaped && c.s[0] == at->quote) {
+        add(t, "\"");
+    } else if (at->escaped || c.s[0] != '\\') {
+        reply_add(t, c);
+    }
+}
+
+/* Appends a character outside strings. `before` is the one before it that is
+ * not a blank. What begins like None but is another word stays invalid. */
+static void add_outside(struct reply_text *t, struct span c, char before,
+                        struct json_scan *at)
+{
+    static const char none[] = "None";
+    const bool begins = before && strchr("[,:", before);
+
+    if (at->n_none > 0 && c.s[0] == none[at->n_none]) {
+        at->n_none = at->n_none < 3 ? at->n_none + 1 : 0;
+        return;
+    }
+    if (at->n_none > 0)
+        reply_add(t, (struct span){none, (size_t)at->n_none});
+    at->n_none = begins && c.s[0] == 'N';
+    if (at->n_none > 0)
+        add(t, "null");
+    else if (begins && (c.s[0] == 'T' || c.s[0] == 'F'))
+        add(t, c.s[0] == 'T' ? "t" : "f");
+    else
+        reply_add(t, c);
+}
+
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at)
 {
     for (size_t i = 0; i < s.n; i++) {
         struct span c = {s.s + i, 1};
+        const char before = at->before;
 
-        if (at->in_string && (unsigned char)c.s[0] < ' ') {
-            struct reply_text quoted = {0};
-
-            reply_add_string(&quoted, c);
-            if (quoted.n > 2)
-                reply_add(t, (struct span){quoted.s + 1, quoted.n - 2});
-            t->failed = t->failed || quoted.failed;
-            free(quoted.s);
+        if (at->in_string) {
+            add_in_string(t, c, at);
+            json_step(at, c.s[0]);
             continue;
         }
-        reply_add(t, c);
-        if (!at->in_string)
-            at->in_string = c.s[0] == '"';
-        else if (at->escaped)
-            at->escaped = false;
-        else if (c.s[0] == '\\')
-            at->escaped = true;
+        json_step(at, c.s[0]);
+        if (at->in_string)
+            add(t, "\"");
         else
-            at->in_string = c.s[0] != '"';
+            add_outside(t, c, before, at);
     }
 }
 
@@ -146,14 +186,6 @@ static bool is_object(struct span t, struct reply_text *made)
     return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
 }
 
-static bool has_control(struct span t)
-{
-    for (size_t i = 0; i < t.n; i++)
-        if ((unsigned char)t.s[i] < ' ')
-            return true;
-    return false;
-}
-
 bool reply_is_object(struct span *t, struct reply_text *made)
 {
     struct json_scan at = {0};
@@ -163,7 +195,7 @@ bool reply_is_object(struct span *t, struct reply_text *made)
 
     if (is_object(*t, made))
         return true;
-    if (t->n == 0 || t->s[0] != '{' || !has_control(*t))
+    if (t->n == 0 || t->s[0] != '{')
         return false;
     reply_add_escaped(&copy, *t, &at);
     fixed = (struct span){copy.s, copy.n};
@@ -289,10 +321,10 @@ bool reply_may_be_object(const struct reply_format *f, struct span t)
     t = span_from(t, 1 + span_blanks(span_from(t, 1)));
     if (!f->guess || t.n == 0)
         return true;
-    if (t.s[0] != '"')
+    if (t.s[0] != '"' && t.s[0] != '\'')
         return false;
     key = span_from(t, 1);
-    while (n < key.n && key.s[n] != '"')
+    while (n < key.n && key.s[n] != t.s[0])
         n++;
     t = span_from(key, n);
     key.n = n;
@@ -371,9 +403,18 @@ static bool read_head(const struct reply_format *f, struct span *t,
 static bool read_named(const struct reply_format *f, struct span t,
                        struct reply_text *made, struct reply_call *out)
 {
+    struct span name;
+
     if (!read_head(f, &t, out))
         return false;
+    name = out->name;
     out->arguments = span_trim(t);
+    if (f->name_key.n > 0) {
+        struct span object = out->arguments;
+
+        out->arguments = (struct span){0};
+        return read_object(f, object, made, out) && span_equal(name, out->name);
+    }
     return reply_is_object(&out->arguments, made);
 }
 
@@ -397,8 +438,47 @@ static size_t value_end(const struct reply_format *f, struct span t)
     return t.n;
 }
 
-/* Appends `value` to `made` as JSON, if it is a list, dict, bool or None in
- * Python's notation. Otherwise appends nothing and returns false. */
+/* Returns true if `t` begins with the marker and name of an argument that the
+ * schema declares. */
+static bool is_declared(const struct reply_format *f, struct span t,
+                        const json_t *schema)
+{
+    struct span key;
+
+    if (!span_begins(t, f->key_open))
+        return false;
+    key = span_from(t, f->key_open.n);
+    key.n = span_find(key, f->value_open);
+    return property(schema, span_trim(key)) != NULL;
+}
+
+/* Returns the length of the value at the beginning of `t` [n] if the marker
+ * that closes it is missing: a line in it begins with the marker of a declared
+ * argument, and it has fewer markers that close values than those. Otherwise
+ * returns n. */
+static size_t unclosed_end(const struct reply_format *f, struct span t,
+                           size_t n, const json_t *schema)
+{
+    size_t end = n;
+    int64_t more = 0;
+
+    t.n = n;
+    for (size_t at = 0; at < n; at++) {
+        struct span rest = span_from(t, at);
+
+        if (t.s[at] == f->value_close.s[0] && span_begins(rest, f->value_close))
+            more--;
+        if (t.s[at] != f->key_open.s[0] || at == 0 || t.s[at - 1] != '\n' ||
+            !is_declared(f, rest, schema))
+            continue;
+        end = more == 0 && end == n ? at : end;
+        more++;
+    }
+    return more > 0 ? end : n;
+}
+
+/* Appends `value` as JSON if it is a list, dict, bool or None in Python's
+ * notation. Otherwise appends nothing and returns false. */
 static bool add_python(struct reply_text *made, struct span value)
 {
     const size_t from = made->n;
@@ -461,25 +541,52 @@ static size_t find_loosely(struct span t, struct span mark, size_t *n)
     return t.n;
 }
 
-/* Removes an argument's key, and the marker that opens its value, from the
- * beginning of *t. Sets *json to true if the marker shows that the value is not
- * a string: the marker is f->json_open, or its attributes name another type. */
+/* The type of a value, as the marker before it shows it. */
+enum value_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_OTHER };
+
+/* Removes a key and the type after it from the beginning of *t, if a type is
+ * between markers there. */
+static bool take_typed_key(const struct reply_format *f, struct span *t,
+                           struct span *key, enum value_type *type)
+{
+    size_t n, n_close;
+    size_t at = f->type_open.n > 0 ? find_loosely(*t, f->type_open, &n) : t->n;
+    struct span rest = span_from(*t, at == t->n ? at : at + n);
+    size_t end = find_loosely(rest, f->type_close, &n_close);
+
+    *key = span_trim((struct span){t->s, at});
+    if (end == rest.n || key->n == 0 || span_contains(*key, span_of("<")))
+        return false;
+    *type = span_equal(span_trim((struct span){rest.s, end}), span_of("string"))
+                ? TYPE_STRING
+                : TYPE_OTHER;
+    *t = span_from(rest, end + n_close);
+    return true;
+}
+
+/* Removes a key and the marker that opens its value from the beginning of *t.
+ * Sets *type to what the marker shows: it is f->json_open, or names a type. */
 static bool take_key(const struct reply_format *f, struct span *t,
-                     struct span *key, bool *json)
+                     struct span *key, enum value_type *type)
 {
     size_t n, n_other = 0;
     size_t at = find_loosely(*t, f->value_open, &n);
     size_t other =
         f->json_open.n > 0 ? find_loosely(*t, f->json_open, &n_other) : t->n;
+    bool json = other < at;
 
-    *json = other < at;
-    at = *json ? other : at;
+    if (take_typed_key(f, t, key, type))
+        return true;
+    *type = TYPE_UNKNOWN;
+    at = json ? other : at;
     *key = (struct span){t->s, at};
     if (f->attributes) {
         key->n = span_find(*key, span_of("\""));
-        *json = !span_contains((struct span){t->s + key->n, at - key->n},
-                               span_of("\"string\""));
+        json = !span_contains((struct span){t->s + key->n, at - key->n},
+                              span_of("\"string\""));
     }
+    if (f->json_open.n > 0 || f->attributes)
+        *type = json ? TYPE_OTHER : TYPE_STRING;
     *key = span_trim(*key);
     if (at == t->n || key->n == 0)
         return false;
@@ -499,16 +606,22 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
-/* Removes an argument's value, and the marker that closes it, from the
- * beginning of *t. Sets *value to the value, without the blanks that the
- * template puts around values. */
+/* Removes a value and the marker that closes it from the beginning of *t. Sets
+ * *value, without the blanks that the template puts around values. The marker
+ * may be missing before another argument, and if `loose` at the end of *t.
+ * `schema` is that of all arguments, or NULL. */
 static bool take_value(const struct reply_format *f, struct span *t,
-                       struct span *value)
+                       const json_t *schema, bool loose, struct span *value)
 {
-    *value = (struct span){t->s, value_end(f, *t)};
-    if (value->n == t->n)
+    const size_t closed = value_end(f, *t);
+    const size_t n = unclosed_end(f, *t, closed, schema);
+
+    if (n == t->n && !loose)
         return false;
-    *t = span_from(*t, value->n + f->value_close.n);
+    *value = (struct span){t->s, n};
+    *t = span_from(*t, n + (n < closed ? 0 : f->value_close.n));
+    if (n < closed)
+        value->n -= value->n > 0; /* the line break before the argument */
     if (f->value_lead.n > 0 && span_begins(*value, f->value_lead))
         *value = span_from(*value, f->value_lead.n);
     if (value->n >= f->value_tail.n &&
@@ -521,43 +634,54 @@ static bool take_value(const struct reply_format *f, struct span *t,
 /* Removes an argument's key and value from the beginning of *t, and appends
  * them to `made` as a member of a JSON object. */
 static bool take_argument(const struct reply_format *f, struct span *t,
-                          const json_t *tools, struct span name,
+                          const json_t *schema, bool loose,
                           struct reply_text *made)
 {
     struct span key, value;
-    bool json;
+    enum value_type type;
 
     if (!span_begins(*t, f->key_open))
         return false;
     *t = span_from(*t, f->key_open.n);
-    if (!take_key(f, t, &key, &json) || !take_value(f, t, &value))
+    if (!take_key(f, t, &key, &type) ||
+        !take_value(f, t, schema, loose, &value))
         return false;
     reply_add_string(made, key);
     add(made, ": ");
-    if ((f->json_open.n > 0 || f->attributes) && !json)
+    if (type == TYPE_STRING)
         reply_add_string(made, value);
     else
-        add_value(made, plain_text(value),
-                  property(schema_of(tools, name), key));
+        add_value(made, plain_text(value), property(schema, key));
+    return true;
+}
+
+/* Removes the name, which has n bytes, and the marker after it from the
+ * beginning of *t. */
+static bool take_name(const struct reply_format *f, struct span *t, size_t n)
+{
+    struct span rest = span_trim(span_from(*t, n));
+
+    if (f->attributes)
+        rest = span_from(rest, span_find(rest, f->name_close));
+    if (f->name_close.n > 0 && !span_begins(rest, f->name_close))
+        return false;
+    *t = span_from(rest, f->name_close.n);
     return true;
 }
 
 static bool read_tagged(const struct reply_format *f, struct span t,
-                        const json_t *tools, struct reply_text *made,
-                        struct reply_call *out)
+                        const json_t *tools, bool loose,
+                        struct reply_text *made, struct reply_call *out)
 {
+    const json_t *schema = schema_of(tools, out->name);
     const size_t from = made->n;
 
-    t = span_trim(span_from(t, out->name.n));
-    if (f->attributes)
-        t = span_from(t, span_find(t, f->name_close));
-    if (f->name_close.n > 0 && !span_begins(t, f->name_close))
+    if (!take_name(f, &t, out->name.n))
         return false;
-    t = span_from(t, f->name_close.n);
     add(made, "{");
     for (int i = 0; t = span_from(t, span_blanks(t)), t.n > 0; i++) {
         add(made, i > 0 ? ", " : "");
-        if (!take_argument(f, &t, tools, out->name, made))
+        if (!take_argument(f, &t, schema, loose, made))
             return false;
     }
     add(made, "}");
@@ -567,7 +691,74 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* ---- calls in the notation CALLS_NESTED ---------------------------------- */
+/* Appends the beginning of an argument that `t` ends within. Appends nothing if
+ * there is no value yet. */
+static void add_begun(const struct reply_format *f, struct span t,
+                      const json_t *schema, bool first, struct reply_text *made)
+{
+    struct span key, mark = f->value_close;
+    enum value_type type;
+
+    t = span_from(t, span_begins(t, f->key_open) ? f->key_open.n : t.n);
+    if (!take_key(f, &t, &key, &type))
+        return;
+    if (span_begins(t, f->value_lead))
+        t = span_from(t, f->value_lead.n);
+    while (mark.n > 0 && !ends_with(t, mark))
+        mark.n--;
+    t.n -= mark.n;
+    if (mark.n > 0 && ends_with(t, f->value_tail))
+        t.n -= f->value_tail.n;
+    if (t.n == 0)
+        return;
+    add(made, first ? "" : ", ");
+    reply_add_string(made, key);
+    add(made, ": ");
+    if (type == TYPE_STRING || is_string(property(schema, key), t)) {
+        reply_add_string(made, t);
+        made->n--; /* the quote */
+    } else {
+        reply_add(made, span_trim(t));
+    }
+}
+
+bool reply_call_read_begun(const struct reply_format *f, struct span t,
+                           const json_t *tools, struct reply_text *made,
+                           struct reply_call *out)
+{
+    const json_t *schema;
+    const size_t from = made->n;
+
+    t = span_from(t, span_blanks(t));
+    *out = (struct reply_call){.name = {t.s, span_name(t)}};
+    schema = schema_of(tools, out->name);
+    if (f->calls != CALLS_TAGGED || out->name.n == 0 ||
+        !take_name(f, &t, out->name.n))
+        return false;
+    add(made, "{");
+    for (bool first = true;; first = false) {
+        const size_t end = made->n;
+        struct span rest = span_from(t, span_blanks(t));
+
+        t = rest;
+        add(made, first ? "" : ", ");
+        if (!take_argument(f, &rest, schema, false, made)) {
+            made->n = end;
+            add_begun(f, t, schema, first, made);
+            break;
+        }
+        t = rest;
+    }
+    /* other text shows that it is a call in another notation */
+    if (made->failed ||
+        (!span_begins(t, f->key_open) && !span_begins(f->key_open, t) &&
+         !span_begins(f->call_close, t)))
+        return false;
+    out->arguments = (struct span){made->s + from, made->n - from};
+    return true;
+}
+
+/* ---- CALLS_NESTED -------------------------------------------------------- */
 
 enum { MOST_DEEP = 32 };
 
@@ -777,7 +968,7 @@ static bool read_quoted(const struct reply_format *f, struct span t,
 }
 
 bool reply_call_read(const struct reply_format *f, struct span t,
-                     const json_t *tools, struct reply_text *made,
+                     const json_t *tools, bool loose, struct reply_text *made,
                      struct reply_call *out)
 {
     *out = (struct reply_call){0};
@@ -790,7 +981,7 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     if (out->name.n == 0)
         return false;
     if (f->calls == CALLS_TAGGED)
-        return read_tagged(f, t, tools, made, out);
+        return read_tagged(f, t, tools, loose, made, out);
     if (f->calls == CALLS_NESTED)
         return read_nested(f, t, tools, made, out);
     return read_quoted(f, t, made, out);
@@ -893,6 +1084,12 @@ bool reply_call_begins(const struct reply_format *f, struct span t,
     } else if (f->calls != CALLS_NAMED || span_name(rest) == rest.n ||
                !read_head(f, &rest, out)) {
         return false;
+    } else if (f->name_key.n > 0) {
+        struct span name = out->name;
+
+        if (!object_begins(f, rest, out) || !span_equal(name, out->name))
+            return false;
+        rest = out->arguments;
     }
     *at = t.n - rest.n;
     return rest.n > 0 && out->name.n > 0 && span_name(out->name) == out->name.n;

@@ -18,9 +18,10 @@ void reply_add(struct reply_text *t, struct span s);
 /* Appends the text `s` as a JSON string, with quotes. */
 void reply_add_string(struct reply_text *t, struct span s);
 
-/* Appends the JSON text `s`. Control characters inside its strings become
- * escapes; models write them although JSON forbids them. `at` is the state of
- * the scan between calls, zeroed before the first one. */
+/* Appends JSON text. Converts what models write although JSON forbids it:
+ * control characters inside strings become escapes, and strings and constants
+ * of Python become those of JSON. Valid JSON stays unchanged. `at` is the state
+ * of a scan, zeroed before the first text. */
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at);
 
@@ -31,23 +32,30 @@ struct reply_call {
     struct span name, arguments, id;
 };
 
-/* Returns true if *t is a JSON object. Control characters in its strings are
- * allowed, although JSON forbids them. If there are any, *t becomes a corrected
- * copy at the end of `made`. `made` then has space for as many bytes again
- * without moving the copy. */
+/* Returns true if *t is a JSON object, or becomes one by the conversions of
+ * reply_add_escaped. In the second case *t becomes the converted copy at the
+ * end of `made`, which then has space for as many bytes again without
+ * moving. */
 bool reply_is_object(struct span *t, struct reply_text *made);
 
-/* Parses a tool call. `t` is the text between the markers of the call; in the
- * notation CALLS_OBJECT it is one object. Sets *out to the name, the identifier
- * and the arguments, which are a JSON object. `tools` is the JSON list of
- * declared tools, in which the types of the arguments are found; NULL if
- * unknown. Returns false if `t` is not a call. */
+/* Parses a call. `t` is the text between the call's markers; for CALLS_OBJECT
+ * it is one object. Sets *out to the name, the identifier and the arguments,
+ * which are a JSON object. `tools` is the JSON list of declared tools, which
+ * says what arguments are strings; NULL if unknown. If `loose`, the last value
+ * may lack the marker that closes it. Returns false if `t` is not a call. */
 bool reply_call_read(const struct reply_format *f, struct span t,
-                     const json_t *tools, struct reply_text *made,
+                     const json_t *tools, bool loose, struct reply_text *made,
                      struct reply_call *out);
 
-/* Parses the beginning `t` of a tool call that may be incomplete. Returns true
- * if its name is known and its arguments, a JSON object, begin at offset *at of
+/* Parses a CALLS_TAGGED call whose text `t` was cut. The arguments are JSON
+ * that breaks off where the text does. Returns false if the name is
+ * incomplete. */
+bool reply_call_read_begun(const struct reply_format *f, struct span t,
+                           const json_t *tools, struct reply_text *made,
+                           struct reply_call *out);
+
+/* Parses the beginning `t` of a call that may be incomplete. Returns true if
+ * its name is known and its arguments, a JSON object, begin at offset *at of
  * `t`. Sets out->name and out->id, which point into `t`. */
 bool reply_call_begins(const struct reply_format *f, struct span t,
                        struct reply_call *out, size_t *at);

@@ -16,7 +16,7 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->form = NULL;
     r->n_tried = 0;
     r->bare = bare;
-    r->cut = r->costly = false;
+    r->cut = r->costly = r->wrapped = false;
     r->scan = (struct json_scan){0};
 }
 
@@ -28,7 +28,8 @@ enum found { NOT_YET, A_CALL, NO_CALL };
 static bool is_unmarked(const struct pl_reply *r, const struct reply_format *f)
 {
     return f->call_open.n == 0 &&
-           (f == r->f ? f->calls == CALLS_OBJECT : f->calls_open.n == 0);
+           (f == r->f ? f->calls == CALLS_OBJECT || f->guess
+                      : f->calls_open.n == 0);
 }
 
 /* Sets r->form to the next notation whose marker is at offset r->open. If the
@@ -73,7 +74,7 @@ static bool read_call(struct pl_reply *r, struct span t)
     struct reply_call c;
 
     r->made.n = 0;
-    if (!reply_call_read(r->form, t, r->tools, &r->made, &c) ||
+    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, &c) ||
         !is_believed(r, c.name))
         return false;
     reply_tell_call(r, &c);
@@ -114,9 +115,9 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
         for (; (pass == 0 || n < n_call) && take_object(&rest, n == 0, &one);
              n++) {
             r->made.n = 0;
-            if (pass == 0 &&
-                (!reply_call_read(r->form, one, r->tools, &r->made, &c) ||
-                 !is_believed(r, c.name)))
+            if (pass == 0 && (!reply_call_read(r->form, one, r->tools, false,
+                                               &r->made, &c) ||
+                              !is_believed(r, c.name)))
                 return false;
             if (pass == 1)
                 read_call(r, one);
@@ -260,9 +261,51 @@ static bool is_open(const struct reply_format *f)
     return f->calls == CALLS_TAGGED || f->calls == CALLS_NESTED;
 }
 
-/* Searches for the end of a tool call whose notation has a closing marker, and
- * reports the call, as find_call does. A closing marker inside an argument's
- * value is a part of the value. */
+/* Returns the length of the text `t` of a call whose last value is not closed:
+ * up to the markers that close a call and all calls, if another call or nothing
+ * follows them. Otherwise returns t.n. */
+static size_t unclosed_length(const struct pl_reply *r, struct span t)
+{
+    const struct reply_format *f = r->form;
+    const size_t n = span_find(t, f->call_close);
+    struct span rest = span_trim(span_from(t, n + f->call_close.n));
+
+    if (f->calls_close.n == 0 || !span_begins(rest, f->calls_close))
+        return t.n;
+    rest = span_trim(span_from(rest, f->calls_close.n));
+    return rest.n == 0 || span_begins(rest, f->call_open) ||
+                   (f->calls_open.n > 0 && span_begins(rest, f->calls_open))
+               ? n
+               : t.n;
+}
+
+/* Reads the last text of a call, `t`, which lacks its closing marker, or in
+ * which the last value lacks it. `all` has the markers at the end of `t`, too.
+ * `ended` says that one of them shows that the text was not cut. Sets *end
+ * unless all of `t` is the call. */
+static bool read_unclosed(struct pl_reply *r, struct span t, struct span all,
+                          bool ended, size_t *end)
+{
+    const struct reply_format *f = r->form;
+    const size_t n = unclosed_length(r, all);
+    bool found;
+
+    if ((ended || !is_open(f)) && read_delimited(r, t, true))
+        return true;
+    if (f->calls != CALLS_TAGGED || (n == all.n && !ended))
+        return false;
+    if (n < all.n) {
+        *end = r->body + n + f->call_close.n;
+        t = (struct span){all.s, n};
+    }
+    r->loose = true;
+    found = read_delimited(r, t, false);
+    r->loose = false;
+    return found;
+}
+
+/* Searches for the end of a call whose text ends at a marker, and reports it as
+ * find_call does. A marker inside a value is a part of it. */
 static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
@@ -283,14 +326,15 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
          * off. */
         if (at == rest.n) {
             bool whole, ended;
+            struct span all;
 
-            t = until_end(r);
+            all = t = until_end(r);
             whole = r->body + t.n < r->raw.n;
             *end = r->body + t.n;
             ended = reply_leave_out(&t, f->calls_close);
             reply_leave_out(&t, f->call_close);
             r->costly = true;
-            if ((whole || ended || !is_open(f)) && read_delimited(r, t, true))
+            if (read_unclosed(r, t, all, whole || ended, end))
                 return A_CALL;
             return may_continue(r, t) ? NOT_YET : NO_CALL;
         }
@@ -320,22 +364,53 @@ static bool may_be_head(const struct reply_format *f, struct span t, size_t n)
     return t.n == 0 || t.s[0] == '{';
 }
 
-/* Searches for the end of a tool call whose text ends where its JSON ends, and
- * reports the call, as find_call does. */
+/* Returns the length of the fence at the beginning of `t`, such as ```json and
+ * a line break, or 0 if there is none. Sets *part if it may be one once more
+ * text has arrived. */
+static size_t fence_length(struct span t, bool *part)
+{
+    const struct span fence = span_of("```");
+    size_t n = fence.n;
+
+    *part = span_begins(fence, t);
+    if (!span_begins(t, fence))
+        return 0;
+    while (n < t.n && n < 16 && t.s[n] >= 'a' && t.s[n] <= 'z')
+        n++;
+    *part = n == t.n;
+    return n < t.n && t.s[n] == '\n' ? n + 1 : 0;
+}
+
+/* Returns true if `t`, which begins with `name`, may be a call of a declared
+ * tool. */
+static bool may_be_name(const struct pl_reply *r, struct span t,
+                        struct span name)
+{
+    return name.n == t.n ? reply_begins_tool(r->tools, name)
+                         : reply_is_tool(r->tools, name);
+}
+
+/* The same for a call whose text ends where its JSON does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
     bool object = f->calls == CALLS_OBJECT;
     struct span t = reply_rest(r, r->body), json, name;
+    bool part = false;
 
     t = span_from(t, span_blanks(t));
     if (object && t.n > 0 && !last && span_begins(f->call_open, t))
+        return NOT_YET;
+    if (object && t.n > 0 && f->call_open.n > 0)
+        fence_length(t, &part);
+    if (part && !last)
         return NOT_YET;
     json = object ? t : span_from(t, span_find(t, span_of("{")));
     name = (struct span){t.s, span_name(t)};
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
         return NO_CALL;
-    if (!object && f->guess && !may_be_head(f, t, name.n))
+    if (!object && f->guess &&
+        (!may_be_head(f, t, name.n) || !may_be_name(r, t, name)))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;
@@ -365,12 +440,14 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     return find_delimited(r, last, end);
 }
 
-/* Skips further copies of the opening marker of a tool call in JSON, because
- * some models repeat the marker. */
+/* Skips further copies of a JSON call's opening marker, which some models
+ * repeat, and a fence. */
 static void skip_repeated(struct pl_reply *r)
 {
     const struct span open = r->form->call_open;
     struct span t = reply_rest(r, r->body);
+    bool part;
+    size_t n;
 
     if (r->form->calls != CALLS_OBJECT || open.n == 0)
         return;
@@ -378,14 +455,22 @@ static void skip_repeated(struct pl_reply *r)
         t = span_from(t, open.n);
         r->body = r->seen = r->raw.n - t.n;
     }
+    n = fence_length(t, &part);
+    if (n > 0) {
+        r->body = r->seen = r->raw.n - t.n + n;
+        r->wrapped = true;
+    }
 }
 
 static void go_through_arguments(struct pl_reply *r)
 {
+    struct span t = reply_rest(r, r->body);
     struct reply_call c;
     size_t at;
 
-    if (!r->pieces)
+    t = span_from(t, span_blanks(t));
+    if (!r->pieces || (r->form->calls == CALLS_OBJECT && t.n > 0 &&
+                       !reply_may_be_object(r->form, t)))
         return;
     if (r->args == 0 &&
         reply_call_begins(r->form, reply_rest(r, r->body), &c, &at) &&
@@ -399,8 +484,9 @@ bool reply_is_begun(const struct pl_reply *r, struct span t)
 {
     const struct reply_format *c = r->form ? r->form : r->f;
     const struct span marks[] = {
-        c->call_close, c->calls_close, c->call_open,      c->calls_open,
-        r->f->end[0],  r->f->end[1],   r->f->think_close, span_of("```")};
+        c->call_close, c->calls_close,     c->call_open,     c->calls_open,
+        r->f->end[0],  r->f->end[1],       r->f->think_open, r->f->think_close,
+        r->f->again,   r->f->content_open, span_of("```")};
 
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (span_begins(marks[i], t))
@@ -437,6 +523,23 @@ static void reject_call(struct pl_reply *r, bool last)
                r->seen);
 }
 
+/* Reports a call that the end of the reply cuts, as far as it was written.
+ * Returns false if calls are reported whole, or if no tool has its name. */
+static bool tell_begun(struct pl_reply *r)
+{
+    struct reply_call c;
+
+    r->made.n = 0;
+    if (!r->pieces || !r->tools ||
+        !reply_call_read_begun(r->form, reply_rest(r, r->body), r->tools,
+                               &r->made, &c) ||
+        !reply_is_tool(r->tools, c.name))
+        return false;
+    reply_tell_begun_call(r, &c);
+    r->at = r->seen = r->raw.n;
+    return true;
+}
+
 bool reply_go_through_call(struct pl_reply *r, bool last)
 {
     enum found found = r->form ? A_CALL : choose_form(r, last);
@@ -459,6 +562,10 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
     if (found == NOT_YET && !last)
         return false;
     r->cut |= found == NOT_YET;
+    if (found == NOT_YET && r->args == 0 && tell_begun(r)) {
+        r->state = AFTER_CALL;
+        return true;
+    }
     if (r->args > 0) {
         r->state = r->args_whole ? AFTER_CALL : r->behind;
         r->fresh = false;
@@ -486,6 +593,7 @@ static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
 {
     const struct reply_format *f = r->form;
     const enum state behind = r->behind;
+    const bool wrapped = r->wrapped;
     size_t n = 0;
 
     if (f->calls != CALLS_OBJECT || (f->call_open.n > 0 && !follows_object(r)))
@@ -497,6 +605,7 @@ static bool begin_next_object(struct pl_reply *r, struct span t, bool *part)
         return false;
     reply_begin_call(r, r->at + n, false);
     r->behind = behind;
+    r->wrapped = wrapped;
     r->form = f;
     r->n_tried = reply_n_known + 1;
     return true;

@@ -507,8 +507,11 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         f->again = learn_again(f, a, f->content_close);
     }
     f->end[0] = first_end(after);
+    /* Tags may be a part of a text unless they are special tokens. They count
+     * if the model reasons. */
     for (int i = 0; i < reply_n_pair && f->content_open.n == 0; i++)
-        if (is_mentioned(f, i) && reply_pairs[i].content && has_reasoning(f)) {
+        if (is_mentioned(f, i) && reply_pairs[i].content &&
+            (has_reasoning(f) || reply_pairs[i].open[1] == '|')) {
             f->content_open = span_of(reply_pairs[i].open);
             f->content_close = span_of(reply_pairs[i].close);
         }
@@ -522,7 +525,8 @@ static void learn_content(struct reply_format *f, const struct answers *a,
  * `unit`. */
 struct seen {
     struct span before, unit, after;
-    struct span name_after; /* the text after the name of the tool */
+    struct span name_after; /* the text after the name */
+    bool wrapped; /* CALLS_NAMED: the object has the name, too; `unit` is it */
 };
 
 /* Finds the beginning of the JSON object {"zq_city": ... in `t`, whose first
@@ -617,8 +621,15 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
         last = begin + scan.at;
         c->unit = (struct span){t.s + at, last - at};
         c->after = span_from(t, last);
-        if (!object_around(t, at, last, &c->unit, no_memory))
+        /* The name may be in the object, too: f[ARGS]{"name": "f", ... */
+        if (!object_around(t, at, last, &c->unit, no_memory)) {
+            at = after + span_find(c->name_after, span_of(name));
+            c->wrapped =
+                at < begin && object_around(t, at, last, &c->unit, no_memory);
+            if (c->wrapped)
+                c->after = span_from(c->unit, c->unit.n);
             return CALLS_NAMED;
+        }
         c->before = span_until(t, (size_t)(c->unit.s - t.s));
         c->after = span_from(t, (size_t)(c->unit.s - t.s) + c->unit.n);
         return CALLS_OBJECT;
@@ -647,9 +658,24 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
 }
 
-/* Learns f->json_open, the marker before argument values that are not strings,
- * if it differs from the marker before strings. `t` is the text after the first
- * value. */
+/* Learns the markers around types, if the markers before values differ only in
+ * a word between two tags. */
+static void learn_types(struct reply_format *f)
+{
+    const struct span string = span_of(">string<");
+    size_t at = span_find(f->value_open, string);
+    struct span open = span_until(f->value_open, at + 1);
+    struct span close = span_from(f->value_open, at + string.n - 1);
+
+    if (at < f->value_open.n && open.n + close.n < f->json_open.n &&
+        span_begins(f->json_open, open) && span_ends(f->json_open, close)) {
+        f->type_open = open;
+        f->type_close = close;
+    }
+}
+
+/* Learns the marker before values that are not strings, if it differs from that
+ * before strings. `t` is the text after the first value. */
 static void learn_json_open(struct reply_format *f, struct span t)
 {
     struct span open = span_from(t, span_find(t, span_of(COUNT_KEY)));
@@ -657,6 +683,7 @@ static void learn_json_open(struct reply_format *f, struct span t)
     open = span_from(open, open.n > 0 ? strlen(COUNT_KEY) : 0);
     open = span_trim(span_until(open, span_find(open, span_of(COUNT))));
     f->json_open = span_equal(open, f->value_open) ? (struct span){0} : open;
+    learn_types(f);
 }
 
 /* Learns the markers inside a tool call in the notation CALLS_TAGGED. Returns
@@ -775,7 +802,12 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
             f->id_open = last_tag(before);
         if (around(f->args_open, FIRST_ID, &before, &after))
             f->args_open = after;
-        return true;
+        if (!c->wrapped)
+            return true;
+        f->name_key = key_of(c->unit, FIRST);
+        f->arguments_key = key_of(c->unit, KEY);
+        f->exact = f->guess = true;
+        return f->name_key.n > 0 && f->arguments_key.n > 0;
     case CALLS_TAGGED:
         return learn_tags(f, c);
     case CALLS_NESTED:
@@ -948,8 +980,23 @@ static bool is_marked(const struct reply_format *f)
 {
     if (f->calls == CALLS_OBJECT)
         return true;
+    if (f->calls == CALLS_NAMED && f->name_key.n > 0)
+        return f->args_open.n > 0;
     return f->call_open.n > 0 &&
            (f->calls == CALLS_NAMED || f->call_close.n > 0);
+}
+
+/* Removes markers around content, of which there is none, from the beginning of
+ * the marker of a call. */
+static void leave_content(const struct reply_format *f, struct span *mark)
+{
+    struct span t = *mark;
+
+    if (f->content_open.n == 0 || !span_begins(t, f->content_open))
+        return;
+    t = span_trim(span_from(t, f->content_open.n));
+    if (span_begins(t, f->content_close))
+        *mark = span_trim(span_from(t, f->content_close.n));
 }
 
 static void learn_calls(struct reply_format *f, const struct answers *a,
@@ -973,6 +1020,10 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
         learn_around(f, a, plain, &c[0], has_two ? &c[1] : NULL);
     else
         f->calls = CALLS_NONE;
+    if (f->again.n > 0 && span_ends(f->call_close, f->again))
+        f->call_close =
+            trim_end(span_until(f->call_close, f->call_close.n - f->again.n));
+    leave_content(f, f->calls_open.n > 0 ? &f->calls_open : &f->call_open);
     if (!is_marked(f))
         f->calls = CALLS_NONE;
 }
@@ -990,7 +1041,7 @@ static pl_status keep(struct reply_format *f, pl_err *err)
         &f->name_key,    &f->arguments_key, &f->id_open,      &f->name_open,
         &f->args_open,   &f->name_close,    &f->key_open,     &f->value_open,
         &f->value_close, &f->json_open,     &f->value_lead,   &f->value_tail,
-        &f->quote};
+        &f->type_open,   &f->type_close,    &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)

@@ -17,21 +17,15 @@ struct span {
 
 enum reply_calls {
     CALLS_NONE,
-    /* {"name": "f", "arguments": {...}}, {"f": {...}}, or a list of one of
-     * these. */
-    CALLS_OBJECT,
-    CALLS_NAMED, /* the name, a marker, and a JSON object: f[ARGS]{...} */
-    /* The name, and keys and values in tags: f<key>k</key><value>v</value>. */
-    CALLS_TAGGED,
-    CALLS_PYTHON, /* calls in Python: [f(k='v', n=1), g()] */
-    /* JSON with other quotes and keys without quotes: f{k:<|"|>v<|"|>}. */
-    CALLS_QUOTED,
-    /* The name, and an element for each value:
-     * f<k>v</k><list><item>1</item></list>. */
-    CALLS_NESTED,
-    /* The text of a program, which is the argument of a tool that runs
-     * programs. */
-    CALLS_CODE,
+    CALLS_OBJECT, /* {"name": "f", "arguments": {...}}, or {"f": {...}}, or a
+                     list of them */
+    CALLS_NAMED,  /* f[ARGS]{...}, or with name_key f[ARGS]{"name": "f", "args":
+                     {...}} */
+    CALLS_TAGGED, /* f<key>k</key><value>v</value> */
+    CALLS_PYTHON, /* [f(k='v', n=1), g()] */
+    CALLS_QUOTED, /* f{k:<|"|>v<|"|>}: JSON with other quotes and bare keys */
+    CALLS_NESTED, /* f<k>v</k><list><item>1</item></list>: a tag a value */
+    CALLS_CODE,   /* a program, the argument of a tool that runs programs */
 };
 
 /* The notation of a template's replies. The markers have no blanks at their
@@ -95,8 +89,8 @@ struct reply_format {
     /* Markers around all tool calls together, or around each call if `each`. */
     struct span calls_open, calls_close;
     struct span call_open, call_close;
-    /* Only for CALLS_OBJECT: keys of the tool's name and of the arguments;
-     * absent in the notation {"f": {...}}. */
+    /* CALLS_OBJECT, CALLS_NAMED: keys of name and arguments; absent for {"f":
+     * {...}} and f[ARGS]{...} */
     struct span name_key, arguments_key;
     /* Only for CALLS_NAMED: marker before the identifier of the call. */
     struct span id_open;
@@ -115,8 +109,10 @@ struct reply_format {
     /* Only for CALLS_TAGGED: marker before a value that is not a string. Absent
      * if the marker is value_open. */
     struct span json_open;
-    /* Only for CALLS_TAGGED: blanks that the template puts before and after a
-     * value. */
+    /* CALLS_TAGGED: markers around the type of a value, which is between key
+     * and value */
+    struct span type_open, type_close;
+    /* CALLS_TAGGED: blanks before and after a value */
     struct span value_lead, value_tail;
     /* Only for CALLS_QUOTED: marker before and after strings. */
     struct span quote;

@@ -83,14 +83,14 @@ struct pl_reply {
      * `raw`. */
     const struct reply_format *form;
     size_t open;
-    /* Number of notations that were tried for the current tool call. */
-    int n_tried;
-    bool bare; /* the current tool call begins without a marker */
-    /* In one of the tried notations, the text of the call was cut off. */
-    bool cut;
-    bool costly; /* one of the tried notations has parsed more than a marker */
-    /* In the states IN_CALL, IN_CHANNEL and IN_DOCUMENT: offset in `raw` of the
-     * text of the tool call, message or document, after its opening marker or
+    int n_tried;  /* number of notations that were tried for the current call */
+    bool bare;    /* the current call begins without a marker */
+    bool cut;     /* in one of them the call's text ended too early */
+    bool costly;  /* one of them read more than a marker */
+    bool wrapped; /* a fence is around the objects between its markers */
+    bool loose;   /* read a call whose last value lacks its closing marker */
+    /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
+     * message's or document's text, which begins after its opening marker or
      * header. */
     size_t body;
     struct json_scan scan;
@@ -155,8 +155,9 @@ void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t);
  * without blanks at its beginning if r->trimmed. Sets r->at to `end`. */
 void reply_give(struct pl_reply *r, pl_reply_kind kind, size_t end);
 void reply_tell_call(struct pl_reply *r, const struct reply_call *c);
-/* Reports the beginning of the tool call c, whose arguments are reported in
- * fragments and begin at offset `at`. */
+/* Reports a call whose text was cut. Its arguments break off. */
+void reply_tell_begun_call(struct pl_reply *r, const struct reply_call *c);
+/* Reports the start of a call whose arguments begin at offset `at`. */
 void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at);
 /* Reports the arguments of the current tool call that were received since the

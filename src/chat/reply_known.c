@@ -26,8 +26,10 @@
     .name_close = S("\">"), .key_open = S("<" p "parameter name=\""),          \
     .value_open = S("\">"), .value_close = S("</" p "parameter>"),             \
     .call_close = S("</" p "invoke>")
-/* Two characters in DeepSeek's tags: BAR is a wide vertical bar, LOW a low
- * block that stands for a blank. */
+#define ATEM_TAGS                                                              \
+    INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),            \
+                          .calls_close = S("</atem:function_calls>")
+/* DeepSeek's tags, with the bytes of its bars and blanks */
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
 #define DSML_TAGS                                                              \
@@ -178,10 +180,23 @@ const struct reply_format reply_known[] = {
      .calls_close = S("</minimax:tool_call>")},
     {INVOKE_TAGS(""), .calls_open = S("<function_calls>"),
      .calls_close = S("</function_calls>")},
-    /* Notation of the model Muse Glimmer. */
-    {INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),
-     .calls_close = S("</atem:function_calls>")},
-    /* Notation of the model OLMo 3, which writes one call in each line. */
+    /* Muse Glimmer */
+    {ATEM_TAGS},
+    /* K2 Horizon, whose arguments may have types */
+    {.calls = CALLS_TAGGED,
+     .calls_open = S("<ifm|tool_calls>"),
+     .call_open = S("<ifm|tool_call>"),
+     .key_open = S("<ifm|arg_key>"),
+     .type_open = S("</ifm|arg_key><ifm|arg_type>"),
+     .type_close = S("</ifm|arg_type><ifm|arg_value>"),
+     .value_open = S("</ifm|arg_key><ifm|arg_value>"),
+     .value_close = S("</ifm|arg_value>"),
+     .call_close = S("</ifm|tool_call>"),
+     .calls_close = S("</ifm|tool_calls>")},
+    {JSON_KEYS, .calls_open = S("<ifm|tool_calls>"),
+     .call_open = S("<ifm|tool_call>"), .call_close = S("</ifm|tool_call>"),
+     .calls_close = S("</ifm|tool_calls>")},
+    /* OLMo 3: a call a line */
     {.calls = CALLS_PYTHON,
      .call_open = S("<function_calls>"),
      .call_close = S("</function_calls>")},
@@ -210,7 +225,15 @@ const struct reply_format reply_known[] = {
      .call_close = S("```")},
     {JSON_KEYS, .guess = true},
     {.calls = CALLS_PYTHON, .guess = true},
-    /* Notation of the model GLM 4, which writes f, a line break and {...}. */
+    /* Inkling: the name, and an object with the name */
+    {.calls = CALLS_NAMED,
+     .guess = true,
+     .exact = true,
+     .args_open = S("<|content_invoke_tool_json|>"),
+     .name_key = S("name"),
+     .arguments_key = S("args"),
+     .call_close = S("<|end_message|>")},
+    /* GLM 4: f, a line break and {...} */
     {.calls = CALLS_NAMED, .guess = true, .exact = true},
 };
 const int reply_n_known = sizeof reply_known / sizeof reply_known[0];
@@ -231,8 +254,13 @@ const struct reply_pair reply_pairs[] = {
     {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", false, false},
     {"<response>", "</response>", true, false},
     {"<answer>", "</answer>", true, false},
+    /* Llama 4: around content before calls */
+    {"<|python_start|>", "<|python_end|>", true, false},
 };
 const int reply_n_pair = sizeof reply_pairs / sizeof reply_pairs[0];
+
+const struct reply_format reply_addressed = {ATEM_TAGS};
+const struct reply_format reply_unmarked = {JSON_KEYS};
 
 #define OPEN(tag)  S("<|open|>" tag "<|sep|>")
 #define CLOSE(tag) S("<|close|>" tag "<|sep|>")

@@ -22,8 +22,13 @@ struct reply_pair {
 extern const struct reply_pair reply_pairs[];
 extern const int reply_n_pair;
 
-/* The notation of messages whose tags are a word and attributes between two
- * special tokens: <|open|>argument key="k" type="string"<|sep|>. */
+/* The notation of calls in messages with recipients, to=NAME<|message|>... */
+extern const struct reply_format reply_addressed;
+/* The notation for models whose templates show no calls: an object. */
+extern const struct reply_format reply_unmarked;
+
+/* A whole notation whose tags have a word and attributes between two tokens:
+ * <|open|>argument key="k" type="string"<|sep|>. */
 extern const struct reply_format reply_sectioned;
 
 #endif

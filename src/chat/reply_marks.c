@@ -28,12 +28,27 @@ const struct reply_format *reply_form_at(const struct pl_reply *r, int i)
     return r->tools ? &reply_known[i - 1] : NULL;
 }
 
-/* Returns true if only blanks precede offset `at` in its line, or in the
- * content of the reply. */
+/* Returns true if only blanks separate offset `at` from a marker that ended
+ * content, or that began another part of the message. */
+static bool begins_part(const struct pl_reply *r, size_t at)
+{
+    struct span t;
+
+    while (at > 0 && span_blanks(reply_piece(r, at - 1, at)) > 0)
+        at--;
+    t = reply_piece(r, 0, at);
+    return reply_ends_with(t, r->f->content_close) ||
+           reply_ends_with(t, r->f->again);
+}
+
+/* Returns true if only blanks precede offset `at` in its line, in the content,
+ * or in a part of the message. */
 static bool begins_line(const struct pl_reply *r, size_t at)
 {
     const enum state in = r->state == IN_CALL ? r->behind : r->state;
 
+    if (in == IN_CONTENT && begins_part(r, at))
+        return true;
     if ((in == IN_CONTENT ? r->fresh : !r->begun) &&
         reply_before_blanks(r, at) == r->at)
         return true;
@@ -42,10 +57,16 @@ static bool begins_line(const struct pl_reply *r, size_t at)
     return at == 0 || r->raw.s[at - 1] == '\n';
 }
 
-/* Finds the marker at which a tool call in notation `f` begins, at the
- * beginning of `t`. This is the marker of one call, or the marker around all
- * calls, blanks, and the marker of the first call. The result is that of
- * match_marker. */
+/* Returns true if the marker `t` of a call is where notation `f` has it. */
+static bool is_placed(const struct pl_reply *r, const struct reply_format *f,
+                      struct span t)
+{
+    return !f->line || begins_line(r, (size_t)(t.s - r->raw.s));
+}
+
+/* Like match_marker, for the beginning of a call in notation `f`: either the
+ * marker of one call, or the marker around all calls, blanks, and the marker of
+ * the first call. */
 enum marker reply_try_form(const struct pl_reply *r,
                            const struct reply_format *f, struct span t,
                            bool last, size_t *n)
@@ -53,12 +74,12 @@ enum marker reply_try_form(const struct pl_reply *r,
     enum marker m;
     size_t outer;
 
-    if (f->line && !begins_line(r, (size_t)(t.s - r->raw.s)))
-        return NO_MARKER;
     m = match_marker(t, last, f->call_open, MARKER_CALL, n);
     if (m != NO_MARKER)
-        return m;
+        return is_placed(r, f, t) ? m : NO_MARKER;
     m = match_marker(t, last, f->calls_open, MARKER_CALL, &outer);
+    if (m != NO_MARKER && !is_placed(r, f, t))
+        return NO_MARKER;
     if (m == MARKER_CALL) {
         t = span_from(t, outer);
         outer += span_blanks(t);
@@ -122,7 +143,7 @@ static bool may_be_bare(const struct pl_reply *r, struct span t)
         return false;
     if (t.s[0] == '{' || t.s[0] == '[')
         return begins_line(r, at) && (is_fresh(r, t) || !is_fenced(r, at));
-    return name.n > 0 && is_fresh(r, t) &&
+    return name.n > 0 && (is_fresh(r, t) || begins_part(r, at)) &&
            (name.n == t.n ? reply_begins_tool(r->tools, name)
                           : reply_is_tool(r->tools, name));
 }
@@ -239,7 +260,8 @@ enum marker reply_marker_at(const struct pl_reply *r, struct span t, bool last,
         {1 << IN_CONTENT, r->fenced ? fence : none, MARKER_CONTENT},
         {1 << AFTER_CALL, c->call_close, MARKER_CALL_CLOSE},
         {1 << AFTER_CALL, c->calls_close, MARKER_CALL_CLOSE},
-        {1 << AFTER_CALL, span_contains(c->args_open, fence) ? fence : none,
+        {1 << AFTER_CALL,
+         r->wrapped || span_contains(c->args_open, fence) ? fence : none,
          MARKER_CALL_CLOSE},
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[0], MARKER_END},
         {1 << IN_CONTENT | 1 << IN_REASONING, f->end[1], MARKER_END},

@@ -93,7 +93,14 @@ void reply_tell_call(struct pl_reply *r, const struct reply_call *c)
     r->args = 0;
 }
 
-/* ---- reporting arguments in fragments ------------------------------------ */
+void reply_tell_begun_call(struct pl_reply *r, const struct reply_call *c)
+{
+    name_call(r, c);
+    keep_call(r, c, true);
+    tell_part(r, PL_REPLY_CALL, c->arguments);
+}
+
+/* ---- arguments reported in fragments ------------------------------------- */
 
 /* Begins to report the arguments of a tool call in fragments. The arguments
  * begin at offset `at` of the reply. */
@@ -123,7 +130,9 @@ void reply_tell_arguments(struct pl_reply *r)
         r->made.n = 0;
         reply_add_escaped(&r->made, reply_piece(r, r->told, end),
                           &r->escapes_scan);
-        tell_part(r, PL_REPLY_CALL_MORE, (struct span){r->made.s, r->made.n});
+        if (r->made.n > 0)
+            tell_part(r, PL_REPLY_CALL_MORE,
+                      (struct span){r->made.s, r->made.n});
     }
     r->told = end;
 }

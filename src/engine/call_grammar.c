@@ -7,6 +7,7 @@
 #include "base/numeral.h"
 #include "base/whole_json.h"
 #include "base/wide_json.h"
+#include "chat/reply_known.h"
 #include "chat/unicode.h"
 #include "grammar/gbnf.h"
 #include "grammar/schema.h"
@@ -26,7 +27,8 @@ enum {
 };
 
 struct caller {
-    const struct reply_format *f;
+    const struct reply_format *f; /* the notation of calls */
+    bool addressed;               /* calls are messages with recipients */
     struct gbnf_text *out;
     /* JSON Schema of a document that the model may write instead of calls; NULL
      * if only calls are allowed */
@@ -575,7 +577,24 @@ static const char *attribute_of(const json_t *schema)
     return "object";
 }
 
-/* Appends the grammar of one argument with its markers, such as
+/* Appends the marker between the key and the value of an argument. */
+static void put_value_open(const struct tool *t, const json_t *schema,
+                           bool typed, struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+    const char *type = json_string_value(json_object_get(schema, "type"));
+
+    if (f->type_open.n == 0) {
+        put_mark(g,
+                 !typed && f->json_open.n > 0 ? f->json_open : f->value_open);
+        return;
+    }
+    put_mark(g, f->type_open);
+    put_mark(g, span_of(type ? type : "object"));
+    put_mark(g, f->type_close);
+}
+
+/* Appends an argument with its markers, such as
  * <parameter=k>\nv\n</parameter>\n. */
 static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
                             struct gbnf_text *g)
@@ -588,7 +607,7 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     put_mark(g, span_of(key));
     if (f->attributes)
         gbnf_print(g, "\"\\\" type=\\\"%s\\\"\" ", attribute_of(schema));
-    put_mark(g, !typed && f->json_open.n > 0 ? f->json_open : f->value_open);
+    put_value_open(t, schema, typed, g);
     put_mark(g, f->value_lead);
     put(g, "(");
     PL_TRY(put_value(t, key, schema, typed, MOST_REFS, g, &n));
@@ -765,7 +784,6 @@ static pl_status put_named(struct tool *t, struct gbnf_text *g)
     const struct reply_format *f = t->c->f;
     uint32_t rule;
 
-    PL_TRY(put_schema(t, t->schema, NULL, &rule));
     if (f->name_open.n > 0) {
         put(g, "id ");
         put_mark(g, f->name_open);
@@ -780,6 +798,9 @@ static pl_status put_named(struct tool *t, struct gbnf_text *g)
         put(g, "id ");
     }
     put_mark(g, f->args_open);
+    if (f->name_key.n > 0)
+        return put_object(t, g);
+    PL_TRY(put_schema(t, t->schema, NULL, &rule));
     gbnf_print(g, "s%u", (unsigned)rule);
     return PL_OK;
 }
@@ -800,8 +821,24 @@ static pl_status put_channel(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* Appends a call whose first line is the name of the tool, as recipient of the
- * message, and whose further text is the arguments. */
+/* Appends a call that is a message to the tool, with tags. */
+static pl_status put_addressed(struct tool *t, struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+
+    put(g, "\" to=\" ");
+    put_mark(g, span_of(t->name));
+    put(g, "\"<|message|>\" gap ");
+    put_apart(g, f->calls_open);
+    put_mark(g, f->call_open);
+    put_mark(g, span_of(t->name));
+    PL_TRY(put_tagged_args(t, g));
+    put_apart(g, f->call_close);
+    put_mark(g, f->calls_close);
+    return PL_OK;
+}
+
+/* Appends a call that is the line of a recipient and the arguments. */
 static pl_status put_line(struct tool *t, struct gbnf_text *g)
 {
     uint32_t rule;
@@ -816,6 +853,8 @@ static pl_status put_call(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
 
+    if (t->c->addressed)
+        return put_addressed(t, g);
     if (f->recipients)
         return put_line(t, g);
     if (f->channels)
@@ -983,6 +1022,11 @@ static void put_root(const struct caller *c, bool single)
         put_mark(c->out, f->content_close);
         put(c->out, ")? ");
     }
+    if (f->again.n > 0) { /* after reasoning */
+        put(c->out, "(");
+        put_mark(c->out, f->again);
+        put(c->out, "gap)? ");
+    }
     if (!f->each)
         put_apart(c->out, outer(f, f->calls_open));
     if (list) {
@@ -992,7 +1036,13 @@ static void put_root(const struct caller *c, bool single)
         put(c->out, " gap \"]\" ");
         put_apart(c->out, f->call_close);
     } else {
-        put(c->out, single ? "one " : "one (gap one)* ");
+        put(c->out, "one ");
+        if (!single) {
+            put(c->out, "(gap ");
+            if (f->name_key.n > 0 && f->calls == CALLS_NAMED)
+                put_mark(c->out, f->again);
+            put(c->out, "one)* ");
+        }
     }
     if (!f->each)
         put_apart(c->out, outer(f, f->calls_close));
@@ -1018,9 +1068,28 @@ static void put_channels(const struct caller *c, int n)
     put(c->out, ")\n");
 }
 
-/* Appends the rule "root" for models that write each message after a line
- * ">>>RECIPIENT". The recipient of a call is the tool, that of the document is
- * "all". */
+/* Appends the rule "root" for messages with recipients: calls or the document,
+ * optionally after a message of reasoning. */
+static void put_messages(const struct caller *c, int n, bool single)
+{
+    struct ends e = {0};
+
+    ends_add(&e, span_of("<|eom|>"));
+    put(c->out, "thought ::= ");
+    put_without(c->out, &e, "\\x00", NULL);
+    put(c->out, "\none ::= ");
+    for (int i = 0; i < n; i++)
+        gbnf_print(c->out, "%scall%d", i > 0 ? " | " : "", i);
+    put(c->out, "\nroot ::= (\" to=self<|message|>\" thought "
+                "\"<|eom|><|start|>assistant\")? (");
+    if (c->content)
+        gbnf_print(c->out, "\" to=user<|message|>\" s%u ws | ",
+                   (unsigned)c->document);
+    put(c->out,
+        single ? "one)\n" : "one (\"<|eom|><|start|>assistant\" one)*)\n");
+}
+
+/* Appends the rule "root" for messages after a line with their recipient. */
 static void put_lines(const struct caller *c, int n, bool single)
 {
     put(c->out, "one ::= ");
@@ -1068,13 +1137,11 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     struct ends ends = {0};
     int n;
 
-    if (c->f->addressed || (!c->f->channels && c->f->calls == CALLS_NONE))
-        return err_set(
-            c->err, PL_UNSUPPORTED,
-            "a tool call cannot be forced: the model's chat template %s",
-            c->f->addressed
-                ? "has messages with recipients, which are not supported"
-                : "does not show tool calls");
+    c->addressed = c->f->addressed;
+    if (c->addressed)
+        c->f = &reply_addressed;
+    else if (!c->f->channels && c->f->calls == CALLS_NONE)
+        c->f = &reply_unmarked;
     if (!put_common(c, &ends))
         return err_set(
             c->err, PL_UNSUPPORTED,
@@ -1083,7 +1150,9 @@ static pl_status write_all(struct caller *c, const json_t *tools,
     PL_TRY(put_tools(c, &ends, tools, only, &n));
     if (c->content)
         PL_TRY(put_document(c));
-    if (c->f->recipients) {
+    if (c->addressed) {
+        put_messages(c, n, single);
+    } else if (c->f->recipients) {
         put_lines(c, n, single);
     } else if (c->f->channels) {
         put_channels(c, n);

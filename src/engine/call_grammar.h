@@ -17,9 +17,10 @@
  * pl_conversation. `only` names the one tool that may be called, NULL for any
  * tool. `single` allows exactly one call, otherwise one or more. `content` is
  * the JSON Schema of a document that may be the reply instead of calls, NULL if
- * only calls are allowed. Returns PL_UNSUPPORTED if the format `f` of the
- * template has no tool calls, or if a tool's schema cannot be enforced; the
- * message names the cause. On failure `out` owns no memory. */
+ * only calls are allowed. If the format `f` of the template has no tool calls,
+ * a call is a JSON object with "name" and "arguments". Returns PL_UNSUPPORTED
+ * if a tool's schema cannot be enforced; the message names the cause. On
+ * failure `out` owns no memory. */
 pl_status call_grammar_write(struct gbnf_text *out,
                              const struct reply_format *f, const char *tools,
                              const char *only, bool single, const char *content,

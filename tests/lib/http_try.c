@@ -19,6 +19,13 @@ static void say(struct http_request *r, const char *text)
     http_respond(r, 200, "text/plain", text, strlen(text));
 }
 
+static void on_warned(void *user, struct http_request *r)
+{
+    (void)user;
+    http_set_header(r, "Plait-Warning", "beware");
+    say(r, "hello");
+}
+
 static void on_hello(void *user, struct http_request *r)
 {
     (void)user;
@@ -105,12 +112,13 @@ static void on_wrong(void *user, struct http_request *r)
 }
 
 static const struct http_route routes[] = {
-    {"GET", "/hello", on_hello, 0},     {"GET", "/open", on_open, HTTP_OPEN},
-    {"POST", "/echo", on_echo, 0},      {"GET", "/name/{}", on_name, 0},
-    {"DELETE", "/name/{}", on_name, 0}, {"POST", "/name/{}/more", on_more, 0},
-    {"GET", "/query", on_query, 0},     {"GET", "/header", on_header, 0},
-    {"GET", "/client", on_client, 0},   {"GET", "/hold", on_hold, 0},
-    {"POST", "/hold", on_hold, 0},      {"GET", "/wrong", on_wrong, 0},
+    {"GET", "/warned", on_warned, 0},      {"GET", "/hello", on_hello, 0},
+    {"GET", "/open", on_open, HTTP_OPEN},  {"POST", "/echo", on_echo, 0},
+    {"GET", "/name/{}", on_name, 0},       {"DELETE", "/name/{}", on_name, 0},
+    {"POST", "/name/{}/more", on_more, 0}, {"GET", "/query", on_query, 0},
+    {"GET", "/header", on_header, 0},      {"GET", "/client", on_client, 0},
+    {"GET", "/hold", on_hold, 0},          {"POST", "/hold", on_hold, 0},
+    {"GET", "/wrong", on_wrong, 0},
 };
 
 char *try_error(int status, const char *message, const char *path)

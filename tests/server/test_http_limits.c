@@ -696,6 +696,35 @@ static bool asks_at_path(const char *path)
     return true;
 }
 
+/* A server that loads its models has bound its path: a second one is rejected
+ * at once, and clients wait. */
+TEST(http_paths_are_taken_before_clients_are_let_in)
+{
+    static const char ask[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char path[100], head[1000] = "";
+    const struct http_options o = {.host = path, .held = true};
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct http *first, *second = NULL;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    pl_err err;
+
+    snprintf(path, sizeof path, "%s", test_temp("held.sock"));
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    TEST_OK(http_start(&first, &o, NULL, 0, try_error, NULL, &err), err);
+    assert_int_equal(http_start(&second, &o, NULL, 0, try_error, NULL, &err),
+                     PL_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&a, sizeof a), 0);
+    assert_int_equal(write(fd, ask, sizeof ask - 1), sizeof ask - 1);
+    TEST_OK(http_accept(first, &err), err);
+    assert_true(read(fd, head, sizeof head - 1) > 0);
+    has(head, "HTTP/1.1 404");
+    close(fd);
+    http_stop(first);
+    http_free(first);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 /* A server listens at several addresses, Unix sockets among them, whose files
  * it removes. It replaces a socket that nobody listens at, and no other
  * file. */

@@ -251,6 +251,11 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
     try_ask(&t, try_get("/hello", "Origin: https://page.example\r\n"), 200,
             "hello", head);
     has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    has(head, "\r\nAccess-Control-Expose-Headers: Retry-After\r\n");
+    try_ask(&t, try_get("/warned", "Origin: https://page.example\r\n"), 200,
+            "hello", head);
+    has(head, "\r\nAccess-Control-Expose-Headers: Retry-After, "
+              "Plait-Warning\r\n");
     try_ask(&t, try_get("/nowhere", "Origin: https://page.example\r\n"), 404,
             NULL, head);
     has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");

@@ -902,3 +902,74 @@ TEST(ollama_embeddings_are_those_of_the_other_protocols)
     json_decref(one);
     serve_try_stop(&s);
 }
+
+/* ---- long histories ------------------------------------------------------ */
+
+/* A conversation: one message with n calls, then their results in the opposite
+ * order. */
+static char *long_history(enum request_kind kind, int n)
+{
+    const bool chat = kind == REQUEST_CHAT || kind == REQUEST_OLLAMA_CHAT;
+    char *s = NULL;
+    size_t len;
+    FILE *f = open_memstream(&s, &len);
+
+    assert_non_null(f);
+    fprintf(f, "{'model': 'x', 'max_tokens': 1, '%s': [",
+            kind == REQUEST_RESPONSES ? "input" : "messages");
+    fputs(chat ? "{'role': 'assistant', 'content': '', 'tool_calls': ["
+          : kind == REQUEST_MESSAGES ? "{'role': 'assistant', 'content': ["
+                                     : "",
+          f);
+    for (int i = 0; i < n; i++)
+        fprintf(f,
+                chat ? "%s{'id': 'c%d', 'type': 'function', 'function': "
+                       "{'name': 'f', 'arguments': {}}}"
+                : kind == REQUEST_MESSAGES
+                    ? "%s{'type': 'tool_use', 'id': 'c%d', 'name': 'f', "
+                      "'input': {}}"
+                    : "%s{'type': 'function_call', 'call_id': 'c%d', "
+                      "'name': 'f', 'arguments': '{}'}",
+                i > 0 ? "," : "", i);
+    fputs(chat                       ? "]}"
+          : kind == REQUEST_MESSAGES ? "]}, {'role': 'user', 'content': ["
+                                     : "",
+          f);
+    for (int i = n; i-- > 0;)
+        fprintf(f,
+                chat ? "%s{'role': 'tool', 'tool_call_id': 'c%d', "
+                       "'content': 'r'}"
+                : kind == REQUEST_MESSAGES
+                    ? "%s{'type': 'tool_result', 'tool_use_id': 'c%d', "
+                      "'content': 'r'}"
+                    : "%s{'type': 'function_call_output', 'call_id': 'c%d', "
+                      "'output': 'r'}",
+                kind == REQUEST_MESSAGES && i == n - 1 ? "" : ",", i);
+    fputs(kind == REQUEST_MESSAGES ? "]}]}" : "]}", f);
+    fclose(f);
+    return s;
+}
+
+/* Four times as many calls take four times as long, not 16 times. */
+TEST(ollama_and_others_read_long_histories_in_linear_time)
+{
+    static const enum request_kind kinds[] = {
+        REQUEST_CHAT, REQUEST_MESSAGES, REQUEST_RESPONSES, REQUEST_OLLAMA_CHAT};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        double took[2];
+
+        for (int k = 0; k < 2; k++) {
+            char *text = long_history(kinds[i], k ? 8000 : 2000);
+            struct request a;
+            double began = test_cpu_seconds();
+
+            read_request(&a, kinds[i], text);
+            took[k] = test_cpu_seconds() - began;
+            request_fini(&a);
+            free(text);
+        }
+        if (took[1] > 8 * took[0] + 0.5)
+            fail_msg("kind %d: %g s and %g s", (int)kinds[i], took[0], took[1]);
+    }
+}

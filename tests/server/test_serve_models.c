@@ -394,6 +394,41 @@ TEST(serve_models_have_options_of_their_own)
     serve_try_stop(&s);
 }
 
+/* A file that a section names is missing: requests for its model get the reason
+ * until the file is there. */
+TEST(serve_models_with_missing_files_leave_the_others_alone)
+{
+    const char *ini = test_temp("missing.ini");
+    const char *form = test_temp("missing.jinja");
+    char text[4096], args[512], ask[256], *answer;
+    struct serve_try s;
+
+    snprintf(text, sizeof text,
+             "[good]\nmodel = %s\n"
+             "[bad]\nmodel = %s\nchat-template-file = %s\n"
+             "load-on-startup = true\n"
+             "[worse]\nmodel = %s\nslot-save-path = /nowhere\n",
+             test_model(), test_model(), form, test_model());
+    write_file(ini, text);
+    snprintf(args, sizeof args, "--models-preset '%s'", ini);
+    start(&s, args);
+    make_ask(ask, "good", 1, 2, false);
+    free(serve_try_post(&s, "/v1/completions", ask, 200));
+    make_ask(ask, "bad", 1, 2, false);
+    answer = serve_try_post(&s, "/v1/completions", ask, 500);
+    assert_non_null(strstr(answer, "missing.jinja: No such file"));
+    free(answer);
+    assert_true(has_state(&s, "bad", "unloaded")); /* a failed load, too */
+    make_ask(ask, "worse", 1, 2, false);
+    answer = serve_try_post(&s, "/v1/completions", ask, 500);
+    assert_non_null(strstr(answer, "--slot-save-path /nowhere"));
+    free(answer);
+    write_file(form, "{{ messages[0].content }}");
+    make_ask(ask, "bad", 1, 2, false);
+    free(serve_try_post(&s, "/v1/completions", ask, 200));
+    serve_try_stop(&s);
+}
+
 /* Sections that scale positions alike in three ways, and one that does not. */
 TEST(serve_models_have_keys_of_their_own)
 {

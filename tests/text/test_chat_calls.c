@@ -340,8 +340,8 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
     json_decref(list);
 }
 
-/* A form of calls of which no published template is at hand: a line with the
- * tool's name precedes the arguments. */
+/* Forms of calls of which no published template is at hand. In the first a line
+ * with the tool's name precedes the arguments. */
 static const char lines[] =
     "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}"
     "{% if m.content %}>>>all\n{{ m.content }}{% endif %}"
@@ -349,21 +349,54 @@ static const char lines[] =
     "{{ c.function.arguments | tojson }}{% endfor %}{% else %}"
     "{{ m.content }}{% endif %}<end>{% endfor %}";
 
+static const char messages[] = /* have recipients */
+    "{% for m in messages %}{% if m.role == 'assistant' %}"
+    "{% for c in m.tool_calls or [] %}<|start|>assistant to="
+    "{{ c.function.name }}<|message|><atem:function_calls>\n"
+    "<atem:invoke name=\"{{ c.function.name }}\">\n"
+    "</atem:invoke>\n</atem:function_calls><|eot|>{% else %}"
+    "<|start|>assistant to=user<|message|>{{ m.content }}<|eot|>{% endfor %}"
+    "{% else %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>"
+    "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}";
+static const char echoes[] = /* have the name twice */
+    "{% for m in messages %}{% if m.role == 'assistant' %}{% if m.content %}"
+    "<|model|><|text|>{{ m.content }}<|end|>{% endif %}"
+    "{% for c in m.tool_calls or [] %}<|model|>{{ c.function.name }}<|json|>"
+    "{\"name\":\"{{ c.function.name }}\",\"args\":"
+    "{{ c.function.arguments | tojson }}}<|end|>{% endfor %}<|done|>"
+    "{% else %}<|{{ m.role }}|><|text|>{{ m.content }}<|end|>{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|model|>{% endif %}";
+static const char types[] = /* have types between keys and values */
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}\n"
+    "{% for k, v in c.function.arguments | items %}<key>{{ k }}</key>\n<type>"
+    "{{ 'string' if v is string else 'integer' }}</type>\n"
+    "<value>{{ v if v is string else v | tojson }}</value>\n{% endfor %}"
+    "</call>{% endfor %}<end>{% endfor %}";
+
 static pl_template *open_template(const char *name, const char **path)
 {
+    static const struct {
+        const char *name, *text;
+    } forms[] = {{"lines", lines},
+                 {"messages", messages},
+                 {"echoes", echoes},
+                 {"types", types}};
     static char file[200];
     pl_template *t;
     size_t n;
     char *form;
     pl_err err;
 
-    if (strcmp(name, "lines") == 0) {
-        *path = name;
-        TEST_OK(
-            pl_template_create(&t, lines, sizeof lines - 1, test_model(), &err),
-            err);
-        return t;
-    }
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        if (strcmp(name, forms[i].name) == 0) {
+            *path = name;
+            TEST_OK(pl_template_create(&t, forms[i].text, strlen(forms[i].text),
+                                       test_model(), &err),
+                    err);
+            return t;
+        }
     snprintf(file, sizeof file, "../templates/%s.jinja", name);
     *path = test_ref_or_skip(file);
     form = test_read(*path, &n);
@@ -377,7 +410,9 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
     static const char *const names[] = {
         "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
         "GLM-4.6",
+        "HuggingFaceTB-SmolLM3-3B",
         "Kimi-K3",
+        "LFM2-8B-A1B",
         "MiniMax-M2",
         "MiniMax-M3",
         "Mistral-Small-3.2-24B-Instruct-2506",
@@ -388,13 +423,18 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         "Qwen3.5-4B",
         "deepseek-ai-DeepSeek-V3.1",
         "deepseek-ai-DeepSeek-V4",
+        "echoes",
+        "google-gemma-2-2b-it",
         "google-gemma-4-31B-it",
         "ibm-granite-granite-4.0",
         "inclusionai-ling-3.0-flash",
         "lines",
         "meta-llama-Llama-3.1-8B-Instruct",
         "meta-llama-Llama-3.3-70B-Instruct",
+        "messages",
+        "microsoft-Phi-3.5-mini-instruct",
         "openai-gpt-oss-120b",
+        "types",
     };
     const int n_round = test_draws(40, 1000);
     uint64_t seed = test_seed();
@@ -504,8 +544,6 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
     static const struct {
         const char *form, *tools, *only, *why;
     } cases[] = {
-        {"google-gemma-2-2b-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
-         "does not show tool calls"},
         {"google-gemma-4-31B-it",
          "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
          "{\"k\": {\"const\": \"<tool_call|>\"}}}}}]",

@@ -94,9 +94,38 @@ static const struct {
      "<|message|>{{ m.content }}<|eot|>{% endfor %}{% else %}"
      "<|start|>{{ m.role }}<|message|>{{ m.content }}<|eot|>{% endif %}"
      "{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}"},
-    /* the keys of arguments are names of tags, and no text stands before
-     * them */
-    {"elements",
+    {"llama4", /* markers are around content before calls */
+     "{% for m in messages %}<|header_start|>{{ m.role }}<|header_end|>\n\n"
+     "{% if m.tool_calls %}<|python_start|>{{ m.content }}<|python_end|>"
+     "{% for c in m.tool_calls %}{\"name\": \"{{ " F " }}\", \"parameters\": "
+     "{{ " ARGS " | tojson }}}{% endfor %}{% else %}{{ m.content }}{% endif %}"
+     "<|eot|>{% endfor %}{% if add_generation_prompt %}<|header_start|>"
+     "assistant<|header_end|>\n\n{% endif %}"},
+    {"inkling", /* the name of a call is before its marker, too */
+     "{% for m in messages %}{% if m.role == 'assistant' %}"
+     "{% if m.reasoning_content %}<|message_model|><|content_thinking|>"
+     "{{ m.reasoning_content }}<|end_message|>{% endif %}{% if m.content %}"
+     "<|message_model|><|content_text|>{{ m.content }}<|end_message|>{% endif "
+     "%}"
+     "{% for c in m.tool_calls or [] %}<|message_model|>{{ " F " }}"
+     "<|content_invoke_tool_json|>{\"name\":\"{{ " F " }}\",\"args\":"
+     "{{ " ARGS " | tojson }}}<|end_message|>{% endfor %}"
+     "<|content_model_end_sampling|>{% else %}<|message_{{ m.role }}|>"
+     "<|content_text|>{{ m.content }}<|end_message|>{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}<|message_model|>{% endif %}"},
+    {"horizon", /* types are between keys and values */
+     "{% for m in messages %}<|ifm|im_start|>{{ m.role }}\n"
+     "{% if m.role == 'assistant' %}<ifm|think>\n"
+     "{{ m.reasoning_content or '' }}</ifm|think>{% endif %}{{ m.content }}"
+     "{% if m.tool_calls %}<ifm|tool_calls>\n{% for c in m.tool_calls %}"
+     "<ifm|tool_call>{{ " F " }}\n{% for k, v in " ARGS " | items %}"
+     "<ifm|arg_key>{{ k }}</ifm|arg_key>\n<ifm|arg_type>"
+     "{{ 'string' if v is string else 'integer' }}</ifm|arg_type>\n"
+     "<ifm|arg_value>{{ v if v is string else v | tojson }}</ifm|arg_value>\n"
+     "{% endfor %}</ifm|tool_call>\n{% endfor %}</ifm|tool_calls>{% endif %}"
+     "<|ifm|im_end|>\n{% endfor %}{% if add_generation_prompt %}"
+     "<|ifm|im_start|>assistant\n<ifm|think>\n{% endif %}"},
+    {"elements", /* tags named by keys, without a text before them */
      TURNS("{{ '<calls>' if loop.first }}<call name=\"{{ " F " }}\">"
            "{% for k, v in " ARGS " | items %}<{{ k }}>{{ v }}</{{ k }}>"
            "{% endfor %}</call>{{ '</calls>' if loop.last }}")},
@@ -139,6 +168,11 @@ struct row {
 #define DS(s)   "<" BAR "tool" LOW s BAR ">"
 #define NS      "]<]minimax[>["
 #define SEP     "<|sep|>"
+#define INK(c)  "<|content_invoke_tool_json|>{^name^:^" c "^,^args^:"
+#define IFM(k, t, v)                                                           \
+    "<ifm|arg_key>" k "</ifm|arg_key>\n" t "<ifm|arg_value>" v                 \
+    "</ifm|arg_value>\n"
+#define IFM_TYPE(t) "<ifm|arg_type>" t "</ifm|arg_type>\n"
 
 static const struct row rows[] = {
     /* Hermes, Qwen 2.5 and 3 */
@@ -240,6 +274,52 @@ static const struct row rows[] = {
      "{^place^: ^Oslo^}\n",
      "Thought: so", "", WEATHER, 0},
     {"hermes", "", "Action: get some rest", "Action: get some rest", "", "", 0},
+    {"hermes", "", "<tool_call>\n```json\n" JSON_W "\n```\n</tool_call>\nDone.",
+     "Done.", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>\n```\n[" JSON_W ", " JSON_N "]\n```</tool_call>", "", "",
+     WEATHER ", " NOW, 0},
+    {"hermes", "", "<tool_call>```json\nno call\n```</tool_call>",
+     "<tool_call>```json\nno call\n```</tool_call>", "", "", 0},
+    /* dicts of Python */
+    {"hermes", "",
+     "<tool_call>\n{'name': 'get_weather', 'arguments': {'place': ^it's^, "
+     "'wind': True, 'note': None, 'hours': [6, -1.5]}}\n</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^it's^, ^wind^: true, ^note^: null, ^hours^: "
+     "[6, -1.5]}]",
+     0},
+    {"hermes", "",
+     "<tool_call>{'name': 'get_weather', 'arguments': {'place': "
+     "'a ^b^ it\\'s\\n\\x41}', 'wind': False}}</tool_call>\n<tool_call>"
+     "{'name': 'now', 'arguments': {}}</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^a \\^b\\^ it's\\nA}^, ^wind^: false}], " NOW,
+     0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^, "
+     "^wind^: True}}</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^wind^: true}]", 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {'place': 'Oslo'}}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>{'name': 'get_weather', 'arguments': '{^place^: ^Oslo^}'}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "So:\n[{'name': 'now', 'arguments': {}}]", "So:", "", NOW,
+     0},
+    {"hermes", "", "{'name': 'Ann', 'arguments': {}}",
+     "{'name': 'Ann', 'arguments': {}}", "", "", 0},
+    {"hermes", "", "<tool_call>{'a': Nope, 'b': it's}</tool_call> and",
+     "<tool_call>{'a': Nope, 'b': it's}</tool_call> and", "", "", 0},
+    {"ministral", "", "[TOOL_CALLS]get_weather[ARGS]{'place': 'Oslo'}</s>", "",
+     "", WEATHER, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.get_weather "
+     "<|constrain|>json<|message|>{'place': 'Oslo'}<|call|>",
+     "", "", WEATHER, 0},
     /* other names of keys, and two objects between a call's markers */
     {"hermes", "",
      "<tool_call>{^function^: ^get_weather^, ^args^: {^place^: ^Oslo^}}"
@@ -354,6 +434,62 @@ static const struct row rows[] = {
      "<atem:function_calls>\n<atem:invoke name=^now^>\n</atem:invoke>\n"
      "</atem:function_calls><|eot|>",
      "", "why", WEATHER ", " NOW, 0},
+    /* Inkling, K2 Horizon */
+    {"inkling", "<|message_model|>",
+     "<|content_thinking|>why<|end_message|><|message_model|><|content_text|>"
+     "Hello<|end_message|><|content_model_end_sampling|>",
+     "Hello", "why", "", 0},
+    {"inkling", "<|message_model|>",
+     "<|content_thinking|>why<|end_message|><|message_model|>"
+     "<|content_text|>So<|end_message|><|message_model|>"
+     "get_weather" INK(
+         "get_weather") "{^place^:^Oslo^}}<|end_message|>"
+                        "<|message_model|>now" INK(
+                            "now") "{}}<|end_message|>"
+                                   "<|content_model_end_sampling|>",
+     "So", "why", WEATHER ", " NOW, 0},
+    {"inkling", "<|message_model|>",
+     "now" INK("now") "{}}<|end_message|><|message_model|><|content_thinking|>"
+                      "why<|end_message|><|message_model|><|content_text|>Done<"
+                      "|end_message|>",
+     "Done", "why", NOW, 0},
+    {"inkling", "<|message_model|>", "<|content_text|>now<|end_message|>",
+     "now", "", "", 0},
+    {"horizon", "<ifm|think>\n",
+     "why\n</ifm|think>So<ifm|tool_calls>\n<ifm|tool_call>get_weather\n" IFM(
+         "place", IFM_TYPE("string"), "7") IFM("days", IFM_TYPE("integer"), "3")
+         IFM("hours", "", "[6]") IFM("other", IFM_TYPE("string"), "{}")
+             IFM("more", "",
+                 "{^deep^: ^x^}") "</ifm|tool_call>\n"
+                                  "<ifm|tool_call>now\n</ifm|tool_call>\n</"
+                                  "ifm|tool_calls><|ifm|im_end|>",
+     "So", "why",
+     "[^get_weather^, {^place^: ^7^, ^days^: 3, ^hours^: [6], ^other^: ^{}^, "
+     "^more^: {^deep^: ^x^}}], " NOW,
+     0},
+    {"none", "",
+     "<ifm|tool_calls>\n<ifm|tool_call>get_weather\n" IFM(
+         "place", IFM_TYPE("string"),
+         "Oslo") "</ifm|tool_call>\n"
+                 "<ifm|tool_call>" JSON_N "</ifm|tool_call>\n</ifm|tool_calls>",
+     "", "", WEATHER ", " NOW, 0},
+    /* Llama 4 */
+    {"llama4", "", "Hello<|eot|>", "Hello", "", "", 0},
+    {"llama4", "", "<|python_start|>Hello<|python_end|><|eot|>", "Hello", "",
+     "", 0},
+    {"llama4", "",
+     "<|python_start|>So<|python_end|>{^name^: ^get_weather^, ^parameters^: "
+     "{^place^: ^Oslo^}}{^name^: ^now^, ^parameters^: {}}<|eot|>",
+     "So", "", WEATHER ", " NOW, 0},
+    {"llama4", "", "<|python_start|><|python_end|>" JSON_W "<|eot|>", "", "",
+     WEATHER, 0},
+    {"llama4", "",
+     "<|python_start|>[get_weather(place=^Oslo^), now()]<|python_end|><|eot|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"llama4", "", "<|python_start|>" JSON_W "<|python_end|><|eot|>", "", "",
+     WEATHER, 0},
+    {"llama4", "", "[now()]<|eot|>", "", "", NOW, 0},
+    {"llama4", "", JSON_W "<|eot|>", "", "", WEATHER, 0},
     /* Llama 3, Functionary 3.1 */
     {"llama", "",
      "{^name^: ^get_weather^, ^parameters^: {^place^: ^Oslo^}}<end>", "", "",
@@ -507,6 +643,37 @@ static const struct row rows[] = {
      "<tool_call>\n<function=get_weather>\n<parameter=place>"
      "\n</function>\n</parameter>\n</function>\n</tool_call>",
      "", "", "[^get_weather^, {^place^: ^</function>^}]", 0},
+    /* values that are not closed */
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"
+     "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"
+     "</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n"
+     "</tool_call><|im_end|>",
+     "", "", WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=days>\n3\n"
+     "</parameter>\n<parameter=place>\nOslo\n</tool_call><|im_end|>",
+     "", "", "[^get_weather^, {^days^: 3, ^place^: ^Oslo^}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\na\n"
+     "<parameter=days>\n3\n</parameter>\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^a\\n<parameter=days>\\n3\\n</parameter>^}]",
+     0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\na\n"
+     "<parameter=other>\nb\n</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^a\\n<parameter=other>\\nb^}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
+     "</tool_call> is the end",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
+     "</tool_call> is the end",
+     "", "", ENDLESS},
     {"Qwen3-Coder", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "",
      WEATHER, 0},
     {"Qwen3-Coder", "",
@@ -927,6 +1094,160 @@ TEST(replies_that_are_cut_lose_only_their_last_call)
         }
         told_free(&whole);
         free(text);
+        pl_template_free(t);
+    }
+}
+
+/* Streams report arguments of JSON as they come. Those with tags are reported
+ * at the end, as far as they were written. */
+TEST(replies_that_are_cut_within_tags_have_a_call_that_breaks_off)
+{
+    static const struct row cut[] = {
+        {"Qwen3-Coder", "",
+         "<tool_call>\n<function=get_weather>\n<parameter=days>\n3\n"
+         "</parameter>\n<parameter=place>\nOslo ^is^\n</par",
+         "", "",
+         "[^get_weather^, ^{\\^days\\^: 3, \\^place\\^: \\^Oslo "
+         "\\\\\\^is\\\\\\^^]",
+         0},
+        {"Qwen3-Coder", "",
+         "<tool_call>\n<function=now>\n</function>\n</tool_call>\n<tool_call>\n"
+         "<function=get_weather>\n<parameter=hours>\n[6, 1",
+         "", "", NOW ", [^get_weather^, ^{\\^hours\\^: [6, 1^]", 0},
+        {"GLM-4.6", "", "<tool_call>get_weather\n<arg_key>pla", "", "",
+         "[^get_weather^, ^{^]", 0},
+        {"hermes", "", "<function=get_weather>{^place^: ^Oslo^}", "", "",
+         WEATHER, 0},
+        {"Qwen3-Coder", "", "<tool_call>\n<function=get_wea",
+         "<tool_call>\n<function=get_wea", "", "", 0},
+        {"Qwen3-Coder", "",
+         "<tool_call>\n<function=none>\n<parameter=place>\nOs",
+         "<tool_call>\n<function=none>\n<parameter=place>\nOs", "", "", 0},
+    };
+    int n_wrong = 0;
+
+    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+        pl_template *t = open_form(cut[i].form);
+        char *text = quoted(cut[i].text, false);
+
+        for (size_t piece = 1; piece < 3; piece++) {
+            const size_t n = strlen(text);
+            struct told told =
+                parse(t, &cut[i], text, n, piece > 1 ? n : 1, true);
+
+            n_wrong += !is_right(&cut[i], &told);
+            told_free(&told);
+        }
+        free(text);
+        pl_template_free(t);
+    }
+    assert_int_equal(n_wrong, 0);
+}
+
+/* Returns the row's text with a few slips: parts of it are left out, repeated,
+ * or replaced by markers. */
+static char *with_slips(const char *text, uint64_t *seed)
+{
+    static const char *const parts[] = {
+        "\n",
+        " ",
+        "```",
+        "</tool_call>",
+        "<tool_call>",
+        "{",
+        "}",
+        "'",
+        "\"",
+        "<",
+        "</think>",
+        "<think>",
+        "[",
+        "]",
+        ",",
+        "now",
+        "</parameter>",
+        "<|im_end|>",
+        "<end>",
+        "a",
+        "\\",
+        "None",
+        JSON_N,
+        "<|call|>",
+        "<|end|>",
+        "[TOOL_CALLS]",
+        "<|python_end|>",
+        "</function>",
+        "(",
+        ")",
+    };
+    struct test_text t = {0};
+    size_t n = strlen(text);
+    int n_slip = 1 + (int)test_below(seed, 3);
+
+    test_text_add(&t, text, n);
+    while (n_slip-- > 0 && t.n > 0) {
+        const size_t at = (size_t)test_below(seed, (int64_t)t.n);
+        const size_t len = 1 + (size_t)test_below(seed, 12);
+        const size_t more = len < t.n - at ? len : t.n - at;
+        const char *part =
+            parts[test_below(seed, sizeof parts / sizeof parts[0])];
+        struct test_text u = {0};
+        const int64_t kind = test_below(seed, 3);
+
+        test_text_add(&u, t.s, at);
+        if (kind == 0)
+            test_text_add(&u, part, strlen(part));
+        if (kind == 1)
+            test_text_add(&u, t.s + at, more);
+        test_text_add(&u, t.s + at + (kind == 2 ? more : 0),
+                      t.n - at - (kind == 2 ? more : 0));
+        free(t.s);
+        t = u;
+    }
+    for (size_t i = 0; i < t.n; i++)
+        t.s[i] = t.s[i] == '^' ? '"' : t.s[i];
+    return t.s;
+}
+
+static bool is_ascii(const char *s)
+{
+    while (*s > 0)
+        s++;
+    return *s == '\0';
+}
+
+/* A server parses calls in pieces always, others may choose. */
+TEST(replies_with_slips_are_the_same_in_pieces)
+{
+    uint64_t seed = test_seed();
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pl_template *t = open_form(rows[i].form);
+
+        for (int draw = 0; draw < test_draws(4, 400); draw++) {
+            char *text = with_slips(rows[i].text, &seed);
+            const size_t n = strlen(text);
+
+            /* pieces of a byte would split other characters */
+            for (int k = 0; k < (is_ascii(text) ? 2 : 1) && n > 0; k++) {
+                struct told whole = parse(t, &rows[i], text, n, n, k);
+                struct told each = parse(t, &rows[i], text, n, 1, k);
+                struct told some = parse(t, &rows[i], text, n, 5, k);
+
+                if (!is_same(&whole, &each) || !is_same(&whole, &some))
+                    fail_msg("%s, %d: %s\n gave \"%s\", \"%s\", %s\n not  "
+                             "\"%s\", \"%s\", %s",
+                             rows[i].form, k, text, text_of(&each.content),
+                             text_of(&each.reasoning),
+                             json_dumps(each.calls, 0), text_of(&whole.content),
+                             text_of(&whole.reasoning),
+                             json_dumps(whole.calls, 0));
+                told_free(&whole);
+                told_free(&each);
+                told_free(&some);
+            }
+            free(text);
+        }
         pl_template_free(t);
     }
 }
