@@ -23,6 +23,7 @@ struct serve_entry {
     bool unprepared;   /* serve_entry_prepare failed; each load repeats it */
     struct input form; /* chat template of the options; empty if none */
     json_t *defaults;  /* fields that requests have by default; owned */
+    struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
 };
 
 /* The file of --receipt of a server. */
