@@ -154,20 +154,26 @@ static void check_prompt(struct check *c)
         return;
     while (r->prompt && i < n && i < r->n_prompt && given[i] == r->prompt[i])
         i++;
-    receipt_hash_tokens(hash, given, n);
-    if (n == r->n_prompt && strcmp(hash, r->prompt_hash) == 0)
-        return;
+    if (n == r->n_prompt) {
+        receipt_hash_tokens(hash, given, n);
+        if (strcmp(hash, r->prompt_hash) == 0)
+            return;
+    }
     if (r->prompt)
         decide(c, PL_RECEIPT_DIFFERS,
                "the prompt differs from the receipt's at token %" PRId64
                " (%" PRId64 " tokens, the receipt has %" PRId64 ")",
                i, n, r->n_prompt);
-    else
+    else if (n != r->n_prompt)
         decide(c, PL_RECEIPT_DIFFERS,
                "the prompt is another one: it has %" PRId64
-               " tokens and the hash %.16s, the receipt's %" PRId64
-               " and %.16s",
-               n, hash, r->n_prompt, r->prompt_hash);
+               " tokens, the receipt's %" PRId64,
+               n, r->n_prompt);
+    else
+        decide(c, PL_RECEIPT_DIFFERS,
+               "the prompt is another one: it has the hash %.16s, the "
+               "receipt's %.16s",
+               hash, r->prompt_hash);
 }
 
 /* Ends the check if creating the sampler or the grammar from the receipt failed
@@ -698,6 +704,11 @@ pl_status pl_receipt_verify(const pl_receipt *r, pl_engine *e,
     if (given)
         PL_TRY(sized_read(&c.given, sizeof c.given, given, "pl_receipt_given",
                           err));
+    if (c.given.n_prompt < 0 || c.given.n_sample < 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_receipt_given: n_prompt is %" PRId64
+                       ", n_sample %" PRId64 "; use 0 or more",
+                       c.given.n_prompt, c.given.n_sample);
     if (!r->keep)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the receipt is being written; write it and parse it "

@@ -262,6 +262,8 @@ TEST(receipts_of_all_forms_hold)
         struct way w = way(i % N_WAY);
         char *json = way_write(&r, &w, form);
         pl_receipt *receipt = way_parsed(json);
+        int32_t other[WAY_PROMPT];
+        pl_receipt_result got;
         pl_receipt_given given = {.size = sizeof given,
                                   .prompt = way_prompt,
                                   .n_prompt = WAY_PROMPT,
@@ -285,6 +287,13 @@ TEST(receipts_of_all_forms_hold)
                          PL_RECEIPT_DIFFERS);
         given.n_prompt++;
         given.n_sample = 0;
+        memcpy(other, way_prompt, sizeof other);
+        other[WAY_PROMPT - 1]++;
+        given.prompt = other;
+        got = way_verified(receipt, r.engine, &given);
+        assert_int_equal(got.verdict, PL_RECEIPT_DIFFERS);
+        assert_non_null(strstr(got.text, "the prompt "));
+        given.prompt = way_prompt;
         if (!is_full)
             check_other_length(json, r.engine, &given);
         given.grammar = "root ::= .";
@@ -570,6 +579,17 @@ TEST(receipts_refuse_wrong_calls)
                                        sizeof result, &err),
                      /* only receipts from pl_receipt_parse can be verified */
                      PL_BAD_ARGUMENT);
+    for (int i = 0; i < 2; i++) {
+        const pl_receipt_given given = {.size = sizeof given,
+                                        .prompt = way_prompt,
+                                        .n_prompt = i ? WAY_PROMPT : -1,
+                                        .n_sample = i ? INT64_MIN : 0};
+
+        assert_int_equal(pl_receipt_verify(read, r.engine, &given, &result,
+                                           sizeof result, &err),
+                         PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "use 0 or more"));
+    }
     assert_int_equal(pl_receipt_options(receipt, &o, &err), PL_BAD_ARGUMENT);
     assert_int_equal(
         pl_receipt_set_end(receipt, (pl_receipt_end)99, 0, NULL, 0, &err),
