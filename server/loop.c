@@ -75,6 +75,16 @@ int *loop_state_counter(struct loop *l, enum task_state at)
                                 : &l->counts.n_preempted;
 }
 
+struct task *loop_task_at(struct loop *l, int n)
+{
+    struct task *w;
+
+    pthread_mutex_lock(&l->lock);
+    w = n < l->n_task ? l->task[n] : NULL;
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err)
 {

@@ -199,6 +199,9 @@ void loop_read_counters(struct loop *l);
 /* Returns the counter in loop.counts of the tasks in state `at`. Caller holds
  * the lock. */
 int *loop_state_counter(struct loop *l, enum task_state at);
+/* Returns the nth task in order of arrival, or NULL. The loop's thread may use
+ * the task without the lock, because no other thread removes tasks. */
+struct task *loop_task_at(struct loop *l, int n);
 /* Removes a task from the loop, frees it, and calls its callback `end` with the
  * reason `why`. `err` is the error if `why` is FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,

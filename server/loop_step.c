@@ -21,25 +21,13 @@ static bool abort_reason(const struct task *w, double now,
     return true;
 }
 
-/* Returns the nth task in order of arrival, or NULL. The pointer stays valid
- * without the lock, because only the loop's thread removes tasks. */
-static struct task *task_at(struct loop *l, int n)
-{
-    struct task *w;
-
-    pthread_mutex_lock(&l->lock);
-    w = n < l->n_task ? l->task[n] : NULL;
-    pthread_mutex_unlock(&l->lock);
-    return w;
-}
-
 static void retire_cancelled(struct loop *l)
 {
     const double now = loop_now();
     enum task_finish why = FINISH_CANCELLED;
     struct task *w;
 
-    for (int i = 0; (w = task_at(l, i)); i++) {
+    for (int i = 0; (w = loop_task_at(l, i)); i++) {
         const struct task_callbacks *j = &w->params.listener;
 
         w->client_state =
@@ -635,7 +623,7 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
      * they get the error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
-    while ((w = task_at(l, 0)))
+    while ((w = loop_task_at(l, 0)))
         loop_finish_task(l, w, FINISH_ERROR, why);
 }
 

@@ -226,18 +226,6 @@ static bool load_next(struct loop *l, struct task *w)
     return e || ended || late;
 }
 
-/* Returns the nth task in order of arrival, or NULL. The pointer stays valid
- * without the lock, because only the loop's thread removes tasks. */
-static struct task *nth(struct loop *l, int n)
-{
-    struct task *w;
-
-    pthread_mutex_lock(&l->lock);
-    w = n < l->n_task ? l->task[n] : NULL;
-    pthread_mutex_unlock(&l->lock);
-    return w;
-}
-
 bool loop_tiers_load(struct loop *l)
 {
     double end = loop_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
@@ -246,7 +234,7 @@ bool loop_tiers_load(struct loop *l)
 
     if (!l->o.tiers)
         return false;
-    for (int i = 0; (w = nth(l, i)); i++)
+    for (int i = 0; (w = loop_task_at(l, i)); i++)
         while (loop_tiers_is_loading(w)) {
             if (any && loop_now() > end)
                 return true;
