@@ -190,10 +190,9 @@ typedef void pl_write_fn(void *user, const char *text, size_t len);
  *
  * A new file gets the permissions and, as far as the system allows, the owner
  * and group of the file it replaces. If two processes write the same path, the
- * file of the last one to commit remains. If the path is a
- * symbolic link, the link's target is replaced. It is an error to replace a
- * file whose mode forbids writing, even for root, or anything that is not a
- * regular file. */
+ * file of the last one to commit remains. If the path is a symbolic link, the
+ * link's target is replaced. It is an error to replace a file whose mode
+ * forbids writing, even for root, or anything that is not a regular file. */
 typedef struct pl_file pl_file;
 
 enum {
@@ -203,7 +202,8 @@ enum {
     PL_FILE_STREAM = 1,
     /* The temporary file is called PATH.part. It is not deleted if the file is
      * closed without a commit, and the next pl_file_open with this flag
-     * continues it. PL_IO: it is open already, in this process or another. */
+     * continues it. PL_IO: it is open already, in this process or another.
+     * PL_BAD_ARGUMENT: it has another name (a hard link), too. */
     PL_FILE_RESUME = 2,
 };
 
@@ -1175,7 +1175,7 @@ PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
  * true if the grammar itself allows reasoning before the calls. If it is false,
  * apply the grammar only once the reasoning has ended (pl_reply_in_content).
  * If the template shows no calls, they are objects of "name" and "arguments".
- * PL_UNSUPPORTED: the form of calls cannot be enforced, or a schema neither. */
+ * PL_UNSUPPORTED: a grammar cannot enforce the form of calls or a schema. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,

@@ -148,13 +148,26 @@ static bool take_name(struct pl_file *f, mode_t mode)
     return ok;
 }
 
+/* Gives the new file the owner, group and permissions of the file it replaces,
+ * `old`; zeros if there is none. The owner first, because that resets mode
+ * bits. Only root may give a file to another user; others may give it to a
+ * group that they are in. The umask does not restrict the mode. */
+static void keep_owner(struct pl_file *f, const struct stat *old)
+{
+    if (old->st_mode == 0)
+        return;
+    if ((old->st_uid != geteuid() || old->st_gid != getegid()) &&
+        fchown(f->fd, old->st_uid, old->st_gid) != 0)
+        (void)!fchown(f->fd, (uid_t)-1, old->st_gid);
+    (void)!fchmod(f->fd, old->st_mode & 0777);
+}
+
 /* Opens a temporary file in the directory of f->path. `old` is the status of
  * the file to replace, or zeros if there is none. */
 static pl_status open_beside(struct pl_file *f, const struct stat *old,
                              pl_err *err)
 {
-    bool replaces = old->st_mode != 0;
-    mode_t mode = replaces ? old->st_mode & 0777 : 0666;
+    mode_t mode = old->st_mode != 0 ? old->st_mode & 0777 : 0666;
 
     /* An O_TMPFILE file gets its name later by linkat from /proc/self/fd.
      * Without this directory a named file is created instead. */
@@ -163,29 +176,27 @@ static pl_status open_beside(struct pl_file *f, const struct stat *old,
     if (f->fd < 0 && !take_name(f, mode))
         return failed(f->path, "cannot create a file there: ",
                       "; name a file in a writable directory", err);
-    /* The owner first, because that resets mode bits. Only root may give a file
-     * to others; after a failure fewer users may read the file. The umask does
-     * not restrict the mode. */
-    if (replaces) {
-        if (old->st_uid != geteuid() || old->st_gid != getegid())
-            (void)!fchown(f->fd, old->st_uid, old->st_gid);
-        (void)!fchmod(f->fd, mode);
-    }
+    keep_owner(f, old);
     return PL_OK;
 }
 
 /* Opens the file f->name, which another process may be writing or finishing. It
- * is written in place, so that it must have no other name. */
+ * is written in place, so that it must have no other name. Opens it again if it
+ * was finished meanwhile, and has its final name. The number of tries is
+ * limited, because some network file systems give a file another inode number
+ * each time. */
 static pl_status lock_part(struct pl_file *f, pl_err *err)
 {
+    enum { TRIES = 100 };
     struct stat own, there;
 
-    for (;;) {
+    for (int i = 1;; i++) {
         f->fd = open(f->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (f->fd < 0)
             return failed(f->name, "", "", err);
         /* file systems without locks give other errors */
-        if (flock(f->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        if ((flock(f->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) ||
+            i == TRIES)
             return err_set(err, PL_IO,
                            "%s: is being written already; wait for that to "
                            "end",
@@ -193,7 +204,7 @@ static pl_status lock_part(struct pl_file *f, pl_err *err)
         if (fstat(f->fd, &own) == 0 && stat(f->name, &there) == 0 &&
             own.st_ino == there.st_ino && own.st_dev == there.st_dev)
             break;
-        close(f->fd); /* it was finished, and has its final name */
+        close(f->fd);
         f->fd = -1;
     }
     if (own.st_nlink > 1)
@@ -397,6 +408,8 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
             err->status = PL_IO;
         return PL_IO;
     }
+    if (f->resumes)
+        keep_owner(f, &old);
     if (fsync(f->fd) != 0 || (!f->name && !take_name(f, 0)) ||
         rename(f->name, f->path) != 0)
         return failed(f->path, "writing it: ", as_it_was, err);

@@ -330,12 +330,12 @@ TEST(replaced_by_root_keep_their_owner)
     if (geteuid() != 0)
         TEST_SKIP("only root may write files of other users");
     assert_int_equal(mkdir(dir, 0700), 0);
-    for (int i = 0; i < 2; i++) {
-        names_only = i;
+    for (int i = 0; i < 3; i++) {
+        names_only = i == 1;
         write_text(path, "old");
         assert_int_equal(chown(path, 1234, 5678), 0);
         assert_int_equal(chmod(path, 0640), 0);
-        TEST_OK(pl_file_open(&f, path, 0, &err), err);
+        TEST_OK(pl_file_open(&f, path, i == 2 ? PL_FILE_RESUME : 0, &err), err);
         put(f, "new");
         TEST_OK(pl_file_commit(f, &err), err);
         pl_file_close(f);
