@@ -348,11 +348,6 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
-static bool ends_with(struct span t, struct span end)
-{
-    return end.n <= t.n && span_equal(span_from(t, t.n - end.n), end);
-}
-
 /* Returns true if `gap`, the text between the name and the arguments of a call,
  * fits the marker `args`. If f->exact, it must equal the marker. Otherwise
  * other text, such as an identifier, may precede the marker. */
@@ -360,7 +355,7 @@ static bool is_gap(const struct reply_format *f, struct span gap,
                    struct span args)
 {
     return f->exact ? span_equal(gap, args)
-                    : ends_with(gap, args) || ends_with(args, gap);
+                    : span_ends(gap, args) || span_ends(args, gap);
 }
 
 /* Parses the name and the identifier of a tool call in the notation
@@ -601,7 +596,7 @@ static struct span plain_text(struct span value)
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
 
     if (value.n < open.n + close.n || !span_begins(value, open) ||
-        !ends_with(value, close))
+        !span_ends(value, close))
         return value;
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
@@ -704,10 +699,10 @@ static void add_begun(const struct reply_format *f, struct span t,
         return;
     if (span_begins(t, f->value_lead))
         t = span_from(t, f->value_lead.n);
-    while (mark.n > 0 && !ends_with(t, mark))
+    while (mark.n > 0 && !span_ends(t, mark))
         mark.n--;
     t.n -= mark.n;
-    if (mark.n > 0 && ends_with(t, f->value_tail))
+    if (mark.n > 0 && span_ends(t, f->value_tail))
         t.n -= f->value_tail.n;
     if (t.n == 0)
         return;
@@ -1122,4 +1117,12 @@ bool reply_is_tool(const json_t *tools, struct span name)
 bool reply_begins_tool(const json_t *tools, struct span name)
 {
     return has_tool(tools, name, true);
+}
+
+bool reply_may_be_tool(const json_t *tools, struct span t)
+{
+    const struct span name = {t.s, span_name(t)};
+
+    return name.n == t.n ? reply_begins_tool(tools, name)
+                         : reply_is_tool(tools, name);
 }

@@ -69,5 +69,8 @@ bool reply_call_in_value(const struct reply_format *f, struct span t);
 bool reply_is_tool(const json_t *tools, struct span name);
 /* Returns true if `tools` declares a tool whose name begins with `name`. */
 bool reply_begins_tool(const json_t *tools, struct span name);
+/* Returns true if `t` begins with the name of a declared tool, or may do so
+ * once more text has arrived. */
+bool reply_may_be_tool(const json_t *tools, struct span t);
 
 #endif

@@ -381,16 +381,8 @@ static size_t fence_length(struct span t, bool *part)
     return n < t.n && t.s[n] == '\n' ? n + 1 : 0;
 }
 
-/* Returns true if `t`, which begins with `name`, may be a call of a declared
- * tool. */
-static bool may_be_name(const struct pl_reply *r, struct span t,
-                        struct span name)
-{
-    return name.n == t.n ? reply_begins_tool(r->tools, name)
-                         : reply_is_tool(r->tools, name);
-}
-
-/* The same for a call whose text ends where its JSON does. */
+/* Searches for the end of a call whose text ends where its JSON does, and
+ * reports it as find_call does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
 {
     const struct reply_format *f = r->form;
@@ -410,7 +402,7 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
         return NO_CALL;
     if (!object && f->guess &&
-        (!may_be_head(f, t, name.n) || !may_be_name(r, t, name)))
+        (!may_be_head(f, t, name.n) || !reply_may_be_tool(r->tools, t)))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;

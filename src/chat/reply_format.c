@@ -65,7 +65,7 @@ bool span_begins(struct span t, struct span with)
     return with.n <= t.n && (with.n == 0 || memcmp(t.s, with.s, with.n) == 0);
 }
 
-static bool span_ends(struct span t, struct span with)
+bool span_ends(struct span t, struct span with)
 {
     return with.n <= t.n && span_equal(span_from(t, t.n - with.n), with);
 }
@@ -507,8 +507,8 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         f->again = learn_again(f, a, f->content_close);
     }
     f->end[0] = first_end(after);
-    /* Tags may be a part of a text unless they are special tokens. They count
-     * if the model reasons. */
+    /* A pair of tags is around content if the model reasons, or if the tags
+     * are special tokens (<|...|>). Others may be a part of a text. */
     for (int i = 0; i < reply_n_pair && f->content_open.n == 0; i++)
         if (is_mentioned(f, i) && reply_pairs[i].content &&
             (has_reasoning(f) || reply_pairs[i].open[1] == '|')) {

@@ -152,6 +152,7 @@ struct span span_from(struct span t, size_t from);
 struct span span_trim(struct span t);
 bool span_equal(struct span a, struct span b);
 bool span_begins(struct span t, struct span with);
+bool span_ends(struct span t, struct span with);
 /* Returns the offset of the first occurrence of `part` in t; t.n if `part` is
  * empty or does not occur. */
 size_t span_find(struct span t, struct span part);

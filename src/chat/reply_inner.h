@@ -143,8 +143,7 @@ static inline size_t reply_before_blanks(const struct pl_reply *r, size_t end)
 
 static inline bool reply_ends_with(struct span t, struct span mark)
 {
-    return mark.n > 0 && mark.n <= t.n &&
-           span_equal(span_from(t, t.n - mark.n), mark);
+    return mark.n > 0 && span_ends(t, mark);
 }
 
 /* ---- reporting parts of the reply ---------------------------------------- */

@@ -137,15 +137,13 @@ static bool is_fenced(const struct pl_reply *r, size_t at)
 static bool may_be_bare(const struct pl_reply *r, struct span t)
 {
     const size_t at = (size_t)(t.s - r->raw.s);
-    struct span name = {t.s, span_name(t)};
 
     if (r->state != IN_CONTENT || !r->tools || r->n_bad >= MOST_BAD)
         return false;
     if (t.s[0] == '{' || t.s[0] == '[')
         return begins_line(r, at) && (is_fresh(r, t) || !is_fenced(r, at));
-    return name.n > 0 && (is_fresh(r, t) || begins_part(r, at)) &&
-           (name.n == t.n ? reply_begins_tool(r->tools, name)
-                          : reply_is_tool(r->tools, name));
+    return span_name(t) > 0 && (is_fresh(r, t) || begins_part(r, at)) &&
+           reply_may_be_tool(r->tools, t);
 }
 
 /* Returns true if the marker is spelled like a special token, so that it cannot
