@@ -1,4 +1,4 @@
-/* Implements receipt_file.h: reads receipts from files. */
+/* Implements receipt_file.h: reads receipts from files and writes them. */
 #include "receipt_file.h"
 #include "input.h"
 #include "printable.h"
@@ -23,8 +23,8 @@ static pl_status parse(struct receipt_entry *e, const char *s, size_t len,
         return pl_receipt_parse(&e->receipt, s, len, err);
     if (text.state == JWS_MALFORMED)
         snprintf(err->message, sizeof(err->message),
-                 "not a receipt: not a JSON Web Signature with the algorithm "
-                 "EdDSA");
+                 "neither a receipt nor a whole JSON Web Signature of the "
+                 "algorithm EdDSA; get the line from its writer");
     else
         status = pl_receipt_parse(&e->receipt, text.text, text.len, err);
     free(text.text);
@@ -131,19 +131,9 @@ unsigned receipt_flags(const struct options *o)
 pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                        unsigned flags, const struct jws_key *key, pl_err *err)
 {
-    char *json, *plain;
-    pl_status s = pl_receipt_write(r, flags, &json, err);
+    char *json;
+    pl_status s = jws_receipt(&json, r, flags, key, err);
 
-    if (s == PL_OK && key != NULL) {
-        plain = json;
-        json = jws_sign(key, plain);
-        free(plain);
-    }
-    if (s == PL_OK && json == NULL) {
-        snprintf(err->message, sizeof(err->message),
-                 "no memory for the signature of a receipt");
-        s = PL_NO_MEMORY;
-    }
     if (s == PL_OK)
         receipt_put(w, json);
     free(json);

@@ -1,4 +1,5 @@
-/* Reads files of receipts: one JSON object, or one on each line. */
+/* Reads and writes files of receipts: one JSON object, or one on each line.
+ * Reads the key that signs them. */
 #ifndef CLI_RECEIPT_FILE_H
 #define CLI_RECEIPT_FILE_H
 

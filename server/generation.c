@@ -483,23 +483,6 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
-/* Sets *json to the text of a receipt, signed if the server has a key. The
- * caller frees it. */
-static bool receipt_text(const struct service *v, const pl_receipt *r,
-                         unsigned flags, char **json)
-{
-    char *plain;
-
-    if (pl_receipt_write(r, flags, json, NULL) != PL_OK)
-        return false;
-    if (!v->sign_key)
-        return true;
-    plain = *json;
-    *json = jws_sign(v->sign_key, plain);
-    free(plain);
-    return *json != NULL;
-}
-
 /* Completes the receipt of a choice, and keeps it if the server does. Sets
  * *json to its text for the response, which the caller frees; NULL if there is
  * none. */
@@ -517,13 +500,14 @@ static bool write_receipt(const struct choice *c,
                            a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
         return false;
     if (v->keep_receipt) {
-        if (!receipt_text(v, report->receipt, v->keep_flags, &kept))
+        if (jws_receipt(&kept, report->receipt, v->keep_flags, v->sign_key,
+                        NULL) != PL_OK)
             return false;
         v->keep_receipt(v->keep_user, kept);
         free(kept);
     }
-    return !a->receipt ||
-           receipt_text(v, report->receipt, a->receipt_flags, json);
+    return !a->receipt || jws_receipt(json, report->receipt, a->receipt_flags,
+                                      v->sign_key, NULL) == PL_OK;
 }
 
 static bool send_end(struct choice *c, const struct task_report *report)

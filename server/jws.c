@@ -159,11 +159,14 @@ static bool trust_add(struct jws_trust *t, const gnutls_datum_t *pem,
                       char why[JWS_WHY])
 {
     struct trusted *more = realloc(t->v, ((size_t)t->n + 1) * sizeof(*t->v));
-    struct trusted *k;
+    struct trusted *k = NULL;
     int rc;
 
-    if (more == NULL ||
-        (t->v = more, k = &t->v[t->n], gnutls_pubkey_init(&k->key) != 0)) {
+    if (more != NULL) {
+        t->v = more;
+        k = &t->v[t->n];
+    }
+    if (k == NULL || gnutls_pubkey_init(&k->key) != 0) {
         snprintf(why, JWS_WHY, "no memory for a key");
         return false;
     }
@@ -171,8 +174,10 @@ static bool trust_add(struct jws_trust *t, const gnutls_datum_t *pem,
     rc = gnutls_pubkey_import(k->key, pem, GNUTLS_X509_FMT_PEM);
     if (rc == 0 && thumbprint(k->key, k->id))
         return true;
-    snprintf(why, JWS_WHY, "key %d is not an Ed25519 public key (%s)", t->n,
-             rc != 0 ? gnutls_strerror(rc) : "another algorithm");
+    snprintf(why, JWS_WHY,
+             "key %d is not an Ed25519 public key (%s); openssl pkey -pubout "
+             "writes that of a private key",
+             t->n, rc != 0 ? gnutls_strerror(rc) : "another algorithm");
     return false;
 }
 
@@ -264,6 +269,27 @@ char *jws_sign(const struct jws_key *k, const char *text)
     free(input);
     free(sum64);
     return line;
+}
+
+pl_status jws_receipt(char **out, const pl_receipt *r, unsigned flags,
+                      const struct jws_key *k, pl_err *err)
+{
+    char *plain;
+    pl_status s = pl_receipt_write(r, flags, out, err);
+
+    if (s != PL_OK || k == NULL)
+        return s;
+    plain = *out;
+    *out = jws_sign(k, plain);
+    free(plain);
+    if (*out != NULL)
+        return PL_OK;
+    if (err != NULL) {
+        err->status = PL_NO_MEMORY;
+        snprintf(err->message, sizeof(err->message),
+                 "no memory for the signature of a receipt");
+    }
+    return PL_NO_MEMORY;
 }
 
 /* Reads the protected header. Returns false unless the algorithm is EdDSA and

@@ -6,6 +6,8 @@
 #ifndef SERVER_JWS_H
 #define SERVER_JWS_H
 
+#include "pl_receipt.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +27,11 @@ void jws_key_free(struct jws_key *k);
 /* Returns the signed form of a text as one line of JSON, malloc'ed; NULL if out
  * of memory. */
 char *jws_sign(const struct jws_key *k, const char *text);
+/* Sets *out to the text of a receipt, signed by `k` unless that is NULL; the
+ * caller frees it. `flags` are those of pl_receipt_write. Fails as that does,
+ * and with PL_NO_MEMORY if the receipt cannot be signed. */
+pl_status jws_receipt(char **out, const pl_receipt *r, unsigned flags,
+                      const struct jws_key *k, pl_err *err);
 
 /* Public keys whose signatures are accepted. */
 struct jws_trust;
