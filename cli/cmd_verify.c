@@ -102,10 +102,9 @@ static enum exit_code tokenize(struct verify *v)
     return s == PL_OK ? EXIT_DONE : report(v->o, s, &err);
 }
 
-/* Sets the context length so that every receipt fits with the
- * prompt that was given, unless -c is given. Sets
- * the maximum rows of logits of a step to as many as take 64 MiB, at most 512,
- * because each checked token needs a row. */
+/* Sets the context length so that every receipt fits with the prompt that was
+ * given, unless -c is given. Sets the maximum rows of logits of a step to as
+ * many as take 64 MiB, at most 512, because each checked token needs a row. */
 static void set_sizes(struct verify *v)
 {
     const int64_t row = v->s.n_vocab * (int64_t)sizeof(float), most = 64 << 20;
@@ -176,10 +175,12 @@ static void print(struct verify *v, const struct receipt_entry *e,
     v->n_checked += r->n_checked;
     if (v->o->json) {
         json_t *j = json_pack(
-            "{s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I}", "file", e->file, "line",
-            e->line, "verdict", words[r->verdict], "text", r->text, "checked",
-            (json_int_t)r->n_checked, "at", (json_int_t)r->at, "written",
-            (json_int_t)r->written, "sampled", (json_int_t)r->sampled);
+            "{s:o, s:i, s:s, s:o, s:I, s:I, s:I, s:I}", "file",
+            json_text(e->file, strlen(e->file)), "line", e->line, "verdict",
+            words[r->verdict], "text", json_text(r->text, strlen(r->text)),
+            "checked", (json_int_t)r->n_checked, "at", (json_int_t)r->at,
+            "written", (json_int_t)r->written, "sampled",
+            (json_int_t)r->sampled);
         char *text = j != NULL ? json_text_plain(j, JSON_COMPACT) : NULL;
 
         printf("%s\n", text != NULL ? text : "null");

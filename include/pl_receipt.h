@@ -61,8 +61,8 @@ PL_API pl_status pl_sampler_record(pl_sampler *s, pl_receipt *r, pl_err *err);
  * how well the model predicts the text, as `plait perplexity` measures it. Sets
  * *nll to -ln p of the token, p = softmax(logits)[id], unless it is NULL. The
  * receipt has the sum.
- * PL_BAD_ARGUMENT: the receipt records or has recorded a sampler, `id` is not
- * in the vocabulary, or p is 0 or not a number. */
+ * PL_BAD_ARGUMENT: the receipt was parsed, or records or has recorded a
+ * sampler; `id` is not in the vocabulary; or p is 0 or not a number. */
 PL_API pl_status pl_receipt_score(pl_receipt *r, const float *logits,
                                   int32_t id, double *nll, pl_err *err);
 /* Sets the reason of the end, and the limits that were in force: the most

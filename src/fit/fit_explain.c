@@ -37,8 +37,9 @@ static void say_sharers(struct plan_config_text *t, const struct device_list *l,
         plan_config_format(t, " and %d more", n - MOST);
 }
 
-/* `missing`, of `has` bytes that are available; of these, `reserve` are left
- * to the caller. */
+/* Appends the name of device `d`, the `missing` bytes if any, what takes memory
+ * on it, and the `has` bytes that are available, of which `reserve` are left to
+ * the caller. */
 static void say_device(struct plan_config_text *t, const struct compiled *q,
                        int d, int64_t missing, uint64_t has, uint64_t reserve)
 {

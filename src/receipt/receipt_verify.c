@@ -594,7 +594,7 @@ static void conclude_score(struct check *c)
 {
     double was = c->r->nll, n = (double)c->r->record.n;
 
-    if (fabs(c->nll - was) > 1e-9 * (1 + fabs(was)))
+    if (!(fabs(c->nll - was) <= 1e-9 * (1 + fabs(was)))) /* NaN, too */
         decide(c, PL_RECEIPT_DIFFERS,
                "the sum of -ln p is %.9g, the receipt says %.9g", c->nll, was);
     else
