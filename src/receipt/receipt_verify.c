@@ -14,6 +14,7 @@
 #include "base/whole_json.h"
 #include "engine/sampler.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -346,25 +347,22 @@ static pl_status forbid(struct check *c, const pl_err *why)
     return PL_OK;
 }
 
-/* Compares the logits of a token that was given. `row` is NULL if it is not to
- * be checked. */
+/* Compares the logits `row` of a token that was given. All of them have a row,
+ * because none is forced and choose_tokens chooses all. */
 static pl_status compare_given(struct check *c, const float *row)
 {
     const struct record_token *then = &c->r->record.token[c->at];
-    const struct record_token *now;
 
-    if (row) {
-        record_row(&c->again, row, (int32_t)c->n_vocab, then->id, 0);
-        if (c->again.full)
-            return err_no_memory(c->err, "the check of a receipt");
-        now = &c->again.token[c->again.n - 1];
-        if (c->given.n_sample == 0 && now->row != then->row) {
-            differ(c, then->id, row);
-            return PL_OK;
-        }
-        c->nll += receipt_nll(row, c->n_vocab, then->id);
-        c->out->n_checked++;
+    assert(row);
+    record_row(&c->again, row, (int32_t)c->n_vocab, then->id, 0);
+    if (c->again.full)
+        return err_no_memory(c->err, "the check of a receipt");
+    if (c->again.token[c->again.n - 1].row != then->row) {
+        differ(c, then->id, row);
+        return PL_OK;
     }
+    c->nll += receipt_nll(row, c->n_vocab, then->id);
+    c->out->n_checked++;
     c->at++;
     return PL_OK;
 }
