@@ -431,9 +431,8 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     s = open_tiers(v, o, all, err);
-    if (s == PL_OK &&
-        (o->receipts ||
-         all->receipts != NULL)) { /* hashes the weights before requests */
+    /* Hashes the weights now, so that the first receipt need not wait. */
+    if (s == PL_OK && (o->receipts || all->receipts != NULL)) {
         s = pl_receipt_begin(&receipt, v->engine, NULL, 0, err);
         pl_receipt_free(receipt);
     }

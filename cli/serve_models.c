@@ -599,8 +599,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     }
     if (e->unprepared)
         cli_error(CMD_SERVE, EXIT_DONE,
-                  "from the presets of the model %s, which fails until that is "
-                  "mended; the others are served",
+                  "the presets of the model %s: it cannot be loaded until "
+                  "this is mended; the others are served",
                   m->name);
     else if (c != EXIT_DONE)
         return cli_error(CMD_SERVE, c, "from an option of the model %s",

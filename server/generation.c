@@ -519,7 +519,6 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .n_written = report->n_written,
                                .times = {report->prompt_s, report->written_s},
                                .load_s = g->load_s};
-
     char *receipt;
     bool done;
 
