@@ -66,6 +66,7 @@ missing_of() {
     need libjansson-dev pkg-config --exists jansson
     need libhwloc-dev pkg-config --exists hwloc
     need nettle-dev pkg-config --exists nettle
+    need liblzma-dev pkg-config --exists liblzma
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
     need libcurl4-openssl-dev pkg-config --exists libcurl
     need libgnutls28-dev pkg-config --exists gnutls

@@ -48,7 +48,7 @@ def expand(path, read, above=()):
 
 def definition(name, text):
     known = hashlib.sha256(text).hexdigest()[:16]
-    held = packed.struct_lzma(len(text), packed.squeeze(text), '    ')
+    held = packed.struct_xz(len(text), packed.squeeze(text), '    ')
     return (f'\nconst struct gpu_text {name} = {{\n'
             f'    UINT64_C(0x{known}), {held}}};\n')
 

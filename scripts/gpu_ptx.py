@@ -332,7 +332,7 @@ def embed(out, path):
     with open(out, 'w', encoding='ascii') as f:
         f.write('/* Made by scripts/gpu_ptx.py. */\n'
                 '#include "device/gpu/gpu_ptx.h"\n\n'
-                f'const struct lzma gpu_ptx = {packed.struct_lzma(n, small, "")};\n\n'
+                f'const struct xz gpu_ptx = {packed.struct_xz(n, small, "")};\n\n'
                 'const struct gpu_ptx_level gpu_ptx_level[] = {\n'
                 f'{rows}    {{0, 0, 0}},\n}};\n')
 

@@ -323,7 +323,7 @@ def try_developers(base, built, folder):
     s.run('cc examples/tale.c -o /tmp/tale $(pkg-config --cflags --libs plait) '
           f'&& /tmp/tale {tale}')
     s.run('apt-get install -qy --no-install-recommends cmake make libhwloc-dev '
-          'libjansson-dev libpcre2-dev nettle-dev')
+          'libjansson-dev liblzma-dev libpcre2-dev nettle-dev')
     s.run('cmake -S examples -B /tmp/build && cmake --build /tmp/build && '
           f'/tmp/build/tale {tale} && /tmp/build/tale-static {tale}')
     s.run('apt-get remove -qy --purge libplait0 libplait-dev && '

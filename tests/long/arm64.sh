@@ -50,6 +50,7 @@ CONF
             libcap2 libhwloc15 libhwloc-dev libcmocka0 libcmocka-dev \
             libedit2 libedit-dev libmicrohttpd12 libmicrohttpd-dev \
             libgnutls30 libgnutls28-dev libnettle8 libhogweed6 nettle-dev \
+            liblzma5 liblzma-dev \
             libgmp10 libidn2-0 libidn2-dev libunistring2 libtasn1-6 \
             libtasn1-6-dev libp11-kit0 libp11-kit-dev libffi8 \
             libcurl4 libcurl4-openssl-dev libssl3 zlib1g libzstd1 \

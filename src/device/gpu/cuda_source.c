@@ -47,13 +47,16 @@ pl_status cuda_text_init(struct cuda_text *t, int level, pl_err *err)
 {
     const struct gpu_ptx_level *l = level_of(level);
     char *ptx = malloc(l->from + l->n + 1);
+    pl_status s;
 
     *t = (struct cuda_text){0};
     if (!ptx)
         return err_no_memory(err, what);
-    if (!lzma_unpack(&gpu_ptx, ptx, l->from + l->n)) {
+    s = xz_unpack(&gpu_ptx, ptx, l->from + l->n);
+    if (s != PL_OK) {
         free(ptx);
-        return gpu_text_damaged(err);
+        return s == PL_NO_MEMORY ? err_no_memory(err, what)
+                                 : gpu_text_damaged(err);
     }
     memmove(ptx, ptx + l->from, l->n);
     ptx[l->n] = '\0';

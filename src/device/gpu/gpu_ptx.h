@@ -2,11 +2,11 @@
 #ifndef DEVICE_GPU_GPU_PTX_H
 #define DEVICE_GPU_GPU_PTX_H
 
-#include "base/lzma.h"
+#include "base/xz.h"
 
 /* The output of NVIDIA's compiler, compressed: one PTX text per entry of
  * gpu_ptx_level, concatenated. */
-extern const struct lzma gpu_ptx;
+extern const struct xz gpu_ptx;
 
 struct gpu_ptx_level {
     /* least compute capability of a device for this PTX: 61 is 6.1 */

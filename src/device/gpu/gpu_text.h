@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/lzma.h"
+#include "base/xz.h"
 #include "pl.h"
 
 struct gpu_text {
     uint64_t hash; /* hash of the kernel source in this text */
-    struct lzma text;
+    struct xz text;
 };
 
 extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
