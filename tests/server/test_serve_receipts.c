@@ -220,7 +220,21 @@ TEST(serve_receipts_are_what_the_request_asks_for)
         free(answer);
         free(body);
     }
+    for (int i = 0; i < 2 * N_ASK; i++) { /* in every protocol */
+        const struct ask *a = &asks[i / 2];
+        char *body = request(a, i % 2, ",\"receipt\":true");
+        char *answer = serve_try_post(&s, a->path, body, 200);
+        FILE *f = fopen(path, "w");
+
+        if (keep_all(f, answer) != a->n)
+            fail_msg("%s: %s", a->path, answer);
+        fclose(f);
+        free(answer);
+        free(body);
+    }
     free(serve_try_post(&s, "/completion",
+                        "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
+    free(serve_try_post(&s, "/api/generate",
                         "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
     serve_try_stop(&s);
 }
