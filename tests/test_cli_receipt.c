@@ -214,3 +214,16 @@ TEST(cli_receipts_are_signed_and_the_signer_is_checked)
     must_say(sh(2, RUN "--receipt key.pem --sign-key key.pem"), "key.pem");
     sh(0, "plait verify " MODEL "a.json --trust trust.pem --sample 2");
 }
+
+TEST(cli_receipts_hold_where_a_stop_string_ended_the_text)
+{
+    sh(0, RUN "-s 5 -l 255+100 -r '\xef\xbf\xbd' --receipt a.json");
+    sh(0, RUN "-s 5 --temp 0 --frequency-penalty 100 -l 97+150 -l 4094+90 "
+              "-r aa --receipt b.json");
+    sh(0, "grep -q '\"reason\":\"stop\"' a.json");
+    sh(0, "grep -q '\"reason\":\"stop\"' b.json");
+    sh(0, "grep -q '\"tokens\":\\[97,4094,97\\]' b.json");
+    sh(0, "plait verify " MODEL "a.json b.json");
+    sh(0, "sed 's/\"stop\":\\[\"aa\"\\]/\"stop\":[\"aaa\"]/' b.json >c.json");
+    must_say(sh(1, "plait verify " MODEL "c.json"), "1 differs");
+}
