@@ -227,3 +227,12 @@ TEST(cli_receipts_hold_where_a_stop_string_ended_the_text)
     sh(0, "sed 's/\"stop\":\\[\"aa\"\\]/\"stop\":[\"aaa\"]/' b.json >c.json");
     must_say(sh(1, "plait verify " MODEL "c.json"), "1 differs");
 }
+
+TEST(cli_run_keeps_the_old_file_if_no_receipt_was_written)
+{
+    sh(0, "echo old >a.json");
+    must_say(sh(1, RUN "--dry-multiplier 1 --dry-sequence-breaker '\xff' "
+                       "--receipt a.json"),
+             "a breaker of DRY");
+    sh(0, "test \"$(cat a.json)\" = old");
+}
