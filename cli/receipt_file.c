@@ -159,10 +159,10 @@ pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
     return s;
 }
 
-void receipt_put(struct whole_file *w, const char *json)
+bool receipt_put(struct whole_file *w, const char *json)
 {
-    if (pl_file_write(w->f, json, strlen(json)) && pl_file_write(w->f, "\n", 1))
-        pl_file_flush(w->f);
+    return pl_file_write(w->f, json, strlen(json)) &&
+           pl_file_write(w->f, "\n", 1) && pl_file_flush(w->f);
 }
 
 void receipt_list_free(struct receipt_list *list)

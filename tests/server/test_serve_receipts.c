@@ -5,9 +5,11 @@
 #include "lib/jws_try.h"
 #include "lib/serve_try.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
 
@@ -237,4 +239,40 @@ TEST(serve_receipts_are_what_the_request_asks_for)
     free(serve_try_post(&s, "/api/generate",
                         "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
     serve_try_stop(&s);
+}
+
+/* The log names lost receipts while the server runs, once. */
+TEST(serve_says_that_receipts_are_lost)
+{
+    static const char said[] = "all later ones are lost";
+    char *body = request(&asks[0], false, ""), *log, *at;
+    struct serve_try s;
+    int status;
+    size_t n;
+
+    serve_try_start(&s, "", "-a fable --receipt /dev/full");
+    for (int i = 0; i < 2; i++)
+        free(serve_try_post(&s, asks[0].path, body, 200));
+    log = test_read(s.log, &n);
+    at = strstr(log, said);
+    assert_non_null(at);
+    assert_null(strstr(at + 1, said));
+    assert_int_equal(kill(s.pid, SIGTERM), 0);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    assert_int_equal(command_status(status), 1);
+    free(log);
+    free(body);
+}
+
+/* The file of --receipt must not be that of a model, wherever it is named. */
+TEST(serve_does_not_overwrite_a_model_by_receipts)
+{
+    sh(0, "mkdir -p d && cp models/fable-moe-Q8_0.gguf d/x.gguf");
+    sh(0, "printf '[a]\nmodel = d/x.gguf\n' >a.ini");
+    must_say(sh(2, "plait serve --models-dir d --port 0 --receipt d/x.gguf"),
+             "would overwrite the file of -m");
+    must_say(
+        sh(2, "plait serve --models-preset a.ini --port 0 --receipt d/x.gguf"),
+        "would overwrite the file of -m");
+    sh(0, "cmp d/x.gguf models/fable-moe-Q8_0.gguf");
 }
