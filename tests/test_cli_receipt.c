@@ -283,6 +283,18 @@ TEST(cli_verify_prints_json_of_names_that_are_not_utf8)
     assert_non_null(strstr(r.out, "which --trust does not have"));
 }
 
+/* Only receipts that differ give the exit code 1. */
+TEST(cli_verify_cannot_do_without_the_files_it_is_given)
+{
+    sh(0, RUN "-s 5 --receipt a.json");
+    must_say(sh(2, "plait verify -m none.gguf a.json"), "none.gguf");
+    must_say(sh(2, "plait verify " MODEL "a.json --trust none.pem"),
+             "--trust none.pem");
+    must_say(sh(2, "plait verify " MODEL "a.json --messages models"),
+             "--messages models");
+    must_say(sh(2, "plait diff a.json none.json"), "none.json");
+}
+
 TEST(cli_verify_tells_what_is_wrong_in_a_receipt_of_several_lines)
 {
     sh(0, RUN "-s 5 --receipt a.json");
