@@ -663,10 +663,10 @@ static pl_status conclude(struct check *c)
     else if (strcmp(hash, c->r->output_hash) != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the hash of the output's tokens differs");
-    else if (c->r->scored)
-        conclude_score(c);
     else
         PL_TRY(check_end(c));
+    if (!is_decided(c) && c->r->scored)
+        conclude_score(c);
     if (!is_decided(c))
         decide(c, PL_RECEIPT_HOLDS,
                "holds: %" PRId64
