@@ -168,7 +168,7 @@ TEST(serve_keeps_receipts_in_a_file)
         snprintf(name, sizeof name, "kept-%d.jsonl", i);
         path[i] = test_temp(name);
         snprintf(more, sizeof more,
-                 "-a fable -dev %s --receipt-form full --receipt '%s'",
+                 "-a fable -s 7 -dev %s --receipt-form full --receipt '%s'",
                  devices[i], path[i]);
         serve_try_start(&s, "", more);
         for (int k = 0; k < 4; k++) {
@@ -239,6 +239,27 @@ TEST(serve_receipts_are_what_the_request_asks_for)
     free(serve_try_post(&s, "/api/generate",
                         "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
     serve_try_stop(&s);
+}
+
+/* The receipts of a request are in the order of its choices, though the second
+ * ends first, by the stop string. */
+TEST(serve_keeps_receipts_in_the_order_of_choices)
+{
+    const char *path = test_temp("ordered.jsonl");
+    struct serve_try s;
+    char more[400], line[400];
+    struct ran r;
+
+    snprintf(more, sizeof more, "-a fable --temp 0 --receipt '%s'", path);
+    serve_try_start(&s, "", more);
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"max_tokens\":40,\"stop\":[\"time\"],\"prompt\":["
+                        "\"Once upon a time\",\"Once upon a\"]}",
+                        200));
+    serve_try_stop(&s);
+    snprintf(line, sizeof line, "grep -o '\"reason\":\"[a-z]*' '%s'", path);
+    r = sh(0, line);
+    assert_string_equal(r.out, "\"reason\":\"length\n\"reason\":\"stop\n");
 }
 
 /* The log names lost receipts while the server runs, once. */
