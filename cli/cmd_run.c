@@ -158,7 +158,7 @@ static enum exit_code prepare(struct run *r)
 
 static enum exit_code run_free(struct run *r, enum exit_code c)
 {
-    c = atomic_file_close(&r->receipts, r->o, r->n_answers > 0, c);
+    c = atomic_file_close(&r->receipts, r->o, r->has_receipt, c);
     free(r->held);
     free(r->logits);
     pl_detokenizer_free(r->text);

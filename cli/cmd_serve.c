@@ -86,13 +86,21 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- start --------------------------------------------------------------- */
 
-/* Opens the file of --receipt. */
+/* Opens the file of --receipt, unless it is one that a model of a preset or of
+ * --models-dir reads. */
 static enum exit_code open_receipts(struct serve *v)
 {
+    enum exit_code c = EXIT_DONE;
+
     if (v->o->receipt == NULL)
         return EXIT_DONE;
+    for (int i = 0; i < v->list.n && c == EXIT_DONE; i++)
+        c = whole_compare(v->list.entry[i].o, "--receipt", v->o->receipt);
+    v->receipts.o = v->o;
     v->receipts.flags = receipt_flags(v->o);
-    return atomic_file_open(&v->receipts.w, v->o, "--receipt", v->o->receipt);
+    return c == EXIT_DONE ? atomic_file_open(&v->receipts.w, v->o, "--receipt",
+                                             v->o->receipt)
+                          : c;
 }
 
 /* A models_options.scan; `user` is a struct serve_models. */

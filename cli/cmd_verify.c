@@ -147,21 +147,29 @@ static bool same_options(const pl_options *a, const pl_options *b)
 }
 
 /* Loads an engine with the options `pl`, unless the engine that is loaded was
- * created with the same numeric options. */
-static enum exit_code load(struct verify *v, const pl_options *pl)
+ * created with the same numeric options. If the options, of which the receipt
+ * chose some, do not fit the model or the devices, returns EXIT_DONE and puts
+ * the reason into *r. */
+static enum exit_code load(struct verify *v, const pl_options *pl,
+                           pl_receipt_result *r)
 {
     pl_options given = v->s.pl;
     enum exit_code c;
+    pl_status s;
+    pl_err err;
 
     if (v->s.engine != NULL && same_options(&v->used, pl))
         return EXIT_DONE;
     pl_engine_free(v->s.engine);
     v->s.engine = NULL;
     v->s.pl = *pl;
-    c = session_load(&v->s, v->o);
+    c = session_try_load(&v->s, v->o, &s, &err);
     v->used = *pl;
     v->s.pl = given;
-    return c;
+    if (s != PL_BAD_ARGUMENT && s != PL_UNSUPPORTED && s != PL_NOT_FOUND)
+        return s == PL_OK ? c : report(v->o, s, &err);
+    snprintf(r->text, sizeof(r->text), "%.700s", err.message);
+    return EXIT_DONE;
 }
 
 /* ---- checks -------------------------------------------------------------- */
@@ -268,8 +276,10 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
     }
     if (s != PL_OK)
         return report(v->o, s, &err);
-    c = load(v, &pl);
-    if (c != EXIT_DONE)
+    c = load(v, &pl, &result);
+    if (c == EXIT_DONE && v->s.engine == NULL)
+        print(v, e, &result);
+    if (c != EXIT_DONE || v->s.engine == NULL)
         return c;
     start = term_seconds();
     s = pl_receipt_verify(e->receipt, v->s.engine, &given, &result,

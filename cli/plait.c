@@ -196,6 +196,8 @@ int main(int argc, char **argv)
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);
+        if (code == EXIT_FAILED && (c == CMD_VERIFY || c == CMD_DIFF))
+            code = EXIT_USAGE; /* 1 means that receipts differ */
         if (code == EXIT_DONE)
             code = commands[c].run(&o);
     }

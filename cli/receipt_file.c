@@ -7,14 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses a receipt, or the signed form of one. */
+/* Parses a receipt, or the signed form of one. Sets *is_json to true if the
+ * text is one JSON value. */
 static pl_status parse(struct receipt_entry *e, const char *s, size_t len,
-                       const struct jws_trust *trust, pl_err *err)
+                       const struct jws_trust *trust, bool *is_json,
+                       pl_err *err)
 {
     json_t *j = json_loadb(s, len, 0, NULL);
     struct jws_text text;
     pl_status status = PL_BAD_FILE;
 
+    *is_json = j != NULL;
     jws_open(&text, j, trust);
     json_decref(j);
     e->signer = text.state;
@@ -59,10 +62,11 @@ static enum exit_code read_lines(struct receipt_list *list,
         const char *newline = memchr(s, '\n', (size_t)(end - s));
         const char *next = newline != NULL ? newline : end;
         struct receipt_entry e = {.file = path, .line = line};
+        bool is_json;
         pl_err err;
 
         if (strspn(s, " \t\r") < (size_t)(next - s)) {
-            c = parse(&e, s, (size_t)(next - s), trust, &err) == PL_OK
+            c = parse(&e, s, (size_t)(next - s), trust, &is_json, &err) == PL_OK
                     ? add(list, o, &e)
                     : cli_error(o->command, EXIT_USAGE, "%s:%d: %s",
                                 clip_printable(cut, path), line, err.message);
@@ -81,12 +85,17 @@ enum exit_code receipt_file_read(struct receipt_list *list,
     struct receipt_entry whole = {.file = path, .line = 1};
     int before = list->n;
     char cut[SHOWN];
+    bool is_json = false;
     pl_err err;
 
-    if (c == EXIT_DONE)
-        c = parse(&whole, in.s, in.len, trust, &err) == PL_OK
-                ? add(list, o, &whole)
-                : read_lines(list, o, path, &in, trust);
+    if (c == EXIT_DONE &&
+        parse(&whole, in.s, in.len, trust, &is_json, &err) == PL_OK)
+        c = add(list, o, &whole);
+    else if (c == EXIT_DONE && is_json) /* a file of lines is not */
+        c = cli_error(o->command, EXIT_USAGE, "%s:1: %s",
+                      clip_printable(cut, path), err.message);
+    else if (c == EXIT_DONE)
+        c = read_lines(list, o, path, &in, trust);
     input_free(&in);
     if (c == EXIT_DONE && list->n == before)
         c = cli_error(o->command, EXIT_USAGE,
@@ -140,10 +149,10 @@ pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
     return s;
 }
 
-void receipt_put(struct whole_file *w, const char *json)
+bool receipt_put(struct whole_file *w, const char *json)
 {
-    if (pl_file_write(w->f, json, strlen(json)) && pl_file_write(w->f, "\n", 1))
-        pl_file_flush(w->f);
+    return pl_file_write(w->f, json, strlen(json)) &&
+           pl_file_write(w->f, "\n", 1) && pl_file_flush(w->f);
 }
 
 void receipt_list_free(struct receipt_list *list)

@@ -38,8 +38,9 @@ unsigned receipt_flags(const struct options *o);
  * those of pl_receipt_write. Closing the file reports failed writes. */
 pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                        unsigned flags, const struct jws_key *key, pl_err *err);
-/* Writes a receipt as a line, which readers of a stream have at once. */
-void receipt_put(struct whole_file *w, const char *json);
+/* Writes a receipt as a line, which readers of a stream have at once. Returns
+ * false if this write or an earlier one failed. */
+bool receipt_put(struct whole_file *w, const char *json);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

@@ -25,6 +25,7 @@ struct run {
     int n_answers;              /* number of outputs begun */
     struct whole_file receipts; /* file of --receipt */
     struct jws_key *sign_key;   /* of --sign-key; owned; NULL if none */
+    bool has_receipt;           /* `receipts` has a line */
     pl_receipt *receipt;        /* of the present output; owned; NULL if none */
     bool at_eog;                /* an end-of-text token ended the output */
     pl_grammar *grammar;        /* owned; NULL if the output is unconstrained */

@@ -83,6 +83,7 @@ enum stop run_end_answer(struct run *r, enum stop why)
     if (s == PL_OK)
         s = receipt_line(&r->receipts, r->receipt, receipt_flags(r->o),
                          r->sign_key, &r->err);
+    r->has_receipt |= s == PL_OK;
     if (s == PL_OK)
         return why;
     r->status = s;

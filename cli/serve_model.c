@@ -379,10 +379,16 @@ static const enum request_reasoning reasonings[] = {
 static void keep_receipt(void *user, const char *json)
 {
     struct serve_receipts *r = user;
+    bool is_first;
 
     pthread_mutex_lock(&r->lock);
-    receipt_put(&r->w, json);
+    is_first = !receipt_put(&r->w, json) && !r->is_lost;
+    r->is_lost |= is_first;
     pthread_mutex_unlock(&r->lock);
+    if (is_first)
+        serve_log((void *)r->o, PL_LOG_WARN,
+                  "--receipt cannot be written: this receipt and all later "
+                  "ones are lost; stop the server to see why");
 }
 
 static pl_status open_service(struct service *v, const struct serve_entry *e,

@@ -28,7 +28,9 @@ struct serve_entry {
 
 /* The file of --receipt of a server. */
 struct serve_receipts {
+    const struct options *o; /* of the server; borrowed */
     struct whole_file w;
+    bool is_lost;         /* a receipt could not be written */
     pthread_mutex_t lock; /* of `w` */
     unsigned flags;       /* PL_RECEIPT_* of the lines */
 };

@@ -219,17 +219,26 @@ const char *session_advise(char buf[SESSION_ADVICE], const struct session *s,
 enum exit_code session_load(struct session *s, const struct options *o)
 {
     pl_err err;
-    pl_status r;
+    pl_status status;
+    enum exit_code c = session_try_load(s, o, &status, &err);
+
+    return status == PL_OK ? c : report(o, status, &err);
+}
+
+enum exit_code session_try_load(struct session *s, const struct options *o,
+                                pl_status *status, pl_err *err)
+{
     enum exit_code c = open_trace(s);
 
+    *status = PL_OK;
     if (c != EXIT_DONE)
         return c;
     s->pl.progress = term_progress;
     s->pl.progress_user = &s->progress;
-    r = pl_engine_create(&s->engine, s->model, &s->pl, &err);
+    *status = pl_engine_create(&s->engine, s->model, &s->pl, err);
     term_progress_end(&s->progress);
-    if (r != PL_OK)
-        return report(o, r, &err);
+    if (*status != PL_OK)
+        return EXIT_FAILED;
     s->n_ctx = pl_engine_n_ctx(s->engine);
     session_check_context(s->model, s->n_ctx, o);
     return EXIT_DONE;

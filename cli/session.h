@@ -39,6 +39,11 @@ enum exit_code session_open(struct session *s, const struct options *o);
 /* Creates the engine with the options s->pl, which the caller may have changed
  * since session_open. */
 enum exit_code session_load(struct session *s, const struct options *o);
+/* session_load without a message if the engine cannot be created. Then *status
+ * and *err say why, and the result is EXIT_FAILED; otherwise *status is
+ * PL_OK. */
+enum exit_code session_try_load(struct session *s, const struct options *o,
+                                pl_status *status, pl_err *err);
 /* Prints a warning if a context of n_ctx tokens is longer than the model was
  * trained on. */
 void session_check_context(const pl_model *m, int64_t n_ctx,

@@ -40,10 +40,10 @@ typedef enum pl_receipt_end {
 
 /* Begins a receipt for text that is generated after `prompt` [n_prompt], the
  * tokens of a sequence of `e`. The first receipt of an engine reads all weights
- * of the model once to hash them (see pl_state_save). PL_UNSUPPORTED: the
- * engine's bits depend on something that a receipt cannot name: weights that
- * were set, a restored state of other numerics, or devices that failed the self
- * test. */
+ * of the model once to hash them (see pl_state_save). PL_BAD_ARGUMENT: a token
+ * is not in the vocabulary. PL_UNSUPPORTED: the engine's bits depend on
+ * something that a receipt cannot name: weights that were set, a restored state
+ * of other numerics, or devices that failed the self test. */
 PL_API pl_status pl_receipt_begin(pl_receipt **out, pl_engine *e,
                                   const int32_t *prompt, int64_t n_prompt,
                                   pl_err *err);

@@ -58,6 +58,7 @@ struct choice {
      * generate when the reasoning is too long; [n_forced]; owned. */
     int32_t *forced;
     int64_t n_forced, at_forced;
+    char *kept; /* receipt for service.keep_receipt; owned; NULL if none */
     /* Times by loop_now of the first progress report, of the first token and of
      * the last token, in seconds; 0 if not reached. */
     double began_s, first_token_s, last_token_s;
@@ -109,6 +110,7 @@ static void generation_free(struct generation *g)
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
         free(g->choice[i].forced);
+        free(g->choice[i].kept);
     }
     for (int i = 0; g->ids && i < g->request.n_prompt; i++)
         free(g->ids[i]);
@@ -483,15 +485,28 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
+/* Passes the receipts of all choices to service.keep_receipt, in the order of
+ * the choices: which one ends first depends on the speed of devices. */
+static void keep_receipts(struct generation *g)
+{
+    const struct service *v = g->service;
+
+    for (int i = 0; i < g->n_choice; i++) {
+        if (g->choice[i].kept)
+            v->keep_receipt(v->keep_user, g->choice[i].kept);
+        free(g->choice[i].kept);
+        g->choice[i].kept = NULL;
+    }
+}
+
 /* Completes the receipt of a choice, and keeps it if the server does. Sets
  * *json to its text for the response, which the caller frees; NULL if there is
  * none. */
-static bool write_receipt(const struct choice *c,
-                          const struct task_report *report, char **json)
+static bool write_receipt(struct choice *c, const struct task_report *report,
+                          char **json)
 {
     const struct request *a = &c->of->request;
     const struct service *v = c->of->service;
-    char *kept;
 
     *json = NULL;
     if (!report->receipt)
@@ -499,13 +514,12 @@ static bool write_receipt(const struct choice *c,
     if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
                            a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
         return false;
-    if (v->keep_receipt) {
-        if (jws_receipt(&kept, report->receipt, v->keep_flags, v->sign_key,
-                        NULL) != PL_OK)
-            return false;
-        v->keep_receipt(v->keep_user, kept);
-        free(kept);
-    }
+    if (v->keep_receipt &&
+        jws_receipt(&c->kept, report->receipt, v->keep_flags, v->sign_key,
+                    NULL) != PL_OK)
+        return false;
+    if (c->of->n_left == 1) /* before the client has the whole response */
+        keep_receipts(c->of);
     return !a->receipt || jws_receipt(json, report->receipt, a->receipt_flags,
                                       v->sign_key, NULL) == PL_OK;
 }
@@ -599,6 +613,7 @@ static void on_end(void *user, const struct task_report *report)
     }
     if (--g->n_left > 0)
         return;
+    keep_receipts(g);
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)

@@ -259,7 +259,8 @@ static bool rewrite_common(struct request_reader *r, json_t *to)
     return ollama_keep_alive(&r->f, &keep) &&
            field_bool(&r->f, "stream", &stream) &&
            put(r, to, "stream", json_boolean(stream)) &&
-           copy(r, to, &r->f, "model", "model") && rewrite_options(r, to) &&
+           copy(r, to, &r->f, "model", "model") &&
+           copy(r, to, &r->f, "receipt", "receipt") && rewrite_options(r, to) &&
            rewrite_format(r, to) && rewrite_think(r, to) &&
            rewrite_probs(r, to);
 }

@@ -214,3 +214,91 @@ TEST(cli_receipts_are_signed_and_the_signer_is_checked)
     must_say(sh(2, RUN "--receipt key.pem --sign-key key.pem"), "key.pem");
     sh(0, "plait verify " MODEL "a.json --trust trust.pem --sample 2");
 }
+
+/* The text that was searched for a stop string may have replacement characters,
+ * and lacks hidden special tokens. */
+TEST(cli_receipts_hold_where_a_stop_string_ended_the_text)
+{
+    sh(0, RUN "-s 5 -l 255+100 -r '\xef\xbf\xbd' --receipt a.json");
+    sh(0, RUN "-s 5 --temp 0 --frequency-penalty 100 -l 97+150 -l 4094+90 "
+              "-r aa --receipt b.json");
+    sh(0, "grep -q '\"reason\":\"stop\"' a.json");
+    sh(0, "grep -q '\"reason\":\"stop\"' b.json");
+    sh(0, "grep -q '\"tokens\":\\[97,4094,97\\]' b.json");
+    sh(0, "plait verify " MODEL "a.json b.json");
+    sh(0, "sed 's/\"stop\":\\[\"aa\"\\]/\"stop\":[\"aaa\"]/' b.json >c.json");
+    must_say(sh(1, "plait verify " MODEL "c.json"), "1 differs");
+}
+
+TEST(cli_run_keeps_the_old_file_if_no_receipt_was_written)
+{
+    sh(0, "echo old >a.json");
+    must_say(sh(1, RUN "--dry-multiplier 1 --dry-sequence-breaker '\xff' "
+                       "--receipt a.json"),
+             "a breaker of DRY");
+    sh(0, "test \"$(cat a.json)\" = old");
+}
+
+/* Numerics that this model or these devices do not have keep no other receipt
+ * from being checked. */
+TEST(cli_verify_goes_on_after_numerics_that_do_not_fit)
+{
+    static const char *const edits[] = {
+        "s/\"keep\":\\[\\]/\"keep\":[\"none\"]/",
+        "s/\"layouts\":\\[\\]/\"layouts\":[\"none=nowhere\"]/",
+        "s/\"mtp\":0/\"mtp\":9/",
+        "s/\"shares\":\"1\"/\"shares\":\"0\"/",
+    };
+    char line[300];
+    struct ran r;
+
+    sh(0, RUN "-s 5 --receipt a.json");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        snprintf(line, sizeof line, "sed '%s' a.json >b.json", edits[i]);
+        sh(0, line);
+        sh(1, "cmp -s a.json b.json");
+        r = sh(2, "plait verify " MODEL "b.json a.json");
+        assert_non_null(strstr(r.out, "b.json:1: cannot compare: "));
+        assert_non_null(strstr(r.out, "a.json:1: holds"));
+    }
+}
+
+/* Each line of --json is an object, whatever bytes a file's name or a key's
+ * name has. The header names a key whose 44th byte is half a character. */
+TEST(cli_verify_prints_json_of_names_that_are_not_utf8)
+{
+    struct ran r;
+
+    sh(0, "printf '%s' '" JWS_TRY_PRIVATE "' >key.pem");
+    sh(0, "printf '%s' '" JWS_TRY_PUBLIC "' >trust.pem");
+    sh(0, RUN "-s 5 --receipt a.json --sign-key key.pem");
+    sh(0,
+       "kid=$(printf '%42s\xc3\xa9' '' | tr ' ' a); "
+       "head=$(printf '{\"alg\":\"EdDSA\",\"kid\":\"%s\"}' $kid | base64 "
+       "-w0 | tr '+/' '-_' | tr -d =); "
+       "sed \"s/\\\"protected\\\":\\\"[^\\\"]*/\\\"protected\\\":\\\"$head/\" "
+       "a.json >\"$(printf 'b\\377.json')\"");
+    r = sh(2, "plait verify " MODEL "--json --trust trust.pem b*.json");
+    assert_non_null(strstr(r.out, "{\"file\":\"b\xef\xbf\xbd.json\""));
+    assert_non_null(strstr(r.out, "which --trust does not have"));
+}
+
+/* Only receipts that differ give the exit code 1. */
+TEST(cli_verify_cannot_do_without_the_files_it_is_given)
+{
+    sh(0, RUN "-s 5 --receipt a.json");
+    must_say(sh(2, "plait verify -m none.gguf a.json"), "none.gguf");
+    must_say(sh(2, "plait verify " MODEL "a.json --trust none.pem"),
+             "--trust none.pem");
+    must_say(sh(2, "plait verify " MODEL "a.json --messages models"),
+             "--messages models");
+    must_say(sh(2, "plait diff a.json none.json"), "none.json");
+}
+
+TEST(cli_verify_tells_what_is_wrong_in_a_receipt_of_several_lines)
+{
+    sh(0, RUN "-s 5 --receipt a.json");
+    sh(0, "sed 's/,/,\\n/g; s/\"plait_receipt\"/\"bad\":1,\\n&/' a.json "
+          ">b.json");
+    must_say(sh(2, "plait verify " MODEL "b.json"), "unknown field \"bad\"");
+}

@@ -181,6 +181,7 @@ pl_status pl_receipt_begin(pl_receipt **out, pl_engine *e,
                            const int32_t *prompt, int64_t n_prompt, pl_err *err)
 {
     json_t *model = NULL, *numerics = NULL;
+    int64_t n_vocab;
     pl_receipt *r;
     pl_status s;
 
@@ -192,6 +193,14 @@ pl_status pl_receipt_begin(pl_receipt **out, pl_engine *e,
         return err_set(err, PL_BAD_ARGUMENT,
                        "a prompt of %" PRId64 " tokens; give 0 or more",
                        n_prompt);
+    n_vocab = pl_model_n_vocab(e->plan->model);
+    for (int64_t i = 0; i < n_prompt; i++)
+        if (prompt[i] < 0 || prompt[i] >= n_vocab)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64
+                           " of the prompt is %d; the vocabulary has 0 to "
+                           "%" PRId64,
+                           i, prompt[i], n_vocab - 1);
     PL_TRY(exec_enter(e->exec, err));
     s = check_engine(e, err);
     if (s == PL_OK)
@@ -216,7 +225,7 @@ pl_status pl_receipt_begin(pl_receipt **out, pl_engine *e,
     if (n_prompt > 0)
         memcpy(r->prompt, prompt, (size_t)n_prompt * sizeof *prompt);
     r->n_prompt = n_prompt;
-    r->n_vocab = pl_model_n_vocab(e->plan->model);
+    r->n_vocab = n_vocab;
     receipt_hash_tokens(r->prompt_hash, prompt, n_prompt);
     *out = r;
     return PL_OK;

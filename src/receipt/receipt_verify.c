@@ -130,7 +130,7 @@ static pl_status check_engine(struct check *c)
                receipt_shown(shown[0], c->r->doc, "plait"));
     json_decref(model);
     json_decref(numerics);
-    return PL_OK;
+    return s;
 }
 
 /* Sets c->prompt to the prompt's tokens, given by the caller or from the
@@ -521,37 +521,71 @@ static pl_status check_by_generating(struct check *c)
 
 /* ---- the verdict: hashes and the end of the output ----------------------- */
 
-/* Returns true if the text of the output contains one of the stop strings in
- * the list `stop`. */
-static bool has_stop(const struct check *c, const json_t *stop)
+/* Appends a piece to the text *text [*n], which the caller frees. */
+static bool add_piece(char **text, size_t *n, const char *piece)
+{
+    size_t len = strlen(piece);
+    char *more = realloc(*text, *n + len + 1);
+
+    if (!more)
+        return false;
+    *text = more;
+    memcpy(more + *n, piece, len + 1);
+    *n += len;
+    return true;
+}
+
+/* Sets *text to the text of the output, which the caller frees, and *n to its
+ * length. `special`: with the texts of special tokens. `after`: as it continues
+ * the prompt, so that it may begin with a blank, or with the end of a
+ * character. */
+static pl_status output_text(const struct check *c, bool special, bool after,
+                             char **text, size_t *n)
 {
     const struct sampling_record *a = &c->again;
-    const pl_tokenizer *words = c->e->plan->model->tokenizer;
-    char *text = NULL, piece[512];
-    size_t n = 0, i;
-    const json_t *one;
-    bool found = false;
+    pl_detokenizer *d;
+    bool done = true;
 
-    for (int64_t k = 0; words && k < a->n; k++) {
-        size_t len = pl_token_bytes(words, a->token[k].id, piece, sizeof piece);
-        char *more = realloc(text, n + len + 1);
+    *text = NULL;
+    *n = 0;
+    PL_TRY(pl_detokenizer_create(&d, c->e->plan->model->tokenizer, special,
+                                 c->err));
+    for (int64_t i = 0; after && i < c->r->n_prompt; i++)
+        pl_detokenize(d, c->prompt[i]);
+    for (int64_t i = 0; done && i < a->n; i++)
+        done = add_piece(text, n, pl_detokenize(d, a->token[i].id));
+    done = done && add_piece(text, n, pl_detokenize_flush(d));
+    pl_detokenizer_free(d);
+    return done ? PL_OK : err_no_memory(c->err, "the check of a receipt");
+}
 
-        if (!more || len > sizeof piece)
-            break;
-        text = more;
-        memcpy(text + n, piece, len);
-        n += len;
+/* Sets *found to true if the text of the output contains one of the stop
+ * strings in the list `stop`. The receipt does not say which form of the text
+ * was searched, so every form is. */
+static pl_status find_stop(const struct check *c, const json_t *stop,
+                           bool *found)
+{
+    pl_status s = PL_OK;
+
+    *found = false;
+    for (int form = 0; s == PL_OK && !*found && form < 4; form++) {
+        const json_t *one;
+        char *text;
+        size_t n, i;
+
+        s = output_text(c, form & 1, form & 2, &text, &n);
+        json_array_foreach (stop, i, one)
+            *found |= s == PL_OK && memmem(text, n, json_string_value(one),
+                                           json_string_length(one)) != NULL;
+        free(text);
     }
-    json_array_foreach (stop, i, one)
-        found |= text && memmem(text, n, json_string_value(one),
-                                json_string_length(one)) != NULL;
-    free(text);
-    return found;
+    return s;
 }
 
 /* Checks that the receipt's reason for the end of the output agrees with the
- * output's tokens: end-of-text token, length, or stop string. */
-static void check_end(struct check *c)
+ * output's tokens: end-of-text token, length, or stop string. Without a
+ * tokenizer only the length can be checked. */
+static pl_status check_end(struct check *c)
 {
     const json_t *end = json_object_get(c->r->doc, "end");
     const struct sampling_record *a = &c->again;
@@ -559,15 +593,17 @@ static void check_end(struct check *c)
     const char *why = text_of(end, "reason");
     int64_t most = json_integer_value(json_object_get(end, "max_tokens"));
     int64_t n_eog = 0;
-    bool last = false;
+    bool last = false, found = true;
 
     if (!end)
-        return;
+        return PL_OK;
     for (int64_t i = 0; words && i < a->n; i++) {
         last = pl_token_is_eog(words, a->token[i].id);
         n_eog += last;
     }
-    if (strcmp(why, "eog") == 0 ? !last || n_eog != 1
+    if (words && strcmp(why, "stop") == 0)
+        PL_TRY(find_stop(c, json_object_get(end, "stop"), &found));
+    if (strcmp(why, "eog") == 0 ? words && (!last || n_eog != 1)
                                 : last && strcmp(why, "other") != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the receipt says that the output ended by \"%s\", but its last "
@@ -579,11 +615,11 @@ static void check_end(struct check *c)
                "the receipt says that the output ended by \"%s\" with at most "
                "%" PRId64 " tokens, but it has %" PRId64,
                why, most, a->n);
-    else if (strcmp(why, "stop") == 0 &&
-             !has_stop(c, json_object_get(end, "stop")))
+    else if (!found)
         decide(c, PL_RECEIPT_DIFFERS,
                "the receipt says that the output ended by a stop string, but "
                "contains none");
+    return PL_OK;
 }
 
 /* Compares the sum of -ln p. The logits are the same bits, but exp and log of
@@ -603,7 +639,7 @@ static void conclude_score(struct check *c)
                c->out->n_checked, exp(n > 0 ? c->nll / n : 0));
 }
 
-static void conclude(struct check *c)
+static pl_status conclude(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
     char hash[SHA256_TEXT];
@@ -614,7 +650,7 @@ static void conclude(struct check *c)
                " tokens were sampled again and are equal; the others and the "
                "hash of logits were not checked",
                c->out->n_checked, a->n_row);
-        return;
+        return PL_OK;
     }
     receipt_hash_output(hash, &c->again);
     if (c->again.hash != a->hash || c->again.n_row != a->n_row)
@@ -625,15 +661,16 @@ static void conclude(struct check *c)
     else if (strcmp(hash, c->r->output_hash) != 0)
         decide(c, PL_RECEIPT_DIFFERS,
                "the hash of the output's tokens differs");
-    else if (c->r->scored)
-        conclude_score(c);
     else
-        check_end(c);
+        PL_TRY(check_end(c));
+    if (!is_decided(c) && c->r->scored)
+        conclude_score(c);
     if (!is_decided(c))
         decide(c, PL_RECEIPT_HOLDS,
                "holds: %" PRId64
                " tokens were sampled again from the same logits, bit by bit",
                c->out->n_checked);
+    return PL_OK;
 }
 
 /* Chooses the tokens to sample again, in c->wanted: all that were sampled, or
@@ -684,7 +721,7 @@ static pl_status run(struct check *c)
     if (s == PL_OK && !is_decided(c))
         s = c->r->no_tokens ? check_by_generating(c) : check_tokens(c);
     if (s == PL_OK && !is_decided(c))
-        conclude(c);
+        s = conclude(c);
     return s;
 }
 

@@ -500,7 +500,7 @@ static void write_score(const struct engine_run *r, char **json, double *nll)
 }
 
 /* The receipt of a text's perplexity holds in every place. A changed sum, a
- * changed token and a changed row are found. */
+ * changed row and a false end are found. */
 TEST(receipts_of_given_texts_hold)
 {
     static const struct {
@@ -508,6 +508,10 @@ TEST(receipts_of_given_texts_hold)
     } row[] = {
         {"\"nll\":\"", "\"nll\":\"1", "the sum of -ln p"},
         {"\"each\":\"", "\"each\":\"0000", "the logits of token 0"},
+        {"\"prompt\":",
+         "\"end\":{\"reason\":\"length\",\"max_tokens\":3,\"stop\":[]},"
+         "\"prompt\":",
+         "at most 3 tokens"},
     };
     struct engine_run r = opened();
     pl_receipt_result result;
@@ -524,7 +528,7 @@ TEST(receipts_of_given_texts_hold)
     free(schema);
     for (int t = 0; t < N_TO; t++)
         way_holds(r.model, json, options(&to[t]), to[t].devices);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         size_t at = (size_t)(strstr(json, row[i].from) - json);
         char *other;
         pl_receipt *changed;
@@ -596,6 +600,13 @@ TEST(receipts_refuse_wrong_calls)
         PL_BAD_ARGUMENT);
     assert_int_equal(pl_receipt_begin(NULL, r.engine, NULL, 0, &err),
                      PL_BAD_ARGUMENT);
+    for (int i = 0; i < 2; i++) {
+        int32_t prompt[2] = {1, i ? -1 : (int32_t)r.n_vocab};
+
+        assert_int_equal(pl_receipt_begin(&none, r.engine, prompt, 2, &err),
+                         PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "token 1 of the prompt"));
+    }
     assert_int_equal(pl_receipt_parse(&none, NULL, 0, &err), PL_BAD_FILE);
     assert_null(none);
     assert_int_equal(pl_receipt_diff(NULL, NULL, &same, NULL, NULL, &err),

@@ -5,9 +5,11 @@
 #include "lib/jws_try.h"
 #include "lib/serve_try.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
 
@@ -166,7 +168,7 @@ TEST(serve_keeps_receipts_in_a_file)
         snprintf(name, sizeof name, "kept-%d.jsonl", i);
         path[i] = test_temp(name);
         snprintf(more, sizeof more,
-                 "-a fable -dev %s --receipt-form full --receipt '%s'",
+                 "-a fable -s 7 -dev %s --receipt-form full --receipt '%s'",
                  devices[i], path[i]);
         serve_try_start(&s, "", more);
         for (int k = 0; k < 4; k++) {
@@ -220,7 +222,78 @@ TEST(serve_receipts_are_what_the_request_asks_for)
         free(answer);
         free(body);
     }
+    for (int i = 0; i < 2 * N_ASK; i++) { /* in every protocol */
+        const struct ask *a = &asks[i / 2];
+        char *body = request(a, i % 2, ",\"receipt\":true");
+        char *answer = serve_try_post(&s, a->path, body, 200);
+        FILE *f = fopen(path, "w");
+
+        if (keep_all(f, answer) != a->n)
+            fail_msg("%s: %s", a->path, answer);
+        fclose(f);
+        free(answer);
+        free(body);
+    }
     free(serve_try_post(&s, "/completion",
                         "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
+    free(serve_try_post(&s, "/api/generate",
+                        "{\"prompt\":\"a\",\"receipt\":\"all\"}", 400));
     serve_try_stop(&s);
+}
+
+/* The receipts of a request are in the order of its choices, though the second
+ * ends first, by the stop string. */
+TEST(serve_keeps_receipts_in_the_order_of_choices)
+{
+    const char *path = test_temp("ordered.jsonl");
+    struct serve_try s;
+    char more[400], line[400];
+    struct ran r;
+
+    snprintf(more, sizeof more, "-a fable --temp 0 --receipt '%s'", path);
+    serve_try_start(&s, "", more);
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"max_tokens\":40,\"stop\":[\"time\"],\"prompt\":["
+                        "\"Once upon a time\",\"Once upon a\"]}",
+                        200));
+    serve_try_stop(&s);
+    snprintf(line, sizeof line, "grep -o '\"reason\":\"[a-z]*' '%s'", path);
+    r = sh(0, line);
+    assert_string_equal(r.out, "\"reason\":\"length\n\"reason\":\"stop\n");
+}
+
+/* The log names lost receipts while the server runs, once. */
+TEST(serve_says_that_receipts_are_lost)
+{
+    static const char said[] = "all later ones are lost";
+    char *body = request(&asks[0], false, ""), *log, *at;
+    struct serve_try s;
+    int status;
+    size_t n;
+
+    serve_try_start(&s, "", "-a fable --receipt /dev/full");
+    for (int i = 0; i < 2; i++)
+        free(serve_try_post(&s, asks[0].path, body, 200));
+    log = test_read(s.log, &n);
+    at = strstr(log, said);
+    assert_non_null(at);
+    assert_null(strstr(at + 1, said));
+    assert_int_equal(kill(s.pid, SIGTERM), 0);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    assert_int_equal(command_status(status), 1);
+    free(log);
+    free(body);
+}
+
+/* The file of --receipt must not be that of a model, wherever it is named. */
+TEST(serve_does_not_overwrite_a_model_by_receipts)
+{
+    sh(0, "mkdir -p d && cp models/fable-moe-Q8_0.gguf d/x.gguf");
+    sh(0, "printf '[a]\nmodel = d/x.gguf\n' >a.ini");
+    must_say(sh(2, "plait serve --models-dir d --port 0 --receipt d/x.gguf"),
+             "would overwrite the file of -m");
+    must_say(
+        sh(2, "plait serve --models-preset a.ini --port 0 --receipt d/x.gguf"),
+        "would overwrite the file of -m");
+    sh(0, "cmp d/x.gguf models/fable-moe-Q8_0.gguf");
 }
