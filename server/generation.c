@@ -514,9 +514,8 @@ static bool write_receipt(struct choice *c, const struct task_report *report,
     if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
                            a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
         return false;
-    if (v->keep_receipt &&
-        jws_receipt(&c->kept, report->receipt, v->keep_flags, v->sign_key,
-                    NULL) != PL_OK)
+    if (v->keep_receipt && jws_receipt(&c->kept, report->receipt, v->keep_flags,
+                                       v->sign_key, NULL) != PL_OK)
         return false;
     if (c->of->n_left == 1) /* before the client has the whole response */
         keep_receipts(c->of);
