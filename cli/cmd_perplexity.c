@@ -229,7 +229,7 @@ enum exit_code cmd_perplexity(const struct options *o)
         if (c == EXIT_DONE)
             c = finish_out(o);
     }
-    c = atomic_file_close(&m.receipts, o, c == EXIT_DONE, c);
+    c = atomic_file_close(&m.receipts, o, done > 0, c);
     c = session_close(&m.s, c);
     jws_key_free(m.sign_key);
     free(m.logits);
