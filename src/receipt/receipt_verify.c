@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 struct check {
     const pl_receipt *r;
@@ -421,21 +420,6 @@ static pl_status compare_next(struct check *c, const float *row)
 /* Greatest size in bytes of the buffer for logits. */
 enum { ROW_BYTES = 64 << 20 };
 
-/* Allocates n logits in huge pages, if the system has some. Small pages, which
- * the system clears one by one at their first use, take a tenth of the time of
- * a check. */
-static float *allocate_rows(size_t n)
-{
-    enum { HUGE_PAGE = 2 << 20 };
-    size_t bytes = n * sizeof(float);
-    void *p;
-
-    if (posix_memalign(&p, HUGE_PAGE, bytes) != 0)
-        return NULL;
-    madvise(p, bytes, MADV_HUGEPAGE);
-    return p;
-}
-
 /* Computes the next tokens of `seq`, as many as have at most `most` rows of
  * logits to compare, and compares them. `seq` has the tokens of prompt and
  * output, of which *done are computed already. */
@@ -483,7 +467,7 @@ static pl_status check_tokens(struct check *c)
 
     most = most > a->n ? a->n : most;
     most = most < 1 ? 1 : most;
-    rows = allocate_rows((size_t)(most + 1) * (size_t)c->n_vocab);
+    rows = malloc((size_t)(most + 1) * (size_t)c->n_vocab * sizeof *rows);
     if (!seq || !wanted || !rows)
         s = err_no_memory(c->err, "the check of a receipt");
     for (int64_t i = 0; s == PL_OK && i < n; i++)
