@@ -166,7 +166,8 @@ typedef struct pl_receipt_result {
  * it empties before and after, samples every token again and compares. If the
  * receipt has only a hash of the output, generates it one token at a time.
  * `given` may be NULL. `size` is sizeof *out. The status is PL_OK for each
- * verdict; errors are those of pl_engine_decode. */
+ * verdict; errors are those of pl_engine_decode. On failure *out is unchanged,
+ * because zeros would mean that the receipt holds. */
 PL_API pl_status pl_receipt_verify(const pl_receipt *r, pl_engine *e,
                                    const pl_receipt_given *given,
                                    pl_receipt_result *out, size_t size,

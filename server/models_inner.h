@@ -130,8 +130,8 @@ void models_use(struct model *a, int more);
  * wait for the model are rejected at once. Returns false if no load was
  * requested. */
 bool models_cancel_load(struct models *m, struct model *a);
-/* Has a loaded model unloaded once its present requests have ended. Returns
- * false if the model is not loaded. */
+/* Requests that a loaded model is unloaded as soon as its present requests have
+ * ended. Returns false if the model is not loaded. */
 bool models_unload(struct models *m, struct model *a);
 /* Removes a model from the load queue after its load has ended. Then calls
  * models_dispatch_waiting for it. */

@@ -51,7 +51,7 @@ static const char *const harmless[] = {
     "vocab_size", "feed_forward_length", "expert_count", "expert_used_count",
     "expert_feed_forward_length", "expert_shared_feed_forward_length",
     "expert_shared_count", "leading_dense_block_count", "moe_latent_size",
-    /* Has a meaning only if the file has more than one group of experts. */
+    /* This key only means something in a file with several expert groups. */
     "expert_group_used_count",
     /* The sections of a head rotate by different positions only for images. */
     "rope.dimension_sections",

@@ -230,7 +230,7 @@ static void verify(struct walk *w)
     size = size > sizeof *out ? sizeof *out : size;
     s = pl_receipt_verify(r, e, given, out, size, walk_err(w));
 
-    walk_ended(w, s, true);
+    walk_ended(w, s, s == PL_OK || result.at == 77);
 }
 
 static void diff(struct walk *w)
