@@ -30,7 +30,7 @@ struct serve {
     struct http *http;
     char **key; /* [n_key] API keys; the array and its strings are owned */
     int n_key;
-    struct serve_receipts receipts;
+    struct serve_receipts *receipts; /* owned; NULL if none are kept */
 };
 
 /* ---- keys ---------------------------------------------------------------- */
@@ -96,11 +96,7 @@ static enum exit_code open_receipts(struct serve *v)
         return EXIT_DONE;
     for (int i = 0; i < v->list.n && c == EXIT_DONE; i++)
         c = whole_compare(v->list.entry[i].o, "--receipt", v->o->receipt);
-    v->receipts.o = v->o;
-    v->receipts.flags = receipt_flags(v->o);
-    return c == EXIT_DONE ? atomic_file_open(&v->receipts.w, v->o, "--receipt",
-                                             v->o->receipt)
-                          : c;
+    return c == EXIT_DONE ? serve_receipts_open(&v->receipts, v->o) : c;
 }
 
 /* A models_options.scan; `user` is a struct serve_models. */
@@ -133,12 +129,12 @@ static enum exit_code make_models(struct serve *v)
 
     if (o->n_models > 0 && o->n_models < most)
         most = o->n_models;
-    v->all = (struct serve_models){
-        .entry = v->list.entry,
-        .n = v->list.n,
-        .most = most,
-        .list = &v->list,
-        .receipts = v->receipts.w.f != NULL ? &v->receipts : NULL};
+    v->all = (struct serve_models){.entry = v->list.entry,
+                                   .n = v->list.n,
+                                   .most = most,
+                                   .list = &v->list,
+                                   .receipts = v->receipts,
+                                   .receipt_flags = receipt_flags(o)};
     s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
                       &err);
 
@@ -327,7 +323,7 @@ static void return_memory(void)
 
 enum exit_code cmd_serve(const struct options *o)
 {
-    struct serve v = {.o = o, .receipts = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    struct serve v = {.o = o};
     enum exit_code c;
     bool served;
 
@@ -355,7 +351,7 @@ enum exit_code cmd_serve(const struct options *o)
         drain(&v);
     }
     serve_free(&v);
-    c = atomic_file_close(&v.receipts.w, o, served, c);
+    c = serve_receipts_close(v.receipts, c);
     if (served)
         serve_log((void *)o, PL_LOG_INFO, "stopped");
     return c;

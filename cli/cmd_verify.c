@@ -300,10 +300,12 @@ static enum exit_code check(struct verify *v, const struct receipt_entry *e)
 
 static void summary(const struct verify *v)
 {
+    int n = v->list.n + v->list.n_bad;
+
     fprintf(stderr,
             "%d receipt%s: %d hold%s, %d differ%s, %d cannot be compared; "
             "%" PRId64 " tokens in %.1f s, %.1f t/s\n",
-            v->list.n, v->list.n == 1 ? "" : "s", v->count[PL_RECEIPT_HOLDS],
+            n, n == 1 ? "" : "s", v->count[PL_RECEIPT_HOLDS],
             v->count[PL_RECEIPT_HOLDS] == 1 ? "s" : "",
             v->count[PL_RECEIPT_DIFFERS],
             v->count[PL_RECEIPT_DIFFERS] == 1 ? "s" : "",
@@ -352,6 +354,7 @@ enum exit_code cmd_verify(const struct options *o)
         c = finish_out(o);
     c = trouble(c);
     if (c == EXIT_DONE) {
+        v.count[PL_RECEIPT_CANNOT] += v.list.n_bad;
         summary(&v);
         c = v.count[PL_RECEIPT_DIFFERS] > 0  ? EXIT_FAILED
             : v.count[PL_RECEIPT_CANNOT] > 0 ? EXIT_USAGE
@@ -391,10 +394,10 @@ enum exit_code cmd_diff(const struct options *o)
                          o->files.n);
     for (int i = 0; i < 2 && c == EXIT_DONE; i++) {
         c = receipt_file_read(&list, o, o->files.v[i], NULL);
-        if (c == EXIT_DONE && list.n != i + 1)
+        if (c == EXIT_DONE && list.n + list.n_bad != i + 1)
             c = cli_error(o->command, EXIT_USAGE,
                           "%s has %d receipts; give a file with one",
-                          o->files.v[i], list.n - i);
+                          o->files.v[i], list.n + list.n_bad - i);
     }
     if (c == EXIT_DONE) {
         s = pl_receipt_diff(list.v[0].receipt, list.v[1].receipt, &same,

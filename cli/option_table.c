@@ -418,8 +418,8 @@ const struct option_row option_table[] = {
     HEADING("Receipts", RUN | SERVE | PERPLEXITY | VERIFY),
     {{"--receipt"}, "FILE", NULL,
      "Write a receipt of each answer, a line each. plait verify checks them. - "
-     "is standard output. perplexity writes one of each window. serve writes "
-     "to - at once, and a file appears when it stops.",
+     "is standard output. perplexity writes one of each window. serve appends "
+     "to the file as answers end; run and perplexity replace it.",
      RUN | SERVE | PERPLEXITY | OUT_STREAM, option_set_text, AT(receipt), 0, 0,
      NULL},
     {{"--receipt-form"}, "FORM", "full, of serve brief",

@@ -48,7 +48,8 @@ static enum exit_code add(struct receipt_list *list, const struct options *o,
     return EXIT_DONE;
 }
 
-/* Parses one receipt per line. Empty lines are allowed. */
+/* Parses one receipt per line. Empty lines are allowed. Goes on after a line
+ * that is not a receipt if one precedes it. */
 static enum exit_code read_lines(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct input *in,
@@ -56,6 +57,7 @@ static enum exit_code read_lines(struct receipt_list *list,
 {
     const char *s = in->s, *end = in->s + in->len;
     enum exit_code c = EXIT_DONE;
+    int before = list->n;
     char cut[SHOWN];
 
     for (int line = 1; s < end && c == EXIT_DONE; line++) {
@@ -70,6 +72,10 @@ static enum exit_code read_lines(struct receipt_list *list,
                     ? add(list, o, &e)
                     : cli_error(o->command, EXIT_USAGE, "%s:%d: %s",
                                 clip_printable(cut, path), line, err.message);
+            if (c == EXIT_USAGE && list->n > before) {
+                list->n_bad++;
+                c = EXIT_DONE;
+            }
         }
         s = next + 1;
     }
@@ -143,16 +149,13 @@ pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
     char *json;
     pl_status s = jws_receipt(&json, r, flags, key, err);
 
-    if (s == PL_OK)
-        receipt_put(w, json);
+    if (s == PL_OK) {
+        pl_file_write(w->f, json, strlen(json));
+        pl_file_write(w->f, "\n", 1);
+        pl_file_flush(w->f);
+    }
     free(json);
     return s;
-}
-
-bool receipt_put(struct whole_file *w, const char *json)
-{
-    return pl_file_write(w->f, json, strlen(json)) &&
-           pl_file_write(w->f, "\n", 1) && pl_file_flush(w->f);
 }
 
 void receipt_list_free(struct receipt_list *list)

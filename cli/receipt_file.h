@@ -21,11 +21,14 @@ struct receipt_entry {
 struct receipt_list {
     struct receipt_entry *v; /* [n] receipts, owned */
     int n;
+    int n_bad; /* lines that are not receipts; a message names each */
 };
 
 /* Appends the receipts of a file, signed or not; "-" is standard input. Checks
- * signatures by the keys of `trust`, which may be NULL. Prints a message and
- * returns its exit code if a line is not a receipt: EXIT_USAGE. */
+ * signatures by the keys of `trust`, which may be NULL. Prints a message if a
+ * line is not a receipt. If it is the first line, returns EXIT_USAGE, because
+ * the file is not one of receipts; counts later ones, which a crash may have
+ * cut. */
 enum exit_code receipt_file_read(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct jws_trust *trust);
@@ -34,13 +37,11 @@ enum exit_code receipt_file_read(struct receipt_list *list,
 enum exit_code receipt_read_key(struct jws_key **key, const struct options *o);
 /* Returns the flags of pl_receipt_write for --receipt-form. */
 unsigned receipt_flags(const struct options *o);
-/* Writes a receipt as a line, signed by `key` unless it is NULL. `flags` are
- * those of pl_receipt_write. Closing the file reports failed writes. */
+/* Writes a receipt as a line, which readers of a stream have at once, signed by
+ * `key` unless it is NULL. `flags` are those of pl_receipt_write. Closing the
+ * file reports failed writes. */
 pl_status receipt_line(struct whole_file *w, const pl_receipt *r,
                        unsigned flags, const struct jws_key *key, pl_err *err);
-/* Writes a receipt as a line, which readers of a stream have at once. Returns
- * false if this write or an earlier one failed. */
-bool receipt_put(struct whole_file *w, const char *json);
 void receipt_list_free(struct receipt_list *list);
 
 #endif

@@ -375,22 +375,6 @@ static const enum request_reasoning reasonings[] = {
     [THOUGHTS_LEGACY] = REASONING_BOTH,
 };
 
-/* A service.keep_receipt; `user` is a struct serve_receipts. */
-static void keep_receipt(void *user, const char *json)
-{
-    struct serve_receipts *r = user;
-    bool is_first;
-
-    pthread_mutex_lock(&r->lock);
-    is_first = !receipt_put(&r->w, json) && !r->is_lost;
-    r->is_lost |= is_first;
-    pthread_mutex_unlock(&r->lock);
-    if (is_first)
-        serve_log((void *)r->o, PL_LOG_WARN,
-                  "--receipt cannot be written: this receipt and all later "
-                  "ones are lost; stop the server to see why");
-}
-
 static pl_status open_service(struct service *v, const struct serve_entry *e,
                               const struct serve_models *all,
                               const volatile int *cancel, pl_err *err)
@@ -413,9 +397,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->defaults = json_incref(e->defaults);
     v->sign_key = e->sign_key;
     if (all->receipts != NULL) {
-        v->keep_receipt = keep_receipt;
+        v->keep_receipt = serve_receipts_keep;
         v->keep_user = all->receipts;
-        v->keep_flags = all->receipts->flags;
+        v->keep_flags = all->receipt_flags;
     }
     s = set_pooling(v, o, err);
     if (s == PL_OK)

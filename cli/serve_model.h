@@ -2,14 +2,13 @@
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
-#include "atomic_file.h"
 #include "input.h"
+#include "serve_receipts.h"
 
 #include "server/jws.h"
 #include "server/models.h"
 
 #include <jansson.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* State of a model of `plait serve`: the target of model_about.own. */
@@ -26,23 +25,17 @@ struct serve_entry {
     struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
 };
 
-/* The file of --receipt of a server. */
-struct serve_receipts {
-    const struct options *o; /* of the server; borrowed */
-    struct whole_file w;
-    bool is_lost;         /* a receipt could not be written */
-    pthread_mutex_t lock; /* of `w` */
-    unsigned flags;       /* PL_RECEIPT_* of the lines */
-};
-
 /* All models of the server. The prefix caches of the loaded models share the
  * host memory. */
 struct serve_models {
-    struct serve_entry *entry;       /* borrowed, [n] */
-    atomic_int n;                    /* grows (serve_list_scan) */
-    int most;                        /* limit of models loaded at once */
-    struct serve_list *list;         /* borrowed */
-    struct serve_receipts *receipts; /* borrowed; NULL if none are kept */
+    struct serve_entry *entry; /* borrowed, [n] */
+    atomic_int n;              /* grows (serve_list_scan) */
+    int most;                  /* limit of models loaded at once */
+    struct serve_list *list;   /* borrowed */
+    /* The file of --receipt, borrowed; NULL if none are kept. receipt_flags:
+     * PL_RECEIPT_* of its lines. */
+    struct serve_receipts *receipts;
+    unsigned receipt_flags;
 };
 
 /* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a

@@ -5,11 +5,15 @@
 #include "lib/jws_try.h"
 #include "lib/serve_try.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"Hello there\"}]"
 
@@ -262,6 +266,162 @@ TEST(serve_keeps_receipts_in_the_order_of_choices)
     assert_string_equal(r.out, "\"reason\":\"length\n\"reason\":\"stop\n");
 }
 
+/* Waits until a text is in a file, n times. */
+static void await_texts(const char *path, const char *text, int n)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    size_t size;
+
+    for (int i = 0; i < 3000; i++) {
+        char *all = test_read(path, &size);
+        int found = 0;
+
+        for (const char *s = all; (s = strstr(s, text)); s += strlen(text))
+            found++;
+        free(all);
+        if (found >= n)
+            return;
+        nanosleep(&pause, NULL);
+    }
+    fail_msg("%s: \"%s\" is not there %d times", path, text, n);
+}
+
+/* The file has each receipt soon after its answer, so that a server that is
+ * killed leaves them. The next one continues the file, even after half a
+ * line. */
+TEST(serve_keeps_the_receipts_of_a_server_that_is_killed)
+{
+    const char *path = test_temp("killed.jsonl");
+    char *body = request(&asks[0], false, "");
+    char line[400];
+    struct serve_try s;
+    struct ran r;
+    int status;
+
+    snprintf(line, sizeof line, "-a fable --receipt-form full --receipt '%s'",
+             path);
+    serve_try_start(&s, "", line);
+    for (int i = 1; i <= 2; i++) {
+        free(serve_try_post(&s, asks[0].path, body, 200));
+        await_texts(path, "\n", i);
+    }
+    assert_int_equal(kill(s.pid, SIGKILL), 0);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    snprintf(line, sizeof line, "plait verify " MODEL "'%s'", path);
+    must_say(sh(0, line), "2 receipts: 2 hold");
+    snprintf(line, sizeof line, "head -c 300 '%s' >half && cat half >>'%s'",
+             path, path);
+    sh(0, line);
+    snprintf(line, sizeof line, "-a fable --receipt-form full --receipt '%s'",
+             path);
+    serve_try_start(&s, "", line);
+    free(serve_try_post(&s, asks[0].path, body, 200));
+    serve_try_stop(&s);
+    snprintf(line, sizeof line, "plait verify " MODEL "'%s'", path);
+    r = sh(2, line);
+    assert_non_null(strstr(r.out, "killed.jsonl:4: holds"));
+    must_say(r, "killed.jsonl:3: not a receipt");
+    must_say(r, "4 receipts: 3 hold, 0 differ, 1 cannot");
+    free(body);
+}
+
+/* Reads from a pipe until it has given n lines. */
+static void read_lines(int fd, int n)
+{
+    char buf[4096];
+
+    while (n > 0) {
+        ssize_t k = read(fd, buf, sizeof buf);
+
+        assert_true(k > 0);
+        for (ssize_t i = 0; i < k; i++)
+            n -= buf[i] == '\n';
+    }
+}
+
+/* Starts a server whose receipts go to a pipe that nobody reads, and sends n
+ * requests, which it answers. Returns the pipe, for reading. */
+static int stall(struct serve_try *s, const char *more, int n)
+{
+    const char *path = test_temp("stalled");
+    char line[400];
+    int fd, i;
+
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fd >= 0 && fcntl(fd, F_SETPIPE_SZ, 4096) >= 0 &&
+                fcntl(fd, F_SETFL, 0) == 0);
+    snprintf(line, sizeof line, "-a fable --receipt-form full --receipt '%s'",
+             path);
+    serve_try_start(s, "", line);
+    for (i = 0; i < n; i++) {
+        char *body = request(&asks[0], false, more);
+
+        free(serve_try_post(s, asks[0].path, body, 200));
+        free(body);
+    }
+    return fd;
+}
+
+/* A reader that has stalled gets all receipts when it goes on. */
+TEST(serve_answers_while_nobody_reads_receipts)
+{
+    struct serve_try s;
+    int n = 12, fd = stall(&s, "", n);
+
+    read_lines(fd, n);
+    serve_try_stop(&s);
+    close(fd);
+}
+
+/* If it never goes on, the server stops all the same, and says what is lost. */
+TEST(serve_stops_while_nobody_reads_receipts)
+{
+    struct serve_try s;
+    int fd = stall(&s, "", 12), status;
+    char *log;
+    size_t size;
+
+    assert_int_equal(kill(s.pid, SIGTERM), 0);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    assert_int_equal(command_status(status), 1);
+    log = test_read(s.log, &size);
+    assert_non_null(strstr(log, "has stalled for"));
+    free(log);
+    close(fd);
+}
+
+/* Receipts that wait take bounded memory: of 60 receipts of 1.5 MB those that
+ * do not fit are lost, which the log says once. */
+TEST(serve_bounds_the_receipts_that_nobody_reads)
+{
+    char word[6 * 1000 + 1], *more, *log, *at;
+    size_t size = 256 * (sizeof word + 3) + 100, used;
+    struct serve_try s;
+    int fd, status;
+
+    for (int i = 0; i < 1000; i++)
+        memcpy(word + 6 * (size_t)i, "\\u0001", 7);
+    more = test_need(size, 1);
+    used = (size_t)snprintf(more, size, ",\"n\":60,\"stop\":[\"%s\"", word);
+    for (int i = 1; i < 256; i++)
+        used += (size_t)snprintf(more + used, size - used, ",\"%s\"", word);
+    snprintf(more + used, size - used, "]");
+    fd = stall(&s, more, 1);
+    log = test_read(s.log, &used);
+    at = strstr(log, "receipts are lost until it is");
+    assert_non_null(at);
+    assert_null(strstr(at + 1, "receipts are lost until it is"));
+    assert_true(serve_try_use(&s).bytes < (int64_t)600 << 20);
+    kill(s.pid, SIGTERM);
+    assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+    assert_int_equal(command_status(status), 1);
+    free(log);
+    free(more);
+    close(fd);
+}
+
 /* The log names lost receipts while the server runs, once. */
 TEST(serve_says_that_receipts_are_lost)
 {
@@ -274,13 +434,14 @@ TEST(serve_says_that_receipts_are_lost)
     serve_try_start(&s, "", "-a fable --receipt /dev/full");
     for (int i = 0; i < 2; i++)
         free(serve_try_post(&s, asks[0].path, body, 200));
-    log = test_read(s.log, &n);
-    at = strstr(log, said);
-    assert_non_null(at);
-    assert_null(strstr(at + 1, said));
+    await_texts(s.log, said, 1);
     assert_int_equal(kill(s.pid, SIGTERM), 0);
     assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
     assert_int_equal(command_status(status), 1);
+    log = test_read(s.log, &n);
+    at = strstr(log, said);
+    assert_null(strstr(at + 1, said));
+    assert_non_null(strstr(log, "2 receipts are lost"));
     free(log);
     free(body);
 }
@@ -296,4 +457,15 @@ TEST(serve_does_not_overwrite_a_model_by_receipts)
         sh(2, "plait serve --models-preset a.ini --port 0 --receipt d/x.gguf"),
         "would overwrite the file of -m");
     sh(0, "cmp d/x.gguf models/fable-moe-Q8_0.gguf");
+}
+
+/* A file without write permission stays, root's too, and so does one that is
+ * not regular. */
+TEST(serve_appends_receipts_to_no_file_without_write_permission)
+{
+    sh(0, "echo old >a && chmod 400 a && mkdir b");
+    must_say(sh(1, "plait serve " MODEL "--port 0 --receipt a"),
+             "write-protected");
+    sh(0, "test \"$(cat a)\" = old");
+    must_say(sh(2, "plait serve " MODEL "--port 0 --receipt b"), "a directory");
 }
