@@ -143,8 +143,8 @@ typedef enum pl_receipt_verdict {
     PL_RECEIPT_HOLDS,
     PL_RECEIPT_DIFFERS,
     /* the receipt cannot be checked: it was written under numerics or weights
-     * that this engine does not have, or a text that the check needs is
-     * missing */
+     * that this engine does not have, a text that the check needs is missing,
+     * or the engine's logits are not finite */
     PL_RECEIPT_CANNOT,
 } pl_receipt_verdict;
 

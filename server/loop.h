@@ -43,7 +43,7 @@ struct task_report {
      * on the devices or in a tier. n_written: generated tokens. */
     int64_t n_prompt, n_cached, n_written;
     /* Receipt of the output, freed after the callback; NULL if the task
-     * requested none or generated no token. */
+     * requested none or ended within its prompt. */
     pl_receipt *receipt;
     double queue_s, prompt_s, written_s;
 };

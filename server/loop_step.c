@@ -448,8 +448,8 @@ static int32_t sample_next(const struct loop *l, struct task *w,
     return id;
 }
 
-/* Begins the receipt of a task (pl_receipt) before the task's first generated
- * token. */
+/* Begins the receipt of a task (pl_receipt) when its prompt has been computed,
+ * before the first generated token. */
 static pl_status begin_receipt(const struct loop *l, struct task *w,
                                pl_err *err)
 {
@@ -468,15 +468,15 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
 
     if (w->first_token_s == 0)
         w->first_token_s = loop_now();
+    if (w->params.receipt && !w->receipt &&
+        begin_receipt(l, w, &err) != PL_OK) {
+        loop_finish_task(l, w, FINISH_ERROR, &err);
+        return;
+    }
     if (w->params.max_tokens == 0) { /* the task has only a prompt to compute */
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
-        return;
-    }
-    if (w->params.receipt && !w->receipt &&
-        begin_receipt(l, w, &err) != PL_OK) {
-        loop_finish_task(l, w, FINISH_ERROR, &err);
         return;
     }
     id = sample_next(l, w, logits, &err);

@@ -644,7 +644,7 @@ static pl_status conclude(struct check *c)
     const struct sampling_record *a = &c->r->record;
     char hash[SHA256_TEXT];
 
-    if (c->given.n_sample > 0) {
+    if (c->given.n_sample > 0 && a->n > 0) {
         decide(c, PL_RECEIPT_HOLDS,
                "holds: %" PRId64 " of %" PRId64
                " tokens were sampled again and are equal; the others and the "
@@ -665,6 +665,9 @@ static pl_status conclude(struct check *c)
         PL_TRY(check_end(c));
     if (!is_decided(c) && c->r->scored)
         conclude_score(c);
+    if (!is_decided(c) && a->n == 0)
+        decide(c, PL_RECEIPT_HOLDS,
+               "holds: the output is empty, so no logits were compared");
     if (!is_decided(c))
         decide(c, PL_RECEIPT_HOLDS,
                "holds: %" PRId64
@@ -686,7 +689,7 @@ static pl_status choose_tokens(struct check *c)
                "a perplexity depends on all tokens; check all");
         return PL_OK;
     }
-    if (need > 0 && (c->r->no_tokens || c->settings.mirostat > 0)) {
+    if (need > 0 && a->n > 0 && (c->r->no_tokens || c->settings.mirostat > 0)) {
         decide(
             c, PL_RECEIPT_CANNOT,
             c->r->no_tokens
@@ -708,6 +711,27 @@ static pl_status choose_tokens(struct check *c)
     return PL_OK;
 }
 
+/* Computes the output again and compares. Ends the check if logits are not
+ * finite, because no engine records such rows: this one's weights are damaged,
+ * or the receipt is false. */
+static pl_status check_output(struct check *c)
+{
+    pl_err why;
+    pl_err *err = c->err;
+    pl_status s;
+
+    c->err = &why;
+    s = c->r->no_tokens ? check_by_generating(c) : check_tokens(c);
+    c->err = err;
+    if (s == PL_BAD_FILE) {
+        decide(c, PL_RECEIPT_CANNOT, "%.700s", why.message);
+        return PL_OK;
+    }
+    if (s != PL_OK && err)
+        *err = why;
+    return s;
+}
+
 static pl_status run(struct check *c)
 {
     pl_status s = check_before(c);
@@ -718,8 +742,8 @@ static pl_status run(struct check *c)
         s = choose_tokens(c);
     if (s == PL_OK && !is_decided(c))
         s = pl_seq_trim(c->e, 0, 0, NULL, c->err);
-    if (s == PL_OK && !is_decided(c))
-        s = c->r->no_tokens ? check_by_generating(c) : check_tokens(c);
+    if (s == PL_OK && !is_decided(c) && c->r->record.n > 0)
+        s = check_output(c);
     if (s == PL_OK && !is_decided(c))
         s = conclude(c);
     return s;

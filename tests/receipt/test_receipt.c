@@ -311,6 +311,71 @@ TEST(receipts_of_all_forms_hold)
     engine_run_close(&r);
 }
 
+/* Writes the receipt of an output without a token, which ended by its limit. */
+static char *write_empty(const struct engine_run *r, unsigned flags)
+{
+    pl_receipt *receipt;
+    pl_sampler *s;
+    char *json;
+    pl_err err;
+
+    TEST_OK(pl_sampler_create(&s, NULL, r->n_vocab, &err), err);
+    for (int i = 0; i < WAY_PROMPT; i++)
+        pl_sampler_accept(s, way_prompt[i]);
+    TEST_OK(pl_receipt_begin(&receipt, r->engine, way_prompt, WAY_PROMPT, &err),
+            err);
+    TEST_OK(pl_sampler_record(s, receipt, &err), err);
+    TEST_OK(pl_receipt_set_end(receipt, PL_RECEIPT_LENGTH, 0, NULL, 0, &err),
+            err);
+    TEST_OK(pl_receipt_write(receipt, flags, &json, &err), err);
+    pl_sampler_free(s);
+    pl_receipt_free(receipt);
+    return json;
+}
+
+/* A receipt without a token says that no logits were compared, and its end must
+ * fit. */
+TEST(receipts_of_empty_outputs_say_so)
+{
+    static const struct {
+        const char *reason;
+        int most;
+        bool holds;
+    } ends[] = {{"length", 0, true},   {"other", 0, true}, {"length", 1, false},
+                {"length", -1, false}, {"eog", 0, false},  {"stop", 0, false}};
+    struct engine_run r = opened();
+    pl_receipt_given given = {
+        .size = sizeof given, .prompt = way_prompt, .n_prompt = WAY_PROMPT};
+
+    for (unsigned form = 0; form < 4; form++)
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+            char *json = write_empty(&r, form), *text;
+            json_t *doc = json_loads(json, 0, NULL);
+            pl_receipt_result got;
+            pl_receipt *receipt;
+
+            json_object_set_new(doc, "end",
+                                json_pack("{s:s, s:i, s:[]}", "reason",
+                                          ends[i].reason, "max_tokens",
+                                          ends[i].most, "stop"));
+            text = json_dumps(doc, JSON_COMPACT);
+            receipt = way_parsed(i == 0 ? json : text);
+            assert_int_equal(pl_receipt_n_output(receipt), 0);
+            given.n_sample = i % 2 ? 3 : 0;
+            got = way_verified(receipt, r.engine, &given);
+            if ((got.verdict == PL_RECEIPT_HOLDS) != ends[i].holds ||
+                (ends[i].holds && !strstr(got.text, "the output is empty")))
+                fail_msg("form %u, %s %d: %s", form, ends[i].reason,
+                         ends[i].most, got.text);
+            assert_int_equal(got.n_checked, 0);
+            pl_receipt_free(receipt);
+            json_decref(doc);
+            free(text);
+            free(json);
+        }
+    engine_run_close(&r);
+}
+
 /* The tokens that are drawn depend on the seed alone, and many seeds draw
  * each. */
 TEST(receipts_are_checked_in_any_part)

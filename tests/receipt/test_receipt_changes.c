@@ -27,14 +27,19 @@ struct scene {
     char *json;
 };
 
-static void scene_open(struct scene *a)
+static void scene_open_model(struct scene *a, const char *name)
 {
     pl_options o = engine_run_options();
 
-    engine_run_open(&a->r, ref_model_path(model_name), model_name, &o);
+    engine_run_open(&a->r, ref_model_path(name), name, &o);
     a->words = pl_model_tokenizer(a->r.model);
     a->rows = test_need((size_t)(WAY_OUT * a->r.n_vocab), sizeof *a->rows);
     a->json = NULL;
+}
+
+static void scene_open(struct scene *a)
+{
+    scene_open_model(a, model_name);
 }
 
 static void scene_write(struct scene *a, int i)
@@ -747,31 +752,37 @@ TEST(receipts_that_are_damaged_do_not_hold)
 
 /* ---- the model ----------------------------------------------------------- */
 
-/* Writes a copy of the model in which a bit of a weight is another. */
-static const char *with_other_bit(const char *path, uint64_t *random, bool high)
+/* Writes a copy of a file in which the bits `mask` of a byte are others. */
+static const char *with_other_byte(const char *path, uint64_t at, int mask)
 {
     const char *copy = test_temp("other.gguf");
-    const struct gguf_tensor *t;
-    struct gguf *g;
-    uint64_t offset;
     size_t n;
     char *data = test_read(path, &n);
-    FILE *f;
-    pl_err err;
+    FILE *f = fopen(copy, "wb");
 
-    TEST_OK(gguf_open(&g, path, &err), err);
-    t = gguf_find_tensor(g, "blk.0.ffn_down.weight");
-    assert_non_null(t);
-    offset =
-        t->offset + (uint64_t)test_below(random, (int64_t)t->bytes / 4) * 4;
-    data[offset + (high ? 2 : 0)] ^= (char)(high ? 0x40 : 1);
-    gguf_close(g);
-    f = fopen(copy, "wb");
+    assert_true(at < n);
+    data[at] ^= (char)mask;
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, n, f), n);
     fclose(f);
     free(data);
     return copy;
+}
+
+/* Writes a copy of the model in which a bit of a weight is another. */
+static const char *with_other_bit(const char *path, uint64_t *random, bool high)
+{
+    const struct gguf_tensor *t;
+    struct gguf *g;
+    uint64_t at;
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    t = gguf_find_tensor(g, "blk.0.ffn_down.weight");
+    assert_non_null(t);
+    at = t->offset + (uint64_t)test_below(random, (int64_t)t->bytes / 4) * 4;
+    gguf_close(g);
+    return with_other_byte(path, at + (high ? 2 : 0), high ? 0x40 : 1);
 }
 
 /* One bit of one weight is another model. A receipt whose hash is made to fit
@@ -821,6 +832,148 @@ TEST(receipts_of_another_model_do_not_hold)
         engine_run_close(&other);
     }
     scene_close(&a);
+}
+
+/* Sets the receipt's model to that of the engine `e`, as a forger would. */
+static void claim_model(json_t *doc, pl_engine *e)
+{
+    json_t *model, *numerics;
+    pl_err err;
+
+    TEST_OK(receipt_describe_engine(&model, &numerics, e, &err), err);
+    json_object_set_new(doc, "model", model);
+    json_decref(numerics);
+}
+
+/* Computes n tokens of sequence 1, and the logits after them, unless `row` is
+ * NULL. Returns false if they are not finite. */
+static bool computes(const struct engine_run *r, int64_t n,
+                     const int32_t *token, float *row)
+{
+    static const int32_t seq[WAY_PROMPT] = {1, 1, 1, 1, 1, 1, 1};
+    uint8_t wanted[WAY_PROMPT] = {0};
+    pl_batch b = {.size = sizeof b,
+                  .n = n,
+                  .token = token,
+                  .seq = seq,
+                  .wanted = wanted,
+                  .logits = row};
+    pl_status s;
+    pl_err err;
+
+    wanted[n - 1] = 1;
+    s = pl_engine_decode(r->engine, &b, NULL, &err);
+    if (s != PL_BAD_FILE)
+        TEST_OK(s, err);
+    return s == PL_OK;
+}
+
+/* Returns the first token of the scene's output whose logits an engine computes
+ * otherwise; NONE if all have the same bits; REJECTED if some are not
+ * finite. */
+static int first_other_row(const struct scene *a, const struct engine_run *r)
+{
+    const size_t size = (size_t)r->n_vocab * sizeof(float);
+    float *row = test_need(1, size);
+    bool is_finite = computes(r, WAY_PROMPT, way_prompt, row);
+    int other = NONE;
+
+    for (int i = 0; i < WAY_OUT && is_finite; i++) {
+        if (other == NONE && memcmp(row, a->rows + i * r->n_vocab, size) != 0)
+            other = i;
+        is_finite = i + 1 == WAY_OUT || computes(r, 1, &a->token[i], row);
+    }
+    free(row);
+    return is_finite ? other : REJECTED;
+}
+
+static pl_receipt_result verify_text(const char *json, pl_engine *e)
+{
+    pl_receipt *r = way_parsed(json);
+    pl_receipt_result got = way_verified(r, e, NULL);
+
+    pl_receipt_free(r);
+    return got;
+}
+
+/* Checks the scene's receipt with a model of which one bit is another: as it
+ * is, and where it claims to be of this model. */
+static void check_flipped_bit(const struct scene *a, const char *path,
+                              const char *what)
+{
+    pl_options o = engine_run_options();
+    json_t *doc = json_loads(a->json, 0, NULL);
+    struct engine_run other;
+    pl_receipt_result got;
+    char *text;
+    int at;
+
+    engine_run_open(&other, path, what, &o);
+    got = verify_text(a->json, other.engine);
+    if (got.verdict != PL_RECEIPT_CANNOT || !strstr(got.text, "other weights"))
+        fail_msg("%s: %s", what, got.text);
+    claim_model(doc, other.engine);
+    text = json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    got = verify_text(text, other.engine);
+    at = first_other_row(a, &other);
+    /* 16 bits of a hash may agree by chance, so that a later row is found. */
+    if (at == REJECTED ? got.verdict != PL_RECEIPT_CANNOT
+        : at == NONE
+            ? got.verdict != PL_RECEIPT_HOLDS
+            : got.verdict != PL_RECEIPT_DIFFERS || (got.at >= 0 && got.at < at))
+        fail_msg("%s: verdict %d at %d, not at %d: %s", what, got.verdict,
+                 (int)got.at, at, got.text);
+    engine_run_close(&other);
+    json_decref(doc);
+    free(text);
+}
+
+/* Flips n bits of each tensor of a model, wherever its format has values,
+ * scales or minima. */
+static void check_flipped_bits(const char *name, uint64_t *random, int n)
+{
+    const char *path = ref_model_path(name);
+    struct scene a;
+    struct gguf *g;
+    pl_err err;
+
+    scene_open_model(&a, name);
+    scene_write(&a, 0);
+    TEST_OK(gguf_open(&g, path, &err), err);
+    for (int64_t i = 0; i < n * gguf_n_tensor(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i / n);
+        int64_t byte = test_below(random, (int64_t)t->bytes);
+        int bit = (int)test_below(random, 8);
+        char what[160];
+
+        snprintf(what, sizeof what, "%s, %s, bit %d of byte %d", name, t->name,
+                 bit, (int)byte);
+        check_flipped_bit(
+            &a, with_other_byte(path, t->offset + (uint64_t)byte, 1 << bit),
+            what);
+    }
+    gguf_close(g);
+    scene_close(&a);
+}
+
+/* Every bit of every tensor counts: embeddings, norms, biases, routers, packed
+ * values and their scales. Where the receipt claims the changed model, the
+ * first row of other logits is found. */
+TEST(receipts_find_any_bit_of_any_weight)
+{
+    static const char *const names[] = {
+        "made/llama-gqa-f32",     "made/llama-q-q4_k_m",
+        "made/qwen3moe-q-q6_k",   "made/qwen3moe-q-q8_0",
+        "made/gptoss-mxfp4-q8_0", "made/llama-q-iq4_xs",
+        "made/gemma3-swa-f32",    "made/qwen35-dense-f32",
+        "made/llama-q-bf16",
+    };
+    uint64_t random = test_seed();
+    int n = sizeof names / sizeof *names, first = (int)test_below(&random, n);
+
+    for (int i = 0; i < (test_long() ? n : 2); i++)
+        check_flipped_bits(names[(first + 4 * i) % n], &random,
+                           test_draws(1, 8));
 }
 
 /* A receipt of one rank that says two, with all that belongs to two, differs by

@@ -27,6 +27,7 @@ static const struct ask {
      "\"top_k\":0,\"repeat_penalty\":1.1,\"ignore_eos\":true,"
      "\"grammar\":\"root ::= [a-z ,.]+\"",
      1},
+    {"/v1/completions", "\"prompt\":\"Once upon a time\",\"max_tokens\":0", 1},
     {"/v1/completions",
      "\"prompt\":\"Once upon a time\",\"max_tokens\":6,\"n\":2", 2},
     {"/v1/completions",
@@ -175,7 +176,7 @@ TEST(serve_keeps_receipts_in_a_file)
                  "-a fable -s 7 -dev %s --receipt-form full --receipt '%s'",
                  devices[i], path[i]);
         serve_try_start(&s, "", more);
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < 5; k++) {
             char *body = request(&asks[k], k % 2, "");
             char *answer = serve_try_post(&s, asks[k].path, body, 200);
 
@@ -188,7 +189,7 @@ TEST(serve_keeps_receipts_in_a_file)
     snprintf(line, sizeof line, "cmp '%s' '%s'", path[0], path[1]);
     sh(0, line);
     snprintf(line, sizeof line, "plait verify " MODEL "-dev emu '%s'", path[0]);
-    must_say(sh(0, line), "6 receipts: 6 hold");
+    must_say(sh(0, line), "7 receipts: 7 hold");
 }
 
 /* A request asks for a receipt, or for none, and for its form. */
