@@ -58,7 +58,11 @@ struct choice {
      * generate when the reasoning is too long; [n_forced]; owned. */
     int32_t *forced;
     int64_t n_forced, at_forced;
-    char *kept; /* receipt for service.keep_receipt; owned; NULL if none */
+    pl_receipt *scored; /* receipt of the prompt; owned; NULL if none */
+    /* Receipts for service.keep_receipt, of the prompt and of the output;
+     * owned; NULL if there is none. */
+    char *kept_prompt, *kept;
+    pl_err scoring; /* the error of `scored`; its status is PL_OK if none */
     /* Times by loop_now of the first progress report, of the first token and of
      * the last token, in seconds; 0 if not reached. */
     double began_s, first_token_s, last_token_s;
@@ -110,6 +114,8 @@ static void generation_free(struct generation *g)
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
         free(g->choice[i].forced);
+        pl_receipt_free(g->choice[i].scored);
+        free(g->choice[i].kept_prompt);
         free(g->choice[i].kept);
     }
     for (int i = 0; g->ids && i < g->request.n_prompt; i++)
@@ -335,11 +341,43 @@ static void send_prompt_token(struct choice *c, int64_t at, const float *logits)
     free(names);
 }
 
+/* Returns true if a prompt whose probabilities are in the response has its
+ * receipt with this choice: receipts contain the tokens of prompts, and the
+ * choice is the first of its prompt. */
+static bool has_scored_prompt(const struct choice *c)
+{
+    const struct generation *g = c->of;
+    const struct service *v = g->service;
+    unsigned flags = (g->request.receipt ? g->request.receipt_flags : 0) |
+                     (v->keep_receipt ? v->keep_flags : 0);
+
+    return (flags & PL_RECEIPT_FULL) && c->index % g->request.n == 0;
+}
+
+/* Adds token `at` of the prompt to the receipt of the prompt. `logits` were
+ * computed at the token before it. */
+static void score_prompt_token(struct choice *c, int64_t at,
+                               const float *logits)
+{
+    const struct generation *g = c->of;
+    const int32_t *ids = g->ids[c->index / g->request.n];
+    pl_status s = c->scoring.status;
+
+    if (s == PL_OK && !c->scored)
+        s = pl_receipt_begin(&c->scored, g->service->engine, ids, 1,
+                             &c->scoring);
+    if (s == PL_OK)
+        s = pl_receipt_score(c->scored, logits, ids[at], NULL, &c->scoring);
+    c->broken |= s != PL_OK;
+}
+
 static void on_prompt_logits(void *user, int64_t at, const float *logits)
 {
     if (at == 0)
         send_prompt_token(user, 0, NULL);
     send_prompt_token(user, at + 1, logits);
+    if (has_scored_prompt(user))
+        score_prompt_token(user, at + 1, logits);
 }
 
 static void send_prompt(struct choice *c)
@@ -485,42 +523,62 @@ static pl_receipt_end receipt_end(const struct choice *c,
                                        : PL_RECEIPT_OTHER;
 }
 
+static void pass_kept(const struct service *v, char **json)
+{
+    if (*json)
+        v->keep_receipt(v->keep_user, *json);
+    free(*json);
+    *json = NULL;
+}
+
 /* Passes the receipts of all choices to service.keep_receipt, in the order of
  * the choices: which one ends first depends on the speed of devices. */
 static void keep_receipts(struct generation *g)
 {
-    const struct service *v = g->service;
-
     for (int i = 0; i < g->n_choice; i++) {
-        if (g->choice[i].kept)
-            v->keep_receipt(v->keep_user, g->choice[i].kept);
-        free(g->choice[i].kept);
-        g->choice[i].kept = NULL;
+        pass_kept(g->service, &g->choice[i].kept_prompt);
+        pass_kept(g->service, &g->choice[i].kept);
     }
 }
 
-/* Completes the receipt of a choice, and keeps it if the server does. Sets
- * *json to its text for the response, which the caller frees; NULL if there is
- * none. */
-static bool write_receipt(struct choice *c, const struct task_report *report,
-                          char **json)
+/* Writes a receipt for service.keep_receipt and for the response, if they have
+ * one. `need` are flags that their forms must have. The caller frees the
+ * texts. */
+static bool write_receipt(const struct generation *g, const pl_receipt *r,
+                          unsigned need, char **kept, char **json)
 {
-    const struct request *a = &c->of->request;
-    const struct service *v = c->of->service;
+    const struct request *a = &g->request;
+    const struct service *v = g->service;
 
-    *json = NULL;
-    if (!report->receipt)
-        return true;
-    if (pl_receipt_set_end(report->receipt, receipt_end(c, report),
-                           a->max_tokens, a->stop, a->n_stop, NULL) != PL_OK)
+    if (v->keep_receipt && (v->keep_flags & need) == need &&
+        jws_receipt(kept, r, v->keep_flags, v->sign_key, NULL) != PL_OK)
         return false;
-    if (v->keep_receipt && jws_receipt(&c->kept, report->receipt, v->keep_flags,
-                                       v->sign_key, NULL) != PL_OK)
-        return false;
-    if (c->of->n_left == 1) /* before the client has the whole response */
-        keep_receipts(c->of);
-    return !a->receipt || jws_receipt(json, report->receipt, a->receipt_flags,
-                                      v->sign_key, NULL) == PL_OK;
+    return !a->receipt || (a->receipt_flags & need) != need ||
+           jws_receipt(json, r, a->receipt_flags, v->sign_key, NULL) == PL_OK;
+}
+
+/* Completes the receipts of a choice, and keeps them if the server does. Sets
+ * *json and *prompt_json to their texts for the response, which the caller
+ * frees; NULL if there is none. */
+static bool write_receipts(struct choice *c, const struct task_report *report,
+                           char **json, char **prompt_json)
+{
+    struct generation *g = c->of;
+    const struct request *a = &g->request;
+    bool done = true;
+
+    *json = *prompt_json = NULL;
+    if (report->receipt)
+        done = pl_receipt_set_end(report->receipt, receipt_end(c, report),
+                                  a->max_tokens, a->stop, a->n_stop,
+                                  NULL) == PL_OK &&
+               write_receipt(g, report->receipt, 0, &c->kept, json);
+    if (c->scored)
+        done = done && write_receipt(g, c->scored, PL_RECEIPT_FULL,
+                                     &c->kept_prompt, prompt_json);
+    if (done && g->n_left == 1) /* before the client has the whole response */
+        keep_receipts(g);
+    return done;
 }
 
 static bool send_end(struct choice *c, const struct task_report *report)
@@ -532,7 +590,7 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .n_written = report->n_written,
                                .times = {report->prompt_s, report->written_s},
                                .load_s = g->load_s};
-    char *receipt;
+    char *receipt, *prompt_receipt;
     bool done;
 
     end.full =
@@ -541,10 +599,12 @@ static bool send_end(struct choice *c, const struct task_report *report)
     end.total_s = g->load_s + loop_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
-    done = write_receipt(c, report, &receipt);
+    done = write_receipts(c, report, &receipt, &prompt_receipt);
     end.receipt = receipt;
+    end.prompt_receipt = prompt_receipt;
     done = done && response_end(g->response, c->index, &end);
     free(receipt);
+    free(prompt_receipt);
     return done;
 }
 
@@ -565,6 +625,8 @@ static void reject_end(struct api_error *why, const struct choice *c,
 {
     if (report->why == FINISH_ERROR)
         api_error_set_status(why, report->err.status, &report->err);
+    else if (c->scoring.status != PL_OK)
+        api_error_set_status(why, c->scoring.status, &c->scoring);
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
                       "the request timed out after %g s; send a shorter one, "

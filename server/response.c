@@ -77,7 +77,7 @@ static void choice_fini(struct response_choice *c)
     json_decref(c->ids);
     json_decref(c->prompt_ids);
     json_decref(c->offsets);
-    json_decref(c->receipt);
+    json_decref(c->plait);
 }
 
 void response_free(struct response *w)
@@ -158,20 +158,38 @@ bool response_send_done(struct response *w)
     return !w->failed && write_all(w, done, sizeof(done) - 1);
 }
 
+/* Adds to *plait the list `name` of the receipts `key` of all choices that have
+ * one. */
+static void add_list(const struct response *w, json_t **plait, const char *name,
+                     const char *key)
+{
+    json_t *all = json_array();
+
+    for (int i = 0; i < w->n; i++) {
+        json_t *one = json_object_get(w->choice[i].plait, key);
+
+        if (one != NULL)
+            json_text_add(&all, json_incref(one));
+    }
+    if (all != NULL && json_array_size(all) == 0)
+        json_decref(all);
+    else
+        json_text_put(plait, name, all);
+}
+
 /* Adds the receipts of all choices to the body of a response. If the body is a
- * list, each receipt is added to the list's item for its choice. */
+ * list, the receipts of each choice are added to the list's item for it. */
 static void add_receipts(const struct response *w, json_t **body)
 {
-    json_t *all;
+    json_t *plait;
 
-    if (w->choice[0].receipt == NULL || *body == NULL)
+    if (w->choice[0].plait == NULL || *body == NULL)
         return;
     if (json_is_array(*body)) {
         for (int i = 0; i < w->n && *body != NULL; i++) {
             json_t *one = json_incref(json_array_get(*body, (size_t)i));
 
-            json_text_put(&one, "plait",
-                          json_pack("{s:O}", "receipt", w->choice[i].receipt));
+            json_text_put(&one, "plait", json_incref(w->choice[i].plait));
             json_decref(one);
             if (one == NULL) {
                 json_decref(*body);
@@ -180,15 +198,12 @@ static void add_receipts(const struct response *w, json_t **body)
         }
         return;
     }
-    if (w->n == 1) {
-        json_text_put(body, "plait",
-                      json_pack("{s:O}", "receipt", w->choice[0].receipt));
-        return;
+    plait = w->n == 1 ? json_incref(w->choice[0].plait) : json_object();
+    if (w->n > 1) {
+        add_list(w, &plait, "receipts", "receipt");
+        add_list(w, &plait, "prompt_receipts", "prompt_receipt");
     }
-    all = json_array();
-    for (int i = 0; i < w->n; i++)
-        json_text_add(&all, json_incref(w->choice[i].receipt));
-    json_text_put(body, "plait", json_pack("{s:o}", "receipts", all));
+    json_text_put(body, "plait", plait);
 }
 
 /* Ends the response once all choices have ended: writes the end of the stream
@@ -564,6 +579,28 @@ bool response_token(struct response *w, int choice,
     return w->failed || c->probs == NULL ? !w->failed : add_probs(w, c, t);
 }
 
+/* Returns the object "plait" with the receipts of a choice; NULL if out of
+ * memory. */
+static json_t *parse_receipts(const struct response_end *end)
+{
+    json_t *plait = json_object();
+
+    json_text_put(&plait, "receipt", json_loads(end->receipt, 0, NULL));
+    if (end->prompt_receipt != NULL)
+        json_text_put(&plait, "prompt_receipt",
+                      json_loads(end->prompt_receipt, 0, NULL));
+    return plait;
+}
+
+/* Sends the event with the receipts of a choice. */
+static bool send_receipts(struct response *w, struct response_choice *c)
+{
+    json_t *plait = json_text_copy(c->plait);
+
+    json_text_put(&plait, "index", json_integer(c->index));
+    return w->protocol->receipt(w, c, plait);
+}
+
 bool response_end(struct response *w, int choice,
                   const struct response_end *end)
 {
@@ -578,18 +615,15 @@ bool response_end(struct response *w, int choice,
     if (end->stop != NULL)
         w->failed = !text_add(&c->stop, end->stop, strlen(end->stop));
     c->end.stop = c->stop.s;
-    c->end.receipt = NULL;
+    c->end.receipt = c->end.prompt_receipt = NULL;
     if (end->receipt != NULL)
-        c->receipt = json_loads(end->receipt, 0, NULL);
-    w->failed |= end->receipt != NULL && c->receipt == NULL;
+        c->plait = parse_receipts(end);
+    w->failed |= end->receipt != NULL && c->plait == NULL;
     if (!begin(w, c) || !repeat_thoughts(w, c) || !end_block(w, c))
         return false;
     c->ended = true;
-    if (w->streamed && c->receipt != NULL)
-        w->failed = w->failed || !w->protocol->receipt(
-                                     w, c,
-                                     json_pack("{s:O, s:i}", "receipt",
-                                               c->receipt, "index", c->index));
+    if (w->streamed && c->plait != NULL)
+        w->failed = w->failed || !send_receipts(w, c);
     if (w->streamed && !w->failed && w->protocol->end != NULL)
         w->failed = !w->protocol->end(w, c);
     if (++w->n_ended == w->n && !w->failed)

@@ -79,8 +79,10 @@ struct response_end {
     /* Seconds since the request arrived. load_s: until its model was loaded.
      * total_s: until the output ended. */
     double load_s, total_s;
-    bool full;           /* the output ended because the context is full */
-    const char *receipt; /* receipt of the choice, as JSON text; NULL if none */
+    bool full; /* the output ended because the context is full */
+    /* Receipts of the output and of the prompt, as JSON texts; NULL if there is
+     * none. */
+    const char *receipt, *prompt_receipt;
 };
 
 /* Creates a response. It borrows the request `a` until response_free. Errors:

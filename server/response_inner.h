@@ -48,7 +48,9 @@ struct response_choice {
     /* There was no memory for a part of the next event, which then must not be
      * sent. */
     bool lost;
-    json_t *receipt; /* receipt of the choice; owned; NULL if none */
+    /* The object "plait" of the choice, which has its receipts; owned; NULL if
+     * there are none. */
+    json_t *plait;
     /* The way in which the output of the choice ended; end.stop is NULL, or
      * points to the text in `stop`. */
     struct response_end end;
@@ -97,7 +99,7 @@ struct response_protocol {
     /* Called when the last block of a choice is complete: before the next block
      * begins, or before the choice ends. */
     bool (*block_end)(struct response *w, struct response_choice *c);
-    /* Sends an event with the field "plait", whose value contains the receipt
+    /* Sends an event with the field "plait", whose value contains the receipts
      * of the choice. Called before the function `end`. Takes ownership of
      * `plait`. */
     bool (*receipt)(struct response *w, struct response_choice *c,

@@ -6,6 +6,7 @@
 #include "lib/serve_try.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -421,6 +422,80 @@ TEST(serve_bounds_the_receipts_that_nobody_reads)
     free(log);
     free(more);
     close(fd);
+}
+
+/* Returns the sum of the log probabilities of a choice's prompt: of all tokens
+ * but the first, which has none, and the last, which was generated. */
+static double loglikelihood(const json_t *choice)
+{
+    const json_t *list =
+        json_object_get(json_object_get(choice, "logprobs"), "token_logprobs");
+    size_t n = json_array_size(list);
+    double sum = 0;
+
+    assert_true(n > 3);
+    for (size_t i = 0; i + 1 < n; i++)
+        sum += json_number_value(json_array_get(list, i));
+    return sum;
+}
+
+/* The receipts of prompts whose probabilities a client has asked for, as
+ * lm-evaluation-harness does, prove their sums. */
+TEST(serve_receipts_prove_the_loglikelihood_of_prompts)
+{
+    static const char body[] =
+        "{\"prompt\":[\"Once upon a time there was\",\"One day the old\"],"
+        "\"max_tokens\":1,\"echo\":true,\"logprobs\":1,\"temperature\":0,"
+        "\"receipt\":\"%s\"}";
+    const char *path = test_temp("scores.jsonl");
+    char line[800], *answer, *text;
+    struct serve_try s;
+    json_t *all, *list;
+    size_t size;
+
+    snprintf(line, sizeof line,
+             "-a fable -dev 'cpu*2' --receipt-form full --receipt '%s'", path);
+    serve_try_start(&s, "", line);
+    snprintf(line, sizeof line, body, "full");
+    answer = serve_try_post(&s, "/v1/completions", line, 200);
+    all = serve_try_json(answer);
+    list = json_object_get(json_object_get(all, "plait"), "prompt_receipts");
+    assert_int_equal(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const char *nll = json_string_value(json_object_get(
+            json_object_get(json_array_get(list, i), "output"), "nll"));
+        double sum =
+            loglikelihood(json_array_get(json_object_get(all, "choices"), i));
+
+        assert_non_null(nll);
+        if (!(fabs(strtod(nll, NULL) + sum) < 1e-4 * fabs(sum)))
+            fail_msg("prompt %zu: %s, but the response has %.9g", i, nll, sum);
+    }
+    json_decref(all);
+    free(answer);
+    snprintf(line, sizeof line, body, "brief");
+    answer = serve_try_post(&s, "/v1/completions", line, 200);
+    assert_null(strstr(answer, "prompt_receipt"));
+    free(answer);
+    snprintf(line, sizeof line,
+             "{\"prompt\":\"Once upon a time\",\"max_tokens\":0,\"echo\":true,"
+             "\"logprobs\":1,\"receipt\":\"full\",\"stream\":true}");
+    answer = serve_try_post(&s, "/v1/completions", line, 200);
+    assert_non_null(strstr(answer, "\"prompt_receipt\":{"));
+    free(answer);
+    serve_try_stop(&s);
+    snprintf(line, sizeof line, "plait verify " MODEL "-dev 'sim*3' '%s'",
+             path);
+    must_say(sh(0, line), "10 receipts: 10 hold");
+    /* The prompt's receipt precedes that of the output. */
+    text = test_read(path, &size);
+    assert_true(strstr(text, "\"nll\"") < strchr(text, '\n'));
+    free(text);
+    snprintf(line, sizeof line,
+             "sed 's/\"nll\":\"/&1/' '%s' >other.jsonl; plait verify " MODEL
+             "other.jsonl",
+             path);
+    must_say(sh(1, line), "10 receipts: 5 hold, 5 differ");
 }
 
 /* The log names lost receipts while the server runs, once. */
