@@ -58,6 +58,11 @@ TEST(python_document_says_what_runs)
     run("document");
 }
 
+TEST(python_receipts_are_those_of_the_command)
+{
+    run("receipts");
+}
+
 TEST(python_logits_of_a_batch_are_those_of_each_sequence_alone)
 {
     run("logits_and_sequences");

@@ -16,9 +16,10 @@ from ._chat import Chat
 from ._engine import Engine, Generation
 from ._model import (Detokenizer, Model, Plan, Template, Tokenizer, devices,
                     inspect)
+from ._receipt import Verdict, verify
 from ._sampling import Grammar, Sampler
 
 __version__ = version
 __all__ = ['Cancel', 'Chat', 'Detokenizer', 'Engine', 'Error', 'Generation',
            'Grammar', 'Model', 'Plan', 'Sampler', 'Status', 'Template',
-           'Tokenizer', 'devices', 'inspect', 'version']
+           'Tokenizer', 'Verdict', 'devices', 'inspect', 'verify', 'version']

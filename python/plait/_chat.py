@@ -9,6 +9,7 @@ from ._library import (Error, Object, Status, create, header, lib, number,
                        take_bytes)
 from ._engine import Engine
 from ._model import Detokenizer, Template
+from ._receipt import Recording, receipt_flags
 from ._sampling import Sampler
 
 _KIND = {number['PL_REPLY_CONTENT']: 'content',
@@ -66,6 +67,9 @@ class Chat:
     template  by default the one in the model's file
     tools     what the model may call; its calls are in the last message
     extra     more variables of the template: {"enable_thinking": False}
+    receipt   True or a form, as for Engine.generate: `receipt` is then that
+              of the last answer, whose seed is the chat's plus the number of
+              answers before
     sampling  as Sampler's
 
     `messages` is the conversation, a list that you may change: the next turn
@@ -76,14 +80,19 @@ class Chat:
     def __init__(self, engine: Engine, system: str | None = None, *,
                  template: Template | None = None, seq: int = 0,
                  tools: Sequence[dict] | None = None,
-                 extra: dict[str, Any] | None = None, **sampling):
+                 extra: dict[str, Any] | None = None,
+                 receipt: str | bool = False, **sampling):
         self.engine, self.seq, self.tools = engine, seq, tools
         self.extra = dict(extra or {})
         self.template = template or engine.model.template()
         self.messages: list[dict[str, Any]] = []
         if system is not None:
             self.messages.append({'role': 'system', 'content': system})
+        self.receipt: str | None = None
+        self._receipt_flags = receipt_flags(receipt)
+        self._sampling, self._n_answers, self._end = sampling, 0, ''
         self._sampler = Sampler(engine.model, **sampling)
+        self._seed = self._sampler.seed
         self._held: list[int] = []  # the sequence's tokens
 
     def send(self, text: str, max_tokens: int | None = None) -> Iterator[str]:
@@ -107,15 +116,27 @@ class Chat:
             room = min(room, max_tokens)
         prompt, ids = self._prompt(room)
         answered = False
+        fed = self._feed(ids)
+        self.receipt, self._end = None, 'cancelled'
+        recording = None
+        if self._receipt_flags is not None:
+            recording = Recording(self.engine, ids, self._sampler,
+                                  self._receipt_flags)
         with _Reply(self.template, prompt, self.tools) as reply:
             try:
-                for piece in self._pieces(ids, max_tokens):
+                for piece in self._pieces(fed, max_tokens):
                     answered = True
                     reply.add(piece)
                     yield from reply.take()
                     if reply.ended():
+                        self._end = 'message'
                         break
+            except (Error, ValueError):
+                self._end = 'other'
+                raise
             finally:
+                if recording:
+                    self.receipt = recording.end(self._end, max_tokens)
                 if answered:
                     self.messages.append(reply.message())
             yield from reply.take()
@@ -137,8 +158,9 @@ class Chat:
                 return text, ids
             del messages[lead:later[0]]
 
-    def _pieces(self, ids: list[int], max_tokens: int | None) -> Iterator[str]:
-        """Yields text, special tokens included, which mark a reply's parts."""
+    def _feed(self, ids: list[int]) -> list[int]:
+        """Prepares the sequence and the sampler for a prompt; returns the tokens
+        that are yet to be computed."""
         held, engine, seq = self._held, self.engine, self.seq
         if engine.length(seq) != len(held):  # somebody else has used it
             held.clear()
@@ -147,9 +169,18 @@ class Chat:
             same += 1
         same = engine.trim(seq, same)
         del held[same:]
-        fed = ids[same:]
-        for token in fed:
+        if self._receipt_flags is not None:
+            # An answer must depend on its prompt and seed alone.
+            self._sampling['seed'] = self._seed + self._n_answers
+            self._sampler = Sampler(engine.model, **self._sampling)
+            self._n_answers += 1
+        for token in ids[same if self._receipt_flags is None else 0:]:
             self._sampler.accept(token)
+        return ids[same:]
+
+    def _pieces(self, fed: list[int], max_tokens: int | None) -> Iterator[str]:
+        """Yields text, special tokens included, which mark a reply's parts."""
+        held, engine, seq = self._held, self.engine, self.seq
         with engine.model.tokenizer as t, Detokenizer(t, special=True) as words:
             n = 0
             while max_tokens is None or n < max_tokens:
@@ -159,12 +190,16 @@ class Chat:
                     held[engine.length(seq):] = ()
                     if e.status != Status.FULL or n == 0:
                         raise
+                    self._end = 'context'
                     break
                 held += fed
                 token = self._sampler.sample(logits[0])
                 if t.ends(token):
+                    self._end = 'eog'
                     break
                 n += 1
                 fed = [token]
                 yield words.add(token)
+            else:
+                self._end = 'length'
             yield words.flush()

@@ -10,6 +10,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence,
 from ._library import (Cancel, Error, Object, Status, encode, flag_of,
                        header, ids_array, integer, lib, number, take_bytes)
 from ._model import Detokenizer, EnginePlan, Model, Plan, Settings
+from ._receipt import Recording, receipt_flags
 from ._sampling import Sampler
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Engine(Object):
                  stop: str | Sequence[str] = (), seq: int = 0,
                  append: bool = False, special: bool = False,
                  sampler: Sampler | None = None, cancel: Cancel | None = None,
-                 **sampling) -> Generation:
+                 receipt: str | bool = False, **sampling) -> Generation:
         """Continues a prompt: returns an iterator over pieces of text.
 
         prompt      a text or token ids
@@ -170,16 +171,22 @@ class Engine(Object):
         special     show special tokens, too
         sampler     one of your own; else `sampling` makes one, as Sampler's
                     arguments: temperature=0, seed=7, grammar=g
+        receipt     True or a form, "full", "brief" or "hashes": the iterator
+                    has a receipt, which verify() checks
         """
         if sampler and sampling:
             raise TypeError('generate: sampler= and '
                             f'{next(iter(sampling))}= exclude one another')
         if max_tokens is not None:
             integer(ctypes.c_int64, 'max_tokens', max_tokens)
+        flags = receipt_flags(receipt)
+        if flags is not None and append:
+            raise ValueError('generate: append= and receipt= exclude one '
+                             'another, because a receipt has the whole prompt')
         return Generation(self, self.ids(prompt),
                           sampler or Sampler(self.model, **sampling),
                           max_tokens, [stop] if isinstance(stop, str) else
-                          list(stop), seq, append, special, cancel)
+                          list(stop), seq, append, special, cancel, flags)
 
     def embed(self, prompt: Prompt, *, pooling: str | None = None,
               normalize: bool = True, seq: int = 0):
@@ -290,16 +297,21 @@ class Generation:
     tokens  ids so far
     finish  why it ended: "stop" (the model, or a stop text), "length", "full"
             (the context has no room); None: it has not
+    receipt once it has ended or is closed: its receipt, a JSON text, if it was
+            asked for
     """
 
     def __init__(self, engine, prompt, sampler, max_tokens, stop, seq, append,
-                 special, cancel):
+                 special, cancel, receipt=None):
         if not all(isinstance(s, str) and s for s in stop):
             raise ValueError(f'stop: {stop!r} has an empty text')
         self.tokens: list[int] = []
         self.finish: str | None = None
+        self.receipt: str | None = None
+        self._recording: Recording | None = None
+        self._end = 'cancelled'  # the reason in the receipt
         self._pieces = self._run(engine, prompt, sampler, max_tokens, stop, seq,
-                                 append, special, cancel)
+                                 append, special, cancel, receipt)
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -312,17 +324,35 @@ class Generation:
         self._pieces.close()
 
     def _run(self, engine, prompt, sampler, max_tokens, stop, seq, append,
-             special, cancel):
-        held = ''  # may be the beginning of a stop text
+             special, cancel, receipt):
+        for token in prompt:
+            sampler.accept(token)
         if not append:
             engine.clear(seq)
+        if receipt is not None:
+            self._recording = Recording(engine, prompt, sampler, receipt)
+        try:
+            yield from self._write(engine, prompt, sampler, max_tokens, stop,
+                                   seq, special, cancel)
+        except (Error, ValueError):
+            self._end = ''  # it has no receipt
+            raise
+        finally:
+            if self._recording and self._end:
+                self.receipt = self._recording.end(self._end, max_tokens, stop)
+            elif self._recording:
+                self._recording.close()
+
+    def _write(self, engine, prompt, sampler, max_tokens, stop, seq, special,
+               cancel):
+        held = ''  # may be the beginning of a stop text
         with engine.model.tokenizer as t, Detokenizer(t, special) as words:
             for token in self._choose(engine, t, prompt, sampler, max_tokens,
                                       seq, cancel):
                 held += words.add(token)
                 found = [i for i in map(held.find, stop) if i >= 0]
                 if found:
-                    self.finish = 'stop'
+                    self.finish = self._end = 'stop'
                     held = held[:min(found)]
                     break
                 at = len(held) - _overlap(held, stop)
@@ -337,8 +367,6 @@ class Generation:
     def _choose(self, engine, tokenizer, prompt, sampler, max_tokens, seq,
                 cancel):
         """Yields the chosen ids; sets `finish` where it ends by itself."""
-        for token in prompt:
-            sampler.accept(token)
         fed = prompt
         while max_tokens is None or len(self.tokens) < max_tokens:
             try:
@@ -346,18 +374,18 @@ class Generation:
             except Error as e:
                 if e.status != Status.FULL or not self.tokens:
                     raise
-                self.finish = 'full'
+                self.finish, self._end = 'full', 'context'
                 return
             if logits is None:
                 raise ValueError('generate: the prompt has no token')
             token = sampler.sample(logits[0])
             if tokenizer.ends(token):
-                self.finish = 'stop'
+                self.finish, self._end = 'stop', 'eog'
                 return
             self.tokens.append(token)
             fed = [token]
             yield token
-        self.finish = 'length'
+        self.finish = self._end = 'length'
 
 
 def _overlap(text: str, stop: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
-"""Reads pl.h and makes its types for ctypes.
+"""Reads pl.h and pl_receipt.h and makes their types for ctypes.
 
-An installed package has the header beside this file, a checkout in include/.
-Layouts, numbers and prototypes all come from there: Python repeats none. The
+An installed package has the headers beside this file, a checkout in include/.
+Layouts, numbers and prototypes all come from there: Python repeats none. A
 header is C as plait writes it, and a declaration that this file cannot read is
 an error, never left out. tests/test_python.c compares sizes, offsets and
 numbers with those of the C compiler.
@@ -30,7 +30,7 @@ class Function:
 
 
 class Header:
-    """The declarations of a header.
+    """The declarations of headers, whose texts are joined.
 
     constant   number of each enumerator and PL_VERSION_*
     enum       names of each enum's enumerators, in order
@@ -48,6 +48,7 @@ class Header:
         self.function: dict[str, Function] = {}
         self.opaque: set[str] = set()
         self._maps: dict[str, list[str]] = {}
+        self._prefixes: dict[str, str] = {}
         for declaration in self._declarations(text):
             self._read(declaration)
 
@@ -57,6 +58,8 @@ class Header:
         for name, body in re.findall(r'^#define (\w+)_MAP\(X\)(.*)', text,
                                      re.M):
             self._maps[name] = re.findall(r'\bX\((\w+)', body)
+        self._prefixes.update(re.findall(
+            r'^#define (\w+)\(\w+, \w+\) (\w+)##', text, re.M))
         for name, n in re.findall(r'^#define (\w+) (\d+)$', text, re.M):
             self.constant[name] = int(n)
         text = re.sub(r'^#.*', '', text, flags=re.M)
@@ -98,9 +101,10 @@ class Header:
             self.function[m[3]] = Function(result, names, types)
 
     def _read_enum(self, name, body):
-        for whole, key in re.findall(r'((\w+)_MAP\(\w+\))', body):
+        for whole, key, macro in re.findall(r'((\w+)_MAP\((\w+)\))', body):
+            prefix = self._prefixes[macro]
             body = body.replace(
-                whole, ''.join(f'PL_{n}, ' for n in self._maps[key]))
+                whole, ''.join(f'{prefix}{n}, ' for n in self._maps[key]))
         names, value = [], -1
         for item in filter(None, map(str.strip, body.split(','))):
             key, _, given = item.partition(' = ')

@@ -28,10 +28,12 @@ free.argtypes, free.restype = [ctypes.c_void_p], None
 
 def _read_header() -> Header:
     for folder in (HERE, os.path.join(HERE, '../../include')):
-        path = os.path.join(folder, 'pl.h')
-        if os.path.exists(path):
-            with open(path, encoding='utf-8') as f:
-                return Header(f.read())
+        if os.path.exists(os.path.join(folder, 'pl.h')):
+            texts = []
+            for name in 'pl.h', 'pl_receipt.h':
+                with open(os.path.join(folder, name), encoding='utf-8') as f:
+                    texts.append(f.read())
+            return Header(''.join(texts))
     raise ImportError(f'plait: no pl.h in {HERE}; install the package again')
 
 

@@ -64,14 +64,16 @@ def c_table(header):
               for name, kind in _header.SCALARS.items()]
     body = ''.join(f'    printf("%lld\\n", (long long)({what}));\n'
                    for what, _ in lines)
-    return lines, ('#include <pl.h>\n#include <stdio.h>\n\n'
+    return lines, ('#include <pl_receipt.h>\n#include <stdio.h>\n\n'
                    f'int main(void)\n{{\n{body}}}\n')
 
 
 def declarations():
     folder = os.environ['PLAIT_INCLUDE']
-    with open(os.path.join(folder, 'pl.h'), encoding='utf-8') as f:
-        text = f.read()
+    text = ''
+    for name in 'pl.h', 'pl_receipt.h':
+        with open(os.path.join(folder, name), encoding='utf-8') as f:
+            text += f.read()
     lines, program = c_table(_library.header)
     with open('table.c', 'w', encoding='utf-8') as f:
         f.write(program)
@@ -162,7 +164,11 @@ def same_text_as_the_command():
                       split_mode='layer')
     line = f"plait plan -m {MODEL} -dev 'cpu*2' -sm layer"
     assert str(plan) == command(line)
-    assert plan.to_dict() == json.loads(command(line + ' --json'))
+    both = plan.to_dict(), json.loads(command(line + ' --json'))
+    for p in both:
+        for device in p['devices']:
+            device.pop('available')  # memory that others use meanwhile
+    assert both[0] == both[1]
     assert plan.svg().startswith('<svg') and '-sm layer' in plan.options
     assert plan.summary.startswith('2 devices')
     assert plait.inspect(MODEL)['metadata'] and plait.devices()['memory']
@@ -233,6 +239,65 @@ def document():
         assert len(names['logits']) == 1
         assert len(names['vector']) == model.d_model
         assert engine.length(0) == engine.length(3) == 2
+
+
+# ---- receipts ---------------------------------------------------------------
+
+def receipts():
+    """Receipts are the command's, byte for byte, and hold elsewhere."""
+    with plait.Model(MODEL) as m, \
+            plait.Engine(m, devices='cpu*2', tensor_split=[3, 1]) as e:
+        g = e.generate(START, max_tokens=12, seed=7, receipt=True)
+        assert ''.join(g) and g.receipt
+        command(f"plait run -m {MODEL} -dev 'cpu*2' -ts 3,1 -n 12 -s 7 "
+                f"-p '{START}' --receipt own.json")
+        with open('own.json', encoding='utf-8') as f:
+            assert f.read() == g.receipt + '\n'
+        v = plait.verify(m, g.receipt, devices='sim*3')
+        assert v and v.verdict == 'holds' and v.n_checked == 12, v
+        assert v.at is None and 'bit by bit' in v.text
+        v = plait.verify(m, g.receipt.replace('"seed":"7"', '"seed":"8"'))
+        assert not v and v.verdict == 'differs' and v.at == 3, v
+        words = m.tokenizer
+        for options, end in (({'stop': ' who', 'max_tokens': 12}, 'stop'),
+                             ({'logit_bias': {4095: 1e9}}, 'eog'),
+                             ({'max_tokens': 0}, 'length'),
+                             ({'grammar': plait.Grammar(
+                                 words, 'root ::= " yes" | " no"')}, 'eog')):
+            g = e.generate(START, seed=7, receipt=True, **options)
+            list(g)
+            assert json.loads(g.receipt)['end']['reason'] == end, g.receipt
+            assert plait.verify(m, g.receipt), options
+        g = e.generate(START, seed=7, receipt=True)  # closed early
+        next(g)
+        g.close()
+        assert json.loads(g.receipt)['end']['reason'] == 'cancelled'
+        assert plait.verify(m, g.receipt)
+        g = e.generate(START, seed=7, max_tokens=9, receipt='brief')
+        list(g)
+        v = plait.verify(m, g.receipt)
+        assert v.verdict == 'cannot' and 'give the prompt' in v.text
+        assert plait.verify(m, g.receipt, prompt=START, sample=3).n_checked == 3
+        assert not plait.verify(m, g.receipt, prompt='Once upon no time')
+        chat = plait.Chat(e, seed=3, receipt=True)
+        both = []
+        for asked in 'Hello', 'And then?':
+            list(chat.send(asked, max_tokens=8))
+            both.append(chat.receipt)
+            assert plait.verify(m, chat.receipt, devices='sim*2')
+        command(f"plait run -m {MODEL} -dev 'cpu*2' -ts 3,1 -i -n 8 -s 3 "
+                "--receipt chat.jsonl", 'Hello\nAnd then?\n')
+        with open('chat.jsonl', encoding='utf-8') as f:
+            assert f.read().splitlines() == both
+        raises(ValueError, lambda: e.generate(START, receipt='all'), 'brief')
+        raises(ValueError, lambda: e.generate(START, append=True, receipt=True),
+               'append=')
+        sampler = plait.Sampler(m, seed=1)
+        sampler.accept(9)
+        raises(plait.Error, lambda: list(e.generate(
+            START, sampler=sampler, receipt=True)), 'accepted other tokens')
+        raises(plait.Error, lambda: plait.verify(m, '{}'), 'not a receipt',
+               status=plait.Status.BAD_FILE)
 
 
 # ---- numbers ----------------------------------------------------------------
