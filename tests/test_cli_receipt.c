@@ -127,6 +127,15 @@ TEST(cli_receipts_of_a_chat_have_a_line_each)
     assert_non_null(strstr(r.out, "prompt: differs at token "));
 }
 
+TEST(cli_receipts_hold_after_a_saved_state)
+{
+    sh(0, RUN "-s 5 --state-save a.state");
+    sh(0, "plait run " MODEL "--state-load a.state -p ' and then' -n 8 -s 3 "
+          "-dev 'cpu*2' --ranks 1 --receipt a.json");
+    sh(0, "grep -q '\"prompt\":{\"n\":2[0-9],' a.json");
+    sh(0, "plait verify " MODEL "a.json -dev 'sim*2'");
+}
+
 TEST(cli_verify_renders_the_prompt_of_a_conversation)
 {
     struct ran r;

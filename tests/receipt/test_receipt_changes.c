@@ -976,6 +976,48 @@ TEST(receipts_find_any_bit_of_any_weight)
                            test_draws(1, 8));
 }
 
+/* Hyper-parameters are part of the model, names and values. */
+TEST(receipts_find_any_bit_of_a_hyper_parameter)
+{
+    const char *name = "llama-q-q4_0", *path = ref_model_path(name);
+    const pl_options o = engine_run_options();
+    uint64_t random = test_seed();
+    size_t n, from, to;
+    char *file = test_read(path, &n);
+    struct scene a;
+    int n_made = 0;
+
+    from = (size_t)((char *)memmem(file, n, "llama.context_length", 20) - file);
+    to = (size_t)((char *)memmem(file, n, "tokenizer.ggml.model", 20) - file);
+    free(file);
+    assert_true(from < to && to < n);
+    scene_open_model(&a, name);
+    scene_write(&a, 0);
+    for (int i = 0; i < test_draws(60, 3000); i++) {
+        uint64_t at =
+            from + (uint64_t)test_below(&random, (int64_t)(to - from));
+        const char *other =
+            with_other_byte(path, at, 1 << test_below(&random, 8));
+        pl_receipt_result got;
+        pl_engine *e = NULL;
+        pl_model *m;
+        pl_err err;
+
+        if (pl_model_open(&m, other, &err) != PL_OK)
+            continue;
+        if (pl_engine_create(&e, m, &o, &err) == PL_OK) {
+            got = verify_text(a.json, e);
+            if (got.verdict != PL_RECEIPT_CANNOT)
+                fail_msg("byte %d: %s", (int)at, got.text);
+            n_made++;
+        }
+        pl_engine_free(e);
+        pl_model_free(m);
+    }
+    assert_true(n_made > 0);
+    scene_close(&a);
+}
+
 /* A receipt of one rank that says two, with all that belongs to two, differs by
  * its logits. */
 TEST(receipts_that_claim_other_ranks_differ)

@@ -193,6 +193,44 @@ TEST(serve_keeps_receipts_in_a_file)
     must_say(sh(0, line), "7 receipts: 7 hold");
 }
 
+/* In a cache of a few pages tasks are preempted, after which their sampler and
+ * their receipt go on. */
+TEST(serve_receipts_hold_after_preemption)
+{
+    enum { N = 8 };
+    const char *path = test_temp("preempted.jsonl");
+    struct try_client c[N];
+    struct serve_try s;
+    char line[400];
+
+    snprintf(line, sizeof line,
+             "-np 6 -c 320 -ub 64 --max-waiting 64 --receipt-form full "
+             "--receipt '%s'",
+             path);
+    serve_try_start(&s, "", line);
+    for (int k = 0; k < N; k++) {
+        snprintf(line, sizeof line,
+                 "{\"prompt\":\"Once upon a time there was a king. And %d\","
+                 "\"seed\":%d,\"max_tokens\":%d,\"repeat_penalty\":1.1,"
+                 "\"ignore_eos\":true}",
+                 k, k, 70 + 6 * k);
+        try_connect(&s.t, &c[k]);
+        serve_try_send(&c[k], "/v1/completions", line);
+    }
+    for (int k = 0; k < N; k++) {
+        struct try_answer a;
+
+        try_read(&c[k], &a, false);
+        assert_int_equal(a.status, 200);
+        free(a.body);
+        try_close(&c[k]);
+    }
+    assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
+    serve_try_stop(&s);
+    snprintf(line, sizeof line, "plait verify " MODEL "'%s'", path);
+    must_say(sh(0, line), "8 receipts: 8 hold");
+}
+
 /* A request asks for a receipt, or for none, and for its form. */
 TEST(serve_receipts_are_what_the_request_asks_for)
 {
