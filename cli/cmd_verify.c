@@ -196,7 +196,7 @@ static void print(struct verify *v, const struct receipt_entry *e,
         json_decref(j);
         return;
     }
-    if (e->line > 1 || v->list.n > 1)
+    if (e->line > 1 || v->list.n + v->list.n_bad > 1)
         snprintf(line, sizeof(line), ":%d", e->line);
     show(stdout, clip_printable(cut, e->file));
     printf("%s: %s%s", line,
@@ -394,10 +394,12 @@ enum exit_code cmd_diff(const struct options *o)
                          o->files.n);
     for (int i = 0; i < 2 && c == EXIT_DONE; i++) {
         c = receipt_file_read(&list, o, o->files.v[i], NULL);
-        if (c == EXIT_DONE && list.n + list.n_bad != i + 1)
+        if (c == EXIT_DONE && list.n_bad > 0)
+            c = EXIT_USAGE;
+        if (c == EXIT_DONE && list.n != i + 1)
             c = cli_error(o->command, EXIT_USAGE,
                           "%s has %d receipts; give a file with one",
-                          o->files.v[i], list.n + list.n_bad - i);
+                          o->files.v[i], list.n - i);
     }
     if (c == EXIT_DONE) {
         s = pl_receipt_diff(list.v[0].receipt, list.v[1].receipt, &same,

@@ -48,8 +48,19 @@ static enum exit_code add(struct receipt_list *list, const struct options *o,
     return EXIT_DONE;
 }
 
-/* Parses one receipt per line. Empty lines are allowed. Goes on after a line
- * that is not a receipt if one precedes it. */
+/* Prints a message about a line that is not a receipt, and counts it. */
+static void add_bad(struct receipt_list *list, const struct options *o,
+                    const struct receipt_entry *e, const pl_err *err)
+{
+    char cut[SHOWN];
+
+    cli_error(o->command, EXIT_USAGE, "%s:%d: %s", clip_printable(cut, e->file),
+              e->line, err->message);
+    list->n_bad++;
+}
+
+/* Parses one receipt per line. Empty lines are allowed. Ends after a first line
+ * that is not even JSON, because the file is another. */
 static enum exit_code read_lines(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct input *in,
@@ -57,25 +68,23 @@ static enum exit_code read_lines(struct receipt_list *list,
 {
     const char *s = in->s, *end = in->s + in->len;
     enum exit_code c = EXIT_DONE;
-    int before = list->n;
-    char cut[SHOWN];
+    bool is_json = true;
+    int n = 0;
+    pl_err err;
 
-    for (int line = 1; s < end && c == EXIT_DONE; line++) {
+    for (int line = 1; s < end && c == EXIT_DONE && (is_json || n > 1);
+         line++) {
         const char *newline = memchr(s, '\n', (size_t)(end - s));
         const char *next = newline != NULL ? newline : end;
         struct receipt_entry e = {.file = path, .line = line};
-        bool is_json;
-        pl_err err;
 
         if (strspn(s, " \t\r") < (size_t)(next - s)) {
-            c = parse(&e, s, (size_t)(next - s), trust, &is_json, &err) == PL_OK
-                    ? add(list, o, &e)
-                    : cli_error(o->command, EXIT_USAGE, "%s:%d: %s",
-                                clip_printable(cut, path), line, err.message);
-            if (c == EXIT_USAGE && list->n > before) {
-                list->n_bad++;
-                c = EXIT_DONE;
-            }
+            n++;
+            if (parse(&e, s, (size_t)(next - s), trust, &is_json, &err) ==
+                PL_OK)
+                c = add(list, o, &e);
+            else
+                add_bad(list, o, &e, &err);
         }
         s = next + 1;
     }
@@ -89,7 +98,7 @@ enum exit_code receipt_file_read(struct receipt_list *list,
     struct input in = {0};
     enum exit_code c = input_file(&in, o, path);
     struct receipt_entry whole = {.file = path, .line = 1};
-    int before = list->n;
+    int before = list->n + list->n_bad;
     char cut[SHOWN];
     bool is_json = false;
     pl_err err;
@@ -98,12 +107,11 @@ enum exit_code receipt_file_read(struct receipt_list *list,
         parse(&whole, in.s, in.len, trust, &is_json, &err) == PL_OK)
         c = add(list, o, &whole);
     else if (c == EXIT_DONE && is_json) /* a file of lines is not */
-        c = cli_error(o->command, EXIT_USAGE, "%s:1: %s",
-                      clip_printable(cut, path), err.message);
+        add_bad(list, o, &whole, &err);
     else if (c == EXIT_DONE)
         c = read_lines(list, o, path, &in, trust);
     input_free(&in);
-    if (c == EXIT_DONE && list->n == before)
+    if (c == EXIT_DONE && list->n + list->n_bad == before)
         c = cli_error(o->command, EXIT_USAGE,
                       "%s has no receipt; plait run --receipt FILE writes one",
                       clip_printable(cut, path));

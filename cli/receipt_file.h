@@ -25,10 +25,8 @@ struct receipt_list {
 };
 
 /* Appends the receipts of a file, signed or not; "-" is standard input. Checks
- * signatures by the keys of `trust`, which may be NULL. Prints a message if a
- * line is not a receipt. If it is the first line, returns EXIT_USAGE, because
- * the file is not one of receipts; counts later ones, which a crash may have
- * cut. */
+ * signatures by the keys of `trust`, which may be NULL. Lines that are not
+ * receipts, because they were changed or cut, are counted and left out. */
 enum exit_code receipt_file_read(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct jws_trust *trust);

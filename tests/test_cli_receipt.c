@@ -79,7 +79,19 @@ TEST(cli_verify_goes_on_after_a_receipt_that_is_damaged)
     r = sh(1, "plait diff a.json f.json");
     assert_null(strstr(r.out, "\xc2\x9b"));
     sh(0, "cut -c-400 a.json >g.json");
-    must_say(sh(2, "plait verify " MODEL "a.json g.json"), "g.json:1: not a");
+    r = sh(2, "plait verify " MODEL "g.json a.json");
+    must_say(r, "g.json:1: not a");
+    assert_non_null(strstr(r.out, "a.json:1: holds"));
+    must_say(r, "2 receipts: 1 holds, 0 differ, 1 cannot be compared");
+    /* The first token without its hash, alone and before others. */
+    sh(0, "sed 's/\"output\":\\(.*\\)\"tokens\":\\[/&1/' a.json >h.json");
+    sh(0, "cat h.json a.json g.json a.json >i.jsonl");
+    r = sh(2, "plait verify " MODEL "h.json i.jsonl");
+    must_say(r, "h.json:1: receipt: \"output\" is missing or wrong");
+    must_say(r, "i.jsonl:3: not a");
+    must_say(r, "5 receipts: 2 hold, 0 differ, 3 cannot be compared");
+    must_say(sh(2, "plait diff h.json a.json"), "h.json:1: receipt: ");
+    must_say(sh(2, "plait diff a.json h.json"), "h.json:1: receipt: ");
     must_say(sh(2, "plait verify " MODEL "none.json"), "none.json");
 }
 
