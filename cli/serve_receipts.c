@@ -37,6 +37,7 @@ struct serve_receipts {
     size_t n_taken; /* bytes that the thread is writing */
     bool ends;      /* the thread ends once no line waits */
     bool ended;
+    bool is_left;   /* nobody waits for the thread, and `o` may be freed */
     int error;      /* errno of the first failed write; 0 if none failed */
     bool is_short;  /* the last receipt found no space in memory */
     int64_t n_lost; /* receipts that were not written */
@@ -117,6 +118,8 @@ static void *write_thread(void *user)
             lost = count_lines(text, n);
         free(text);
         pthread_mutex_lock(&r->lock);
+        if (r->is_left)
+            break;
         r->n_taken = 0;
         is_first = r->error == 0 && e != 0;
         r->error = e;
@@ -285,6 +288,7 @@ static bool await_thread(struct serve_receipts *r)
            pthread_cond_timedwait(&r->changed, &r->lock, &until) == 0)
         ;
     ended = r->ended;
+    r->is_left = !ended;
     pthread_mutex_unlock(&r->lock);
     return ended;
 }

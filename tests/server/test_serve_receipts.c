@@ -34,6 +34,8 @@ static const struct ask {
     {"/v1/completions",
      "\"prompt\":[\"One day\",\"The old\"],\"max_tokens\":6,\"stop\":[\"a\"]",
      2},
+    {"/v1/completions",
+     "\"prompt\":\"One day\",\"max_tokens\":1,\"echo\":true,\"logprobs\":1", 1},
     {"/v1/chat/completions", CHAT ",\"max_tokens\":8,\"logprobs\":true", 1},
     {"/v1/chat/completions",
      CHAT ",\"max_tokens\":24,\"response_format\":{\"type\":\"json_schema\","
@@ -177,7 +179,7 @@ TEST(serve_keeps_receipts_in_a_file)
                  "-a fable -s 7 -dev %s --receipt-form full --receipt '%s'",
                  devices[i], path[i]);
         serve_try_start(&s, "", more);
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < 6; k++) {
             char *body = request(&asks[k], k % 2, "");
             char *answer = serve_try_post(&s, asks[k].path, body, 200);
 
@@ -190,7 +192,7 @@ TEST(serve_keeps_receipts_in_a_file)
     snprintf(line, sizeof line, "cmp '%s' '%s'", path[0], path[1]);
     sh(0, line);
     snprintf(line, sizeof line, "plait verify " MODEL "-dev emu '%s'", path[0]);
-    must_say(sh(0, line), "7 receipts: 7 hold");
+    must_say(sh(0, line), "9 receipts: 9 hold");
 }
 
 /* In a cache of a few pages tasks are preempted, after which their sampler and
