@@ -2,7 +2,7 @@
  * that a queue is two buffers: one that grows and one that is written.
  *
  * The struct belongs to the thread if that is still within write(2) when the
- * server ends: nobody can end such a call, and the memory stays until exit. */
+ * server ends, because nobody can end such a call. */
 #include "serve_receipts.h"
 #include "atomic_file.h"
 #include "cmd.h"
@@ -42,6 +42,16 @@ struct serve_receipts {
     bool is_short;  /* the last receipt found no space in memory */
     int64_t n_lost; /* receipts that were not written */
 };
+
+static void receipts_free(struct serve_receipts *r)
+{
+    if (!r->is_std && r->fd >= 0)
+        close(r->fd);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r->text);
+    free(r);
+}
 
 /* ---- the thread ---------------------------------------------------------- */
 
@@ -95,6 +105,7 @@ static int write_lines(int fd, const char *s, size_t n, int64_t *lost)
 static void *write_thread(void *user)
 {
     struct serve_receipts *r = user;
+    bool is_left;
 
     pthread_mutex_lock(&r->lock);
     while (!r->ends || r->n > 0) {
@@ -133,8 +144,11 @@ static void *write_thread(void *user)
         }
     }
     r->ended = true;
+    is_left = r->is_left;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
+    if (is_left)
+        receipts_free(r);
     return NULL;
 }
 
@@ -202,7 +216,7 @@ static enum exit_code cannot(const struct options *o, const char *what, int e)
 {
     char name[SHOWN];
 
-    return cli_error(o->command, EXIT_FAILED, "--receipt %s: %s%s",
+    return cli_error(CMD_SERVE, EXIT_FAILED, "--receipt %s: %s%s",
                      clip_printable(name, o->receipt), what, strerror(e));
 }
 
@@ -228,16 +242,6 @@ static enum exit_code open_file(struct serve_receipts *r)
     return EXIT_DONE;
 }
 
-static void receipts_free(struct serve_receipts *r)
-{
-    if (!r->is_std && r->fd >= 0)
-        close(r->fd);
-    pthread_cond_destroy(&r->changed);
-    pthread_mutex_destroy(&r->lock);
-    free(r->text);
-    free(r);
-}
-
 enum exit_code serve_receipts_open(struct serve_receipts **out,
                                    const struct options *o)
 {
@@ -251,7 +255,7 @@ enum exit_code serve_receipts_open(struct serve_receipts **out,
         return EXIT_DONE;
     r = calloc(1, sizeof(*r));
     if (r == NULL)
-        return cli_error(o->command, EXIT_FAILED, "no memory for receipts");
+        return cli_error(CMD_SERVE, EXIT_FAILED, "no memory for receipts");
     r->o = o;
     r->fd = -1;
     pthread_mutex_init(&r->lock, NULL);
@@ -273,7 +277,7 @@ enum exit_code serve_receipts_open(struct serve_receipts **out,
 }
 
 /* Waits until the thread has ended, for at most FLUSH_S seconds. Returns true
- * if it has. */
+ * if it has; otherwise `r` belongs to the thread. */
 static bool await_thread(struct serve_receipts *r)
 {
     struct timespec until;
@@ -289,6 +293,8 @@ static bool await_thread(struct serve_receipts *r)
         ;
     ended = r->ended;
     r->is_left = !ended;
+    if (!ended)
+        pthread_detach(r->thread);
     pthread_mutex_unlock(&r->lock);
     return ended;
 }
@@ -300,8 +306,7 @@ enum exit_code serve_receipts_close(struct serve_receipts *r, enum exit_code c)
     if (r == NULL)
         return c;
     if (!await_thread(r)) {
-        pthread_detach(r->thread);
-        failed = cli_error(r->o->command, EXIT_FAILED,
+        failed = cli_error(CMD_SERVE, EXIT_FAILED,
                            "--receipt: its reader or disk has stalled for %d "
                            "s; the last receipts are lost",
                            FLUSH_S);
@@ -313,7 +318,7 @@ enum exit_code serve_receipts_close(struct serve_receipts *r, enum exit_code c)
     else if (r->error != 0)
         failed = cannot(r->o, "writing it: ", r->error);
     if (r->n_lost > 0 && failed != EXIT_PIPE)
-        failed = cli_error(r->o->command, EXIT_FAILED,
+        failed = cli_error(CMD_SERVE, EXIT_FAILED,
                            "%" PRId64 " receipts are lost", r->n_lost);
     receipts_free(r);
     return c == EXIT_DONE ? failed : c;
