@@ -252,7 +252,7 @@ def try_limits(image):
     finally:
         end_groups(groups)
     assert p.returncode == 1, p
-    assert f'{TOO_LITTLE >> 20}.00 MiB in all' in p.stderr, p
+    assert f'available of {TOO_LITTLE >> 20}.00 MiB' in p.stderr, p
     print('with too little:', p.stderr.strip().splitlines()[-1])
 
 
