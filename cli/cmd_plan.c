@@ -43,7 +43,9 @@ enum exit_code cmd_plan(const struct options *o)
      * command's buffers */
     s.pl.n_out = 1;
     r = pl_plan_create(&plan, s.model, &s.pl, &err);
-    if (r == PL_OK && !alone)
+    if (r == PL_OK && o->dump != NULL)
+        r = pl_plan_dump(plan, o->dump, write_out, NULL, &err);
+    else if (r == PL_OK && !alone)
         r = pl_plan_print(plan, o->json, write_out, NULL, &err);
     c = r == PL_OK ? finish_out(o) : report(o, r, &err);
     if (c == EXIT_DONE && o->svg != NULL)

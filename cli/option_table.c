@@ -225,6 +225,10 @@ const struct option_row option_table[] = {
      "tensors are boxes, collectives and copies are lines. - writes the "
      "picture alone to standard output.",
      BRIEF(PLAN) | OUT_STREAM, option_set_text, AT(svg), 0, 0, NULL},
+    {{"--dump"}, "PASS", NULL,
+     "Print the devices' programs as a pass leaves them. Passes are order, "
+     "events and buffers.",
+     PLAN, option_set_text, AT(dump), 0, 0, NULL},
     {{"--measure"}, NULL, NULL,
      "Measure cores, memory, messages and GPUs. This takes some seconds each. "
      "It measures all GPUs, or those of -dev, and keeps the figures for later "

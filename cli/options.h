@@ -179,6 +179,7 @@ struct options {
                                (llama_rewrite); owned */
     const char *trace;
     const char *svg;
+    const char *dump;
     const char *shape, *type;
     char *fetched; /* owned: path of the model that fetch_model downloaded */
 

@@ -115,7 +115,8 @@ static int find_stages(const struct lower *w, int *first)
     return n;
 }
 
-pl_status lower_order(struct lower *w, struct lowered_variant *variant)
+/* Emits the instructions of a variant. */
+static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
 {
     int n_micro = variant->n_micro;
     struct order *o = arena_alloc(w->a, (size_t)n_micro, sizeof *o);
@@ -157,7 +158,17 @@ pl_status lower_order(struct lower *w, struct lowered_variant *variant)
 
 /* Scripts ---------------------------------------------------------------- */
 
-static pl_status lower_variant(struct lower *w, int k)
+/* Buffers of what is on its way, and of what peers, other groups or the copy
+ * queue may still read when the script ends. */
+static pl_status hold_to_end(struct lower *w, const struct lowered_variant *o)
+{
+    PL_TRY(lower_end_arrivals(w, o->n_micro));
+    PL_TRY(lower_extend_inflight(w));
+    PL_TRY(lower_end_collectives(w));
+    return lower_end_token_tables(w, o->n_micro);
+}
+
+pl_status lower_variant(struct lower *w, int k)
 {
     const struct lower_variant *variant = &w->opt->variant[k];
     struct lowered_variant *o = &w->out->variant[k];
@@ -177,7 +188,8 @@ static pl_status lower_variant(struct lower *w, int k)
     }
     w->variant =
         (struct variant_builder){.index = k, .at = o->at, .value = value};
-    return lower_passes(w, o);
+    PL_TRY(emit_variant(w, o));
+    return hold_to_end(w, o);
 }
 
 /* Devices of each group. */
@@ -270,8 +282,6 @@ static pl_status init_lowering(struct lower *w)
     if (!o->prog || !o->variant || !o->stored || !w->dev || !w->shard ||
         !w->stored)
         return err_no_memory(w->err, "programs");
-    for (int d = 0; d < opt->n_dev; d++)
-        lower_reset_events(&w->dev[d].events);
     for (int u = 0; u < opt->n_shard; u++) {
         w->shard[u].u = opt->shard[u];
         w->shard[u].local = u - opt->group[opt->shard[u].group].first;
@@ -295,24 +305,44 @@ static pl_status init_lowering(struct lower *w)
     return PL_OK;
 }
 
-static pl_status build_program(struct lower *w, int d)
+void lower_draft(struct lower *w)
 {
-    struct program_builder *v = &w->dev[d];
-    struct program *p = &w->out->prog[d];
+    for (int d = 0; d < w->opt->n_dev; d++) {
+        const struct program_builder *v = &w->dev[d];
+        struct program *p = &w->out->prog[d];
 
-    p->dev = d;
-    p->tensor =
-        arena_memdup(w->a, v->tensor, (size_t)v->n_tensor, sizeof *p->tensor);
-    if (!p->tensor)
-        return err_no_memory(w->err, "a program");
-    p->n_tensor = v->n_tensor;
-    p->n_variant = w->opt->n_variant;
-    p->n_event = v->events.n;
-    p->n_group = w->opt->n_group;
-    memcpy(p->bytes, v->bytes, sizeof p->bytes);
-    p->max = w->opt->max;
-    p->page_stride = w->opt->page_stride;
-    return PL_OK;
+        p->dev = d;
+        p->tensor = v->tensor;
+        p->n_tensor = v->n_tensor;
+        p->buffer = v->buffer;
+        p->n_buffer = v->n_buffer;
+        p->in_buffer = v->in_buffer;
+        p->n_variant = w->opt->n_variant;
+        p->n_event = v->n_event;
+        p->n_group = w->opt->n_group;
+        memcpy(p->bytes, v->bytes, sizeof p->bytes);
+        p->max = w->opt->max;
+        p->page_stride = w->opt->page_stride;
+        for (int k = 0; k < p->n_variant; k++)
+            ((struct variant *)p->variant)[k] =
+                (struct variant){.n_micro = w->out->variant[k].n_micro,
+                                 .n_insn = v->script[k].n_insn,
+                                 .insn = v->script[k].insn,
+                                 .n_hold = v->script[k].n_hold,
+                                 .hold = v->script[k].hold};
+    }
+}
+
+static void free_builder(struct program_builder *v)
+{
+    for (int k = 0; k < PROG_MAX_VARIANT; k++) {
+        free(v->script[k].insn);
+        free(v->script[k].hold);
+    }
+    free(v->tensor);
+    free(v->in_buffer);
+    free(v->q8);
+    free(v->buffer);
 }
 
 pl_status lower(struct lowered **out, const struct numeric *num,
@@ -335,19 +365,10 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     s = add_io(&w, opt, &all);
     if (s == PL_OK)
         s = init_lowering(&w);
-    for (int k = 0; k < opt->n_variant && s == PL_OK; k++)
-        s = lower_variant(&w, k);
-    for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
-        s = build_program(&w, d);
-    for (int d = 0; w.dev && d < opt->n_dev; d++) {
-        free(w.dev[d].insn);
-        free(w.dev[d].tensor);
-        free(w.dev[d].buffer);
-        free(w.dev[d].inside);
-        free(w.dev[d].q8);
-        free(w.dev[d].events.event);
-        free(w.dev[d].buf);
-    }
+    if (s == PL_OK)
+        s = lower_passes(&w);
+    for (int d = 0; w.dev && d < opt->n_dev; d++)
+        free_builder(&w.dev[d]);
     if (s == PL_OK)
         *out = o;
     else

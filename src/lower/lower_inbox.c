@@ -626,19 +626,15 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
                          .bytes = bytes};
     enum predicate few, many;
     struct first_shot one = {.ranges = false}, two = {.ranges = true};
-    int *first;
+    int first = w->variant.order; /* whatever follows, its POST comes later */
 
     set_predicates(&e, &few, &many);
     one.most = max_rows_of(&e, few);
-    first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
     e.out.peer_push =
         arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.peer_push);
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
-    if (!first || !e.out.peer_push || !e.out.range)
+    if (!e.out.peer_push || !e.out.range)
         return err_no_memory(w->err, "a program");
-    for (int k = 0; k < e.g->n;
-         k++) /* whatever follows, its POST comes later */
-        first[k] = w->dev[dev_of(&e, k)].n_insn;
     PL_TRY(gather_from_buffers(&e));
     w->now.predicate = few;
     PL_TRY(first_shot(&e, &one));
@@ -650,6 +646,6 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
     w->now.predicate = PRED_NONE;
     for (int k = 0; k < e.g->n; k++)
         w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
-            first[k];
+            first;
     return PL_OK;
 }

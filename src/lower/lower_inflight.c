@@ -53,7 +53,7 @@ static pl_status retire(struct lower *w, int k)
 
         if (s == 0 || lower_dev(w, t.src_shard[s - 1]) != d)
             PL_TRY(await_inflight(w, d, &t));
-        lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_insn - 1);
+        PL_TRY(lower_hold(w, d, t.src_tensor[s]));
     }
     w->now = was;
     return PL_OK;
@@ -104,18 +104,17 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
     return PL_OK;
 }
 
-void lower_extend_inflight(struct lower *w)
+pl_status lower_extend_inflight(struct lower *w)
 {
     if (!w->transits)
-        return;
+        return PL_OK;
     for (int k = 0; k < w->transits->n; k++) {
         const struct inflight_copy *t = &w->transits->item[k];
 
-        for (int s = 0; s < t->n_src; s++) {
-            struct program_builder *v = &w->dev[lower_dev(w, t->src_shard[s])];
-
-            lower_use(v, t->src_tensor[s], v->n_insn);
-        }
+        for (int s = 0; s < t->n_src; s++)
+            PL_TRY(
+                lower_hold(w, lower_dev(w, t->src_shard[s]), t->src_tensor[s]));
     }
     w->transits->n = 0;
+    return PL_OK;
 }

@@ -316,16 +316,16 @@ pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
     return PL_OK;
 }
 
-void lower_end_token_tables(struct lower *w, int n_micro)
+pl_status lower_end_token_tables(struct lower *w, int n_micro)
 {
     for (int u = 0; u < w->opt->n_shard; u++)
         for (int k = 0; k < n_micro; k++) {
             const struct shard_token_table *x = &w->shard[u].token_table[k];
-            struct program_builder *d = &w->dev[lower_dev(w, u)];
 
             if (x->peer_read)
-                lower_use(d, x->tensor, d->n_insn);
+                PL_TRY(lower_hold(w, lower_dev(w, u), x->tensor));
         }
+    return PL_OK;
 }
 
 /* ---- results ------------------------------------------------------------- */

@@ -109,15 +109,13 @@ pl_status lower_alloc_dst(struct lower *w, struct transfer *y, bool pushed,
                           pl_format f, int n_dim, const pl_dim *dim,
                           int entries, size_t *stride)
 {
-    int d = lower_dev(w, y->u), birth;
+    int d = lower_dev(w, y->u);
 
-    if (pushed)
-        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &y->room));
-    birth = w->dev[d].n_insn - 1;
     PL_TRY(lower_tensor(w, d, f, n_dim, dim, entries, &y->out, stride));
-    if (pushed)
-        lower_to_inbox(&w->dev[d], y->out, birth);
-    return PL_OK;
+    if (!pushed)
+        return PL_OK;
+    lower_to_inbox(&w->dev[d], y->out, w->variant.order);
+    return lower_post(w, d, QUEUE_COMPUTE, &y->room);
 }
 
 pl_status lower_alloc_resident_dst(struct lower *w, struct transfer *y,
@@ -175,7 +173,7 @@ static pl_status copy_queue_after_compute(struct lower *w, int d)
 {
     int mine;
 
-    PL_TRY(lower_flush_deferred_posts(w, d));
+    PL_TRY(lower_begin_copies(w, d));
     PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &mine));
     return lower_wait(w, d, QUEUE_COPY, d, mine);
 }
@@ -197,9 +195,9 @@ pl_status lower_pull(struct lower *w, const struct transfer *y,
         PL_TRY(lower_insn(w, d, &insn[k]));
     }
     if (q == QUEUE_COMPUTE) {
-        PL_TRY(lower_post_batched(w, d, &event));
+        PL_TRY(lower_post_at(w, d, q, POST_BATCHED, &event));
     } else {
-        PL_TRY(lower_post_deferred(w, d, &event));
+        PL_TRY(lower_post_at(w, d, q, POST_DEFERRED, &event));
         PL_TRY(lower_add_arrival(w, y->arrives, d, event));
     }
     return lower_add_arrival(w, y->done, d, event);
@@ -216,16 +214,14 @@ pl_status lower_push(struct lower *w, const struct transfer *y, int s,
     x->queue = q;
     x->node = y->node;
     if (q == QUEUE_COPY)
-        PL_TRY(lower_flush_deferred_posts(w, s));
+        PL_TRY(lower_begin_copies(w, s));
     PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->room));
     for (int k = 0; k < 2; k++)
         if (q == QUEUE_COPY && ready[k] >= 0)
             PL_TRY(lower_wait(w, s, q, s, ready[k]));
     PL_TRY(lower_insn(w, s, x));
-    if (q == QUEUE_COMPUTE)
-        PL_TRY(lower_post(w, s, q, &event));
-    else
-        PL_TRY(lower_post_deferred(w, s, &event));
+    PL_TRY(lower_post_at(w, s, q, q == QUEUE_COMPUTE ? POST_NOW : POST_DEFERRED,
+                         &event));
     PL_TRY(lower_add_arrival(w, y->arrives, s, event));
     return lower_add_arrival(w, y->done, s, event);
 }
