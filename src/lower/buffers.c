@@ -182,11 +182,16 @@ static void note_access(void *user, const struct insn_access *u)
         touch(x, u->tensor, x->at);
 }
 
-/* The first instruction at a position of the total order or behind it. */
-static int insn_from(const struct variant *k, int order)
+/* The first instruction at a position of the total order or behind it. `near`
+ * is where to look first. */
+static int insn_from(const struct variant *k, int order, int near)
 {
     int low = 0, high = k->n_insn;
 
+    if (near > 0 && k->insn[near - 1].order < order)
+        for (low = near; low < near + 8; low++)
+            if (low == high || k->insn[low].order >= order)
+                return low;
     while (low < high) {
         int mid = low + (high - low) / 2;
 
@@ -200,18 +205,22 @@ static int insn_from(const struct variant *k, int order)
 
 static void measure(struct lives *x, int variant)
 {
+    int at = 0;
+
     for (int i = 0; i < x->n; i++) {
         const struct prog_buffer *b = &x->p->buffer[x->first + i];
-        int born = b->born < 0 ? -1 : insn_from(x->k, b->born);
+        int born = b->born < 0 ? -1 : insn_from(x->k, b->born, at);
 
+        at = born;
         x->b[i] = (struct buffer){b->variant == variant ? b->bytes : 0, born,
                                   born, 0, b->region};
     }
     for (x->at = 0; x->at < x->k->n_insn; x->at++)
         insn_accesses(&x->k->insn[x->at], x->p->dev, x->p->tensor, note_access,
                       x);
+    at = 0;
     for (int i = 0; i < x->k->n_hold; i++) {
-        int end = insn_from(x->k, x->k->hold[i].until);
+        int end = at = insn_from(x->k, x->k->hold[i].until, at);
 
         touch(x, x->k->hold[i].tensor, end < x->k->n_insn ? end - 1 : end);
     }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,14 +39,15 @@ struct device {
     bool one_queue;
     const struct insn *in; /* of the variant */
     int n_in, at;          /* at: the next one */
-    struct insn *out;      /* owned */
-    int n_out, cap;
+    struct insn *out;      /* in the arena: room for all that can follow */
+    int n_out;
     struct event *event; /* owned; [n_event] by number before the pass */
     int n_event;
     struct post *post; /* owned; [n_post] by number after it */
     int n_post, post_cap;
     int batched, deferred; /* the newest event that waits, -1: none */
     struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][MAX_GUARD];
+    int n_unlinked[QUEUE_COUNT]; /* of posts[]: n is not linked */
 };
 
 /* A predicate of the variant; the first one always holds. */
@@ -60,9 +62,9 @@ struct pass {
     struct device *dev; /* [n_dev] */
     struct guard guard[MAX_GUARD];
     int n_guard;
-    int n_order, *dev_at, *order_at;    /* owned; [n_order] by position before
-                                        the pass: first device, and position
-                                        from there on */
+    int n_order, most_order;
+    int *dev_at, *order_at; /* owned; [n_order] by position before the pass:
+                               first device, and position from there on */
     const struct insn_event *was, *now; /* the last list of several events, and
                                            as it is now */
     struct arena *a;
@@ -108,18 +110,18 @@ static int guard_of(struct pass *x, const struct insn *s)
     return x->n_guard++;
 }
 
-static pl_status emit_at(struct pass *x, int d, const struct insn *s, int order)
+static struct insn *emit_at(struct pass *x, int d, const struct insn *s,
+                            int order)
 {
     struct device *v = &x->dev[d];
+    struct insn *to = &v->out[v->n_out++];
 
-    if (!grow((void **)&v->out, v->n_out, &v->cap, sizeof *v->out))
-        return no_memory(x);
-    v->out[v->n_out] = *s;
-    v->out[v->n_out++].order = order;
-    return PL_OK;
+    *to = *s;
+    to->order = order;
+    return to;
 }
 
-static pl_status emit(struct pass *x, int d, const struct insn *s)
+static struct insn *emit(struct pass *x, int d, const struct insn *s)
 {
     return emit_at(x, d, s, x->order++);
 }
@@ -150,11 +152,13 @@ static pl_status emit_post(struct pass *x, int d, enum queue q, int micro,
 
     if (!grow((void **)&v->post, v->n_post, &v->post_cap, sizeof *v->post))
         return no_memory(x);
+    v->n_unlinked[q] += p->n == p->linked;
     p->n++;
     p->last = *number = v->n_post;
     v->post[v->n_post++] = (struct post){q, micro, guard, p->n};
     s.post = (struct insn_post){d, *number, POST_NOW};
-    return emit(x, d, &s);
+    emit(x, d, &s);
+    return PL_OK;
 }
 
 /* Makes the POST that batched events wait for, if any do. */
@@ -246,25 +250,26 @@ static pl_status post(struct pass *x, int d, const struct insn *s)
 
 /* A WAIT for another device, or a barrier, is about to follow in queue q: it
  * must depend on all that the device has posted in the other one. */
-static pl_status after_other_queue(struct pass *x, int d, enum queue q)
+static void after_other_queue(struct pass *x, int d, enum queue q)
 {
     struct device *v = &x->dev[d];
     enum queue other = q == QUEUE_COMPUTE ? QUEUE_COPY : QUEUE_COMPUTE;
 
     if (v->one_queue)
-        return PL_OK;
-    for (int m = 0; m < PROG_MAX_MICRO; m++)
+        return;
+    for (int m = 0; v->n_unlinked[other] > 0; m++)
         for (int g = 0; g < x->n_guard; g++) {
             struct posts *p = &v->posts[other][m][g];
-            struct insn s = event_insn(x, INSN_WAIT, q, m, g);
+            struct insn s;
 
             if (p->n == p->linked)
                 continue;
+            s = event_insn(x, INSN_WAIT, q, m, g);
             p->linked = p->n;
+            v->n_unlinked[other]--;
             s.wait.first = (struct insn_event){d, p->last};
-            PL_TRY(emit(x, d, &s));
+            emit(x, d, &s);
         }
-    return PL_OK;
 }
 
 static bool is_in_list(const struct device *v, int list, int event)
@@ -306,11 +311,14 @@ static bool is_linked(struct device *v, const struct insn *s, int guard,
     if (e->number <= p->linked)
         return true;
     p->linked = e->number;
+    v->n_unlinked[e->queue] -= p->linked == p->n;
     return false;
 }
 
-/* True if the WAIT is one of those that the device's program ends with. */
-static bool is_repeated(const struct device *v, const struct insn *s)
+/* True if the WAIT for `e` is one of those that the device's program ends
+ * with. */
+static bool is_repeated(const struct device *v, const struct insn *s,
+                        struct insn_event e)
 {
     for (int i = v->n_out - 1; i >= 0 && v->out[i].kind == INSN_WAIT; i--) {
         const struct insn *t = &v->out[i];
@@ -318,33 +326,34 @@ static bool is_repeated(const struct device *v, const struct insn *s)
         if (t->wait.n_more == 0 && t->queue == s->queue &&
             t->micro == s->micro && t->pred_out == s->pred_out &&
             t->min_rows == s->min_rows && t->max_rows == s->max_rows &&
-            t->wait.first.dev == s->wait.first.dev &&
-            t->wait.first.event == s->wait.first.event)
+            t->wait.first.dev == e.dev && t->wait.first.event == e.event)
             return true;
     }
     return false;
 }
 
-static pl_status wait_one(struct pass *x, int d, struct insn *s, int guard)
+static pl_status wait_one(struct pass *x, int d, const struct insn *s,
+                          int guard)
 {
-    struct insn_event *e = &s->wait.first;
+    struct insn_event e = s->wait.first;
 
-    PL_TRY(resolve(x, e));
-    if (e->dev == d ? is_linked(&x->dev[d], s, guard, e->event)
-                    : is_repeated(&x->dev[d], s))
+    PL_TRY(resolve(x, &e));
+    if (e.dev == d ? is_linked(&x->dev[d], s, guard, e.event)
+                   : is_repeated(&x->dev[d], s, e))
         return PL_OK;
-    if (e->dev != d)
-        PL_TRY(after_other_queue(x, d, s->queue));
-    return emit(x, d, s);
+    if (e.dev != d)
+        after_other_queue(x, d, s->queue);
+    emit(x, d, s)->wait.first = e;
+    return PL_OK;
 }
 
 /* Several devices wait for the same events: one list of them serves all. */
-static pl_status wait_many(struct pass *x, int d, struct insn *s)
+static pl_status wait_many(struct pass *x, int d, const struct insn *s)
 {
-    struct insn_wait *w = &s->wait;
-    struct insn_event *more;
+    const struct insn_wait *w = &s->wait;
+    struct insn_event first = w->first, *more;
 
-    PL_TRY(resolve(x, &w->first));
+    PL_TRY(resolve(x, &first));
     if (w->more != x->was) {
         more = arena_memdup(x->a, w->more, (size_t)w->n_more, sizeof *more);
         if (!more)
@@ -354,9 +363,9 @@ static pl_status wait_many(struct pass *x, int d, struct insn *s)
         x->was = w->more;
         x->now = more;
     }
-    w->more = x->now;
-    PL_TRY(after_other_queue(x, d, s->queue));
-    return emit(x, d, s);
+    after_other_queue(x, d, s->queue);
+    emit(x, d, s)->wait = (struct insn_wait){first, w->n_more, x->now};
+    return PL_OK;
 }
 
 /* ---- the pass ------------------------------------------------------------ */
@@ -364,19 +373,19 @@ static pl_status wait_many(struct pass *x, int d, struct insn *s)
 /* All devices of a barrier, the first of which is d: they have one position. */
 static pl_status barrier(struct pass *x, int d)
 {
-    const struct insn first = x->dev[d].in[x->dev[d].at];
-    int order;
+    const struct insn *first = &x->dev[d].in[x->dev[d].at];
+    int n = first->merge.n_peer, order;
 
-    for (int i = 0; i < first.merge.n_peer; i++) {
-        PL_TRY(flush_batched(x, first.merge.peer[i]));
-        PL_TRY(after_other_queue(x, first.merge.peer[i], first.queue));
+    for (int i = 0; i < n; i++) {
+        PL_TRY(flush_batched(x, first->merge.peer[i]));
+        after_other_queue(x, first->merge.peer[i], first->queue);
     }
     order = x->order++;
-    for (int i = 0; i < first.merge.n_peer; i++) {
-        struct device *v = &x->dev[first.merge.peer[i]];
+    for (int i = 0; i < n; i++) {
+        struct device *v = &x->dev[first->merge.peer[i]];
 
-        if (v->at < v->n_in && v->in[v->at].order == first.order)
-            PL_TRY(emit_at(x, first.merge.peer[i], &v->in[v->at++], order));
+        if (v->at < v->n_in && v->in[v->at].order == first->order)
+            emit_at(x, first->merge.peer[i], &v->in[v->at++], order);
     }
     return PL_OK;
 }
@@ -384,22 +393,23 @@ static pl_status barrier(struct pass *x, int d)
 static pl_status one(struct pass *x, int d)
 {
     struct device *v = &x->dev[d];
-    struct insn s = v->in[v->at];
-    int guard = guard_of(x, &s);
+    const struct insn *s = &v->in[v->at];
+    int guard = guard_of(x, s);
 
     if (guard < 0)
         return err_set(x->err, PL_BAD_ARGUMENT,
                        "a script with more than %d predicates", MAX_GUARD - 1);
-    if (insn_is_barrier(&s))
+    if (insn_is_barrier(s))
         return barrier(x, d);
     v->at++;
-    if (s.kind == INSN_POST)
-        return post(x, d, &s);
-    if (s.kind == INSN_WAIT)
-        return s.wait.n_more ? wait_many(x, d, &s) : wait_one(x, d, &s, guard);
-    if (!insn_is_transfer(&s))
+    if (s->kind == INSN_POST)
+        return post(x, d, s);
+    if (s->kind == INSN_WAIT)
+        return s->wait.n_more ? wait_many(x, d, s) : wait_one(x, d, s, guard);
+    if (!insn_is_transfer(s))
         PL_TRY(flush_batched(x, d));
-    return emit(x, d, &s);
+    emit(x, d, s);
+    return PL_OK;
 }
 
 static pl_status bad(const struct pass *x, int d, int i, const char *why)
@@ -419,6 +429,8 @@ static pl_status check(const struct pass *x, int d, int i)
         return bad(x, d, i, "too many micro-batches");
     if (s->order < 0 || (i > 0 && s[-1].order >= s->order))
         return bad(x, d, i, "positions must ascend");
+    if (s->order >= x->most_order)
+        return bad(x, d, i, "positions must have no gaps");
     if (s->kind == INSN_POST && s->post.time != POST_FLUSH &&
         (s->post.event < 0 || s->post.event >= v->n_event))
         return bad(x, d, i, "its device has no such event");
@@ -430,50 +442,49 @@ static pl_status check(const struct pass *x, int d, int i)
     return mine ? PL_OK : bad(x, d, i, "the device is no peer of its barrier");
 }
 
-/* Finds the first device of each position. */
-static pl_status find_order(struct pass *x)
+/* Room for the variant's positions, each of which has an instruction. */
+static pl_status open_order(struct pass *x)
 {
-    int n = 0, total = 0;
+    size_t n = 1;
 
-    for (int d = 0; d < x->n_dev; d++) {
-        const struct device *v = &x->dev[d];
-
-        for (int i = 0; i < v->n_in; i++)
-            PL_TRY(check(x, d, i));
-        if (v->n_in > 0 && v->in[v->n_in - 1].order >= n)
-            n = v->in[v->n_in - 1].order + 1;
-        total += v->n_in;
-    }
-    if (n > total)
-        return err_set(x->err, PL_BAD_ARGUMENT,
-                       "%d instructions have positions up to %d; number them "
-                       "without gaps",
-                       total, n - 1);
-    x->n_order = n;
+    for (int d = 0; d < x->n_dev; d++)
+        n += (size_t)x->p[d].variant[x->variant].n_insn;
     free(x->dev_at);
     free(x->order_at);
-    x->dev_at = malloc(((size_t)n + 1) * sizeof *x->dev_at);
-    x->order_at = malloc(((size_t)n + 1) * sizeof *x->order_at);
+    x->n_order = 0;
+    x->most_order = n < INT_MAX ? (int)n : INT_MAX;
+    x->dev_at = malloc(n * sizeof *x->dev_at);
+    x->order_at = malloc(n * sizeof *x->order_at);
     if (!x->dev_at || !x->order_at)
         return no_memory(x);
-    for (int i = 0; i < n; i++)
-        x->dev_at[i] = -1;
-    for (int d = x->n_dev - 1; d >= 0; d--)
-        for (int i = 0; i < x->dev[d].n_in; i++)
-            x->dev_at[x->dev[d].in[i].order] = d;
+    memset(x->dev_at, -1, n * sizeof *x->dev_at);
     return PL_OK;
 }
 
-static void begin_variant(struct pass *x, int d)
+/* Devices come in descending order, so that a position keeps its first one. One
+ * instruction more follows from each POST at most: the WAIT that links its queue
+ * to the other one. */
+static pl_status begin_variant(struct pass *x, int d)
 {
     struct device *v = &x->dev[d];
     const struct variant *k = &x->p[d].variant[x->variant];
+    size_t n = (size_t)k->n_insn;
 
     v->in = k->insn;
     v->n_in = k->n_insn;
     v->at = v->n_out = 0;
     v->batched = v->deferred = -1;
     memset(v->posts, 0, sizeof v->posts);
+    memset(v->n_unlinked, 0, sizeof v->n_unlinked);
+    for (int i = 0; i < k->n_insn; i++) {
+        PL_TRY(check(x, d, i));
+        x->dev_at[v->in[i].order] = d;
+        n += v->in[i].kind == INSN_POST;
+    }
+    if (k->n_insn > 0 && v->in[k->n_insn - 1].order >= x->n_order)
+        x->n_order = v->in[k->n_insn - 1].order + 1;
+    v->out = arena_alloc(x->a, n, sizeof *v->out);
+    return v->out ? PL_OK : no_memory(x);
 }
 
 /* Lives of buffers are measured by positions: they move along. */
@@ -494,33 +505,29 @@ static void move_lives(const struct pass *x, struct program *p)
     }
 }
 
-static pl_status end_variant(const struct pass *x, int d)
+static void end_variant(const struct pass *x, int d)
 {
     struct variant *k = (struct variant *)&x->p[d].variant[x->variant];
-    struct device *v = &x->dev[d];
 
-    k->insn = arena_memdup(x->a, v->out, (size_t)v->n_out, sizeof *v->out);
-    if (!k->insn)
-        return no_memory(x);
-    k->n_insn = v->n_out;
+    k->insn = x->dev[d].out;
+    k->n_insn = x->dev[d].n_out;
     move_lives(x, &x->p[d]);
-    return PL_OK;
 }
 
 static pl_status variant(struct pass *x)
 {
     x->order = 0;
     x->n_guard = 1;
-    for (int d = 0; d < x->n_dev; d++)
-        begin_variant(x, d);
-    PL_TRY(find_order(x));
+    PL_TRY(open_order(x));
+    for (int d = x->n_dev - 1; d >= 0; d--)
+        PL_TRY(begin_variant(x, d));
     for (int o = 0; o < x->n_order; o++) {
         x->order_at[o] = x->order;
         if (x->dev_at[o] >= 0)
             PL_TRY(one(x, x->dev_at[o]));
     }
     for (int d = 0; d < x->n_dev; d++)
-        PL_TRY(end_variant(x, d));
+        end_variant(x, d);
     return PL_OK;
 }
 
@@ -552,7 +559,6 @@ pl_status events_pass(struct program *p, int n_dev, const bool *one_queue,
         s = variant(&x);
     for (int d = 0; x.dev && d < n_dev; d++) {
         p[d].n_event = x.dev[d].n_post;
-        free(x.dev[d].out);
         free(x.dev[d].event);
         free(x.dev[d].post);
     }

@@ -237,9 +237,11 @@ static pl_dim range_at(const struct exchange *e, int j, int k)
     return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
 }
 
-static struct copy_desc range_piece(const struct exchange *e, int j, int k)
+/* The ranges of units a to b - 1, which lie one after another. */
+static struct copy_desc ranges_piece(const struct exchange *e, int j, int a,
+                                     int b)
 {
-    pl_dim at = range_at(e, j, k), end = range_at(e, j, k + 1);
+    pl_dim at = range_at(e, j, a), end = range_at(e, j, b);
 
     return (struct copy_desc){
         .src_off = at,
@@ -248,6 +250,11 @@ static struct copy_desc range_piece(const struct exchange *e, int j, int k)
         .n0 = {1, PL_CONST},
         .n1 = {1, PL_CONST},
     };
+}
+
+static struct copy_desc range_piece(const struct exchange *e, int j, int k)
+{
+    return ranges_piece(e, j, k, k + 1);
 }
 
 /* ---- shots ------------------------------------------------------------- */
@@ -516,8 +523,9 @@ static pl_status take_sums(const struct exchange *e, int k)
     for (int j = 0; j < e->n; j++) {
         struct lower_pieces p = {0};
 
-        for (int i = 1; i < e->g->n && is_all_reduce(e, j); i++) {
-            struct copy_desc c = range_piece(e, j, (k + i) % e->g->n);
+        for (int i = 0; i < 2 && is_all_reduce(e, j); i++) {
+            struct copy_desc c =
+                ranges_piece(e, j, i ? k + 1 : 0, i ? e->g->n : k);
 
             c = gather_copy(e, k, j, &c);
             if (c.bytes.n > 0)

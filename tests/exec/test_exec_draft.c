@@ -239,7 +239,7 @@ TEST(exec_a_barrier_comes_behind_what_its_devices_owe)
 TEST(exec_texts_that_are_no_drafts_are_refused)
 {
     refuses("  0 order 7: post 0\n",
-            "1 instructions have positions up to 7; number them without gaps");
+            "instruction 0 of device 0: positions must have no gaps");
     refuses("  0 micro 16: post 0\n",
             "instruction 0 of device 0: too many micro-batches");
     refuses("  0: merge meet 1\n",
