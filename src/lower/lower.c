@@ -124,14 +124,12 @@ static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
     size_t n = (size_t)w->num->n + 1;
     int n_stage;
 
-    if (!o || !first)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n_micro; k++) {
         o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
         o[k].item = arena_alloc(w->a, n, sizeof *o->item);
         o[k].mine = arena_alloc(w->a, n, sizeof *o->mine);
-        if (!o[k].waits || !o[k].item || !o[k].mine)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
     }
     PL_TRY(lower_io_begin(w, variant));
     PL_TRY(lower_find_streams(w));
@@ -179,12 +177,10 @@ pl_status lower_variant(struct lower *w, int k)
     o->n_micro = variant->n_micro;
     o->collective = arena_alloc(w->a, n, sizeof *o->collective);
     o->at = arena_memdup(w->a, variant->at, n - 1, sizeof *variant->at);
-    if (!o->collective || !o->at || !value)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < variant->n_micro; i++) {
         value[i] = arena_alloc(w->a, n, sizeof **value);
-        if (!value[i])
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
     }
     w->variant =
         (struct variant_builder){.index = k, .at = o->at, .value = value};
@@ -197,14 +193,12 @@ static pl_status find_group_devs(struct lower *w)
 {
     w->group_dev =
         arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->group_dev);
-    if (!w->group_dev)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < w->opt->n_group; i++) {
         const struct lower_group *g = lower_group(w, i);
         int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);
 
-        if (!dev)
-            return err_no_memory(w->err, "programs");
+        PL_TRY(lower_memory(w));
         for (int k = 0; k < g->n; k++)
             dev[k] = lower_dev(w, g->first + k);
         w->group_dev[i] = dev;
@@ -219,8 +213,7 @@ static pl_status find_users(struct lower *w)
     int n = 0;
 
     w->user0 = arena_alloc(w->a, (size_t)p->n + 2, sizeof *w->user0);
-    if (!w->user0)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->node[i].n_in; k++)
             if (p->node[i].in[k] >= 0) {
@@ -228,8 +221,7 @@ static pl_status find_users(struct lower *w)
                 n++;
             }
     w->user = arena_alloc(w->a, (size_t)n + 1, sizeof *w->user);
-    if (!w->user)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 2; i <= p->n + 1; i++)
         w->user0[i] += w->user0[i - 1];
     for (int i = 0; i < p->n; i++)
@@ -248,8 +240,7 @@ static pl_status add_io(struct lower *w, const struct lower_options *opt,
     struct lower_shard *u =
         arena_alloc(w->a, (size_t)opt->n_shard + 1, sizeof *u);
 
-    if (!g || !u)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     memcpy(g, opt->group, (size_t)opt->n_group * sizeof *g);
     memcpy(u, opt->shard, (size_t)opt->n_shard * sizeof *u);
     g[opt->n_group] = (struct lower_group){opt->n_shard, 1};
@@ -279,9 +270,7 @@ static pl_status init_lowering(struct lower *w)
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->shard = arena_alloc(w->a, (size_t)opt->n_shard, sizeof *w->shard);
     w->stored = arena_alloc(w->a, n, sizeof *w->stored);
-    if (!o->prog || !o->variant || !o->stored || !w->dev || !w->shard ||
-        !w->stored)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     for (int u = 0; u < opt->n_shard; u++) {
         w->shard[u].u = opt->shard[u];
         w->shard[u].local = u - opt->group[opt->shard[u].group].first;
@@ -292,8 +281,7 @@ static pl_status init_lowering(struct lower *w)
     for (int d = 0; d < opt->n_dev; d++) {
         o->prog[d].variant = arena_alloc(w->a, (size_t)opt->n_variant,
                                          sizeof *o->prog[d].variant);
-        if (!o->prog[d].variant)
-            return err_no_memory(w->err, "programs");
+        PL_TRY(lower_memory(w));
     }
     PL_TRY(find_users(w));
     PL_TRY(find_group_devs(w));

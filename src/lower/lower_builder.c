@@ -7,36 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lower_grow(void **p, int n, int *cap, size_t size)
+pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size)
 {
     int c = *cap ? 2 * *cap : 256;
     void *q;
 
     if (n < *cap)
-        return true;
+        return PL_OK;
     q = realloc(*p, (size_t)c * size);
     if (!q)
-        return false;
+        return err_no_memory(w->err, "a program");
     *p = q;
     *cap = c;
-    return true;
+    return PL_OK;
 }
 
-bool lower_grow_arena(struct lower *w, void **p, int n, int *cap, size_t size)
+pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
+                           size_t size)
 {
-    int c = *cap ? 2 * *cap : 8;
+    int c = *cap ? 2 * *cap : 4;
     void *q;
 
     if (n < *cap)
-        return true;
+        return PL_OK;
     q = arena_alloc(w->a, (size_t)c, size);
-    if (!q)
-        return false;
+    PL_TRY(lower_memory(w));
     if (n)
         memcpy(q, *p, (size_t)n * size);
     *p = q;
     *cap = c;
-    return true;
+    return PL_OK;
 }
 
 /* Shapes ----------------------------------------------------------------- */
@@ -60,10 +60,9 @@ pl_status lower_local(struct lower *w, int u, int i, int dim,
 
     if (l->kind == PL_SPLIT && l->dim != dim)
         l = &layout_mirrored;
-    return layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
-                             w->shard[u].u.ranks)
-               ? PL_OK
-               : err_no_memory(w->err, "a program");
+    (void)layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
+                            w->shard[u].u.ranks);
+    return lower_memory(w);
 }
 
 pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor)
@@ -98,15 +97,13 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
     struct program_builder *v = &w->dev[d];
     int cap = v->tensor_cap, c = cap;
 
-    if (!lower_grow((void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(
+        lower_grow(w, (void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor));
     c = cap;
-    if (!lower_grow((void **)&v->in_buffer, v->n_tensor, &c,
-                    sizeof *v->in_buffer))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow(w, (void **)&v->in_buffer, v->n_tensor, &c,
+                      sizeof *v->in_buffer));
     c = cap;
-    if (!lower_grow((void **)&v->q8, v->n_tensor, &c, sizeof *v->q8))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow(w, (void **)&v->q8, v->n_tensor, &c, sizeof *v->q8));
     v->tensor_cap = c;
     v->tensor[v->n_tensor] = *t;
     v->tensor[v->n_tensor].micro = w->now.micro;
@@ -133,9 +130,8 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
     if (stride)
         *stride = one;
     if (entries) {
-        if (!lower_grow((void **)&v->buffer, v->n_buffer, &v->buffer_cap,
-                        sizeof *v->buffer))
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_grow(w, (void **)&v->buffer, v->n_buffer, &v->buffer_cap,
+                          sizeof *v->buffer));
         b = v->n_buffer++;
         v->buffer[b] = (struct prog_buffer){
             one * (size_t)(entries < 0 ? 1 : entries), REGION_WORK,
@@ -192,9 +188,8 @@ pl_status lower_hold_until(struct lower *w, int d, int tensor, int until)
 
     if (tensor < 0 || w->dev[d].in_buffer[tensor] < 0)
         return PL_OK;
-    if (!lower_grow((void **)&v->hold, v->n_hold, &v->hold_cap,
-                    sizeof *v->hold))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow(w, (void **)&v->hold, v->n_hold, &v->hold_cap,
+                      sizeof *v->hold));
     v->hold[v->n_hold++] = (struct buffer_hold){tensor, until};
     return PL_OK;
 }
@@ -211,9 +206,9 @@ pl_status lower_insn(struct lower *w, int d, const struct insn *s)
     struct script *v = &w->dev[d].script[w->variant.index];
     struct insn *t;
 
-    if (!lower_grow((void **)&v->insn, v->n_insn, &v->insn_cap,
-                    sizeof *v->insn))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w)); /* what s points to is there */
+    PL_TRY(lower_grow(w, (void **)&v->insn, v->n_insn, &v->insn_cap,
+                      sizeof *v->insn));
     t = &v->insn[v->n_insn++];
     *t = *s;
     t->micro = w->now.micro;

@@ -27,8 +27,7 @@ static pl_status addends(struct lower *w, int from, const struct placed *src,
     m->n_addend = rank_tree_join(join, w->num->n_rank, w->present[from], g->n,
                                  rank0, n_rank, &m->depth);
     m->addend = ad = arena_alloc(w->a, (size_t)m->n_addend + 1, sizeof *ad);
-    if (!ad)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < m->n_addend; k++) {
         const struct addends *a = &src->sums[join[k].shard];
 
@@ -92,8 +91,7 @@ pl_status lower_merge(struct lower *w, int u, int n, const int *item,
 {
     struct merge_item *mi = arena_memdup(w->a, m, (size_t)n, sizeof *mi);
 
-    if (!mi)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     s->kind = INSN_MERGE;
     s->node = w->num->node[item[0]].node;
     s->merge.collective = true;
@@ -175,8 +173,7 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
     if (g->n == 1)
         return alone(w, group, n, item);
     it = arena_alloc(w->a, (size_t)(n * g->n) + 1, sizeof *it);
-    if (!it)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n; k++)
         PL_TRY(lower_add_value(w, item[k], group, &h));
     for (int m = 0; m < g->n; m++)

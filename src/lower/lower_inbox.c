@@ -106,8 +106,7 @@ static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
     struct copy_desc *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
     struct insn s = {.kind = INSN_PUSH, .node = -1};
 
-    if (!to || !p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < n; i++)
         to[i] = x[i].to;
     for (int i = 0; i < n_piece; i++)
@@ -204,8 +203,7 @@ static pl_status staged_copies(const struct exchange *e, int k,
 
     if (n > 1)
         q = arena_alloc(e->w->a, (size_t)n, sizeof *q);
-    if (!q)
-        return err_no_memory(e->w->err, "a program");
+    PL_TRY(lower_memory(e->w));
     for (int i = 0; i < n; i++) {
         q[i] = p[i];
         q[i].src_dev = from;
@@ -296,8 +294,7 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
 
     x->staging = arena_alloc(w->a, n, sizeof *x->staging);
     x->m = arena_alloc(w->a, n, sizeof *x->m);
-    if (!x->staging || !x->m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < e->g->n * e->n; i++) {
         struct merge_item *m = &x->m[i];
         int k = i / e->n, j = i % e->n;
@@ -305,13 +302,11 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
         *m = item_of(e, k, j)->m;
         m->addend = arena_memdup(w->a, m->addend, (size_t)m->n_addend,
                                  sizeof *m->addend);
-        if (m->n_addend > 0 && !m->addend)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         if (x->ranges && is_all_reduce(e, j)) {
             struct copy_desc *p = arena_alloc(w->a, 1, sizeof *p);
 
-            if (!p)
-                return err_no_memory(w->err, "a program");
+            PL_TRY(lower_memory(w));
             *p = range_piece(e, j, k);
             m->piece = p;
             m->n_piece = p->bytes.n > 0;
@@ -456,7 +451,7 @@ static pl_status post_pushed(const struct exchange *e, int k)
 static pl_status new_events(struct exchange *e)
 {
     e->event = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *e->event);
-    return e->event ? PL_OK : err_no_memory(e->w->err, "a program");
+    return lower_memory(e->w);
 }
 
 /* Each has pushed: posts, and waits for all. */
@@ -518,8 +513,7 @@ static pl_status take_sums(const struct exchange *e, int k)
                      .node = w->num->node[e->item[0]].node,
                      .merge = {.item = m}};
 
-    if (!m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int j = 0; j < e->n; j++) {
         struct lower_pieces p = {0};
 
@@ -641,8 +635,7 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
     e.out.peer_push =
         arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.peer_push);
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
-    if (!e.out.peer_push || !e.out.range)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     PL_TRY(gather_from_buffers(&e));
     w->now.predicate = few;
     PL_TRY(first_shot(&e, &one));

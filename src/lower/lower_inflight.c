@@ -60,14 +60,15 @@ static pl_status retire(struct lower *w, int k)
 }
 
 /* Room for one more. */
-static bool more(struct lower *w)
+static pl_status more(struct lower *w)
 {
     struct transits *x = w->transits;
 
     if (!x)
         x = w->transits = arena_alloc(w->a, 1, sizeof *x);
-    return x && lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
-                                 sizeof *x->item);
+    PL_TRY(lower_memory(w));
+    return lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
+                            sizeof *x->item);
 }
 
 pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
@@ -78,8 +79,7 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
         .from = h->h.group, .to = to, .micro = w->now.micro};
     int same = 0;
 
-    if (!more(w))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(more(w));
     for (int k = w->transits->n - 1; k >= 0; k--)
         if (w->transits->item[k].from == t.from &&
             w->transits->item[k].to == to && ++same >= IN_TRANSIT) {
@@ -90,8 +90,7 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
     t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
     t.done = done->event;
     t.n_done = done->n;
-    if (!t.src_shard || !t.src_tensor)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int s = 0; s < a->n; s++) {
         int tensor = by_rank ? h->by_rank[s].tensor : h->h.v[s].tensor;
 

@@ -63,7 +63,7 @@ struct addends {
 
 /* What must have happened before a value that is on its way is there. */
 struct arrival {
-    int n;
+    int n, cap;
     struct insn_event *event; /* [n] */
 };
 
@@ -173,6 +173,12 @@ static inline int lower_dev(const struct lower *w, int u)
     return w->shard[u].u.dev;
 }
 
+/* The first failure to allocate in the arena. */
+static inline pl_status lower_memory(const struct lower *w)
+{
+    return arena_check(w->a, "a program", w->err);
+}
+
 /* ---- lower.c, lower_passes.c --------------------------------------------- */
 
 pl_status lower_passes(struct lower *w);
@@ -186,9 +192,10 @@ void lower_draft(struct lower *w);
  */
 
 /* Room for one more than the n that *p has: by realloc, to be freed; or in
- * w->a. False: out of memory. */
-bool lower_grow(void **p, int n, int *cap, size_t size);
-bool lower_grow_arena(struct lower *w, void **p, int n, int *cap, size_t size);
+ * w->a. */
+pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size);
+pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
+                           size_t size);
 /* Value i's dimensions as unit u stores them. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* How unit u stores value i's dimension `dim`. */

@@ -17,8 +17,7 @@ static pl_status device_flags(struct lower *w, bool **one_queue, bool **private)
 
     *one_queue = arena_alloc(w->a, n, sizeof **one_queue);
     *private = arena_alloc(w->a, n, sizeof **private);
-    if (!*one_queue || !*private)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     for (size_t d = 0; d < n; d++) {
         (*one_queue)[d] = w->opt->dev[d].one_queue;
         (*private)[d] = w->opt->dev[d].memory < 0;
@@ -60,8 +59,7 @@ static pl_status keep_tensors(struct lower *w)
 
         p->tensor = arena_memdup(w->a, p->tensor, (size_t)p->n_tensor,
                                  sizeof *p->tensor);
-        if (!p->tensor)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
     }
     return PL_OK;
 }

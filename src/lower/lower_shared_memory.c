@@ -16,9 +16,8 @@ static pl_status keep_for_peers(struct lower *w, int u, int tensor)
 
     if (w->dev[lower_dev(w, u)].in_buffer[tensor] < 0)
         return PL_OK;
-    if (!lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
-                          sizeof *v->peer_read))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
+                            sizeof *v->peer_read));
     v->peer_read[v->n_lent++] = (struct peer_read){tensor, w->now.micro};
     return PL_OK;
 }
@@ -50,8 +49,7 @@ static pl_status in_place(struct lower *w, struct lower_item *x)
     if (x->m.reduce || x->remote.n == 0)
         return PL_OK;
     p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n), sizeof *p);
-    if (!p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     if (x->m.n_piece)
         memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
     memcpy(p + x->m.n_piece, x->remote.p, (size_t)x->remote.n * sizeof *p);
@@ -68,8 +66,7 @@ pl_status lower_collective_shared(struct lower *w, int group, int n,
     struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
     int order = w->variant.order++;
 
-    if (!m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < g->n; k++) {
         PL_TRY(release_peer_reads(w, g->first + k, order));
         for (int j = 0; j < n; j++)

@@ -140,19 +140,11 @@ pl_status lower_alloc_resident_dst(struct lower *w, struct transfer *y,
 pl_status lower_add_arrival(struct lower *w, struct arrival *a, int dev,
                             int event)
 {
-    struct insn_event *e;
-
     for (int k = 0; k < a->n; k++)
         if (a->event[k].dev == dev && a->event[k].event == event)
             return PL_OK;
-    if (a->n % 8 == 0) {
-        e = arena_alloc(w->a, (size_t)a->n + 8, sizeof *e);
-        if (!e)
-            return err_no_memory(w->err, "a program");
-        if (a->n)
-            memcpy(e, a->event, (size_t)a->n * sizeof *e);
-        a->event = e;
-    }
+    PL_TRY(lower_grow_arena(w, (void **)&a->event, a->n, &a->cap,
+                            sizeof *a->event));
     a->event[a->n++] = (struct insn_event){dev, event};
     return PL_OK;
 }
@@ -239,8 +231,7 @@ static pl_status push_pieces_of(struct lower *w, const struct transfer *y,
                               .n_piece = n,
                               .between_groups = true}};
 
-    return x.push.to ? lower_push(w, y, s, (const int[2]){ready, -1}, &x)
-                     : err_no_memory(w->err, "a program");
+    return lower_push(w, y, s, (const int[2]){ready, -1}, &x);
 }
 
 /* ---- both ---------------------------------------------------------------- */
@@ -254,8 +245,7 @@ pl_status lower_transfer(struct lower *w, const struct transfer *y,
     struct insn s = {.kind = INSN_PULL};
     bool pushed = lower_needs_push(w, d, p, n);
 
-    if (!mine)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n; k += len) {
         int su = lower_shard_on(w, y->group, p[k].src_dev), e = -1;
 
@@ -287,9 +277,8 @@ pl_status lower_record_copy(struct lower *w, int i, int from, int to,
 
     if (w->now.micro > 0)
         return PL_OK;
-    if (!lower_grow_arena(w, (void **)&o->copy, o->n_copy, &w->variant.copy_cap,
-                          sizeof *o->copy))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow_arena(w, (void **)&o->copy, o->n_copy,
+                            &w->variant.copy_cap, sizeof *o->copy));
     o->copy[o->n_copy++] = (struct lowered_copy){
         i, from, to, lower_node(w, i)->layer, {bytes[0], bytes[1]}, pages};
     return PL_OK;

@@ -43,14 +43,12 @@ pl_status lower_add_value(struct lower *w, int i, int group,
     struct placed **first =
         w->variant.value ? &w->variant.value[micro_of(w, i)][i] : &w->stored[i];
 
-    if (!h)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     h->h.group = group;
     h->h.v = arena_alloc(w->a, n, sizeof *h->h.v);
     h->ready = arena_alloc(w->a, n, sizeof *h->ready);
     h->arrives = arena_alloc(w->a, n, sizeof *h->arrives);
-    if (!h->h.v || !h->ready || !h->arrives)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (size_t k = 0; k < n; k++) {
         h->h.v[k] = (struct lowered_value){-1, -1};
         h->ready[k] = -1;
@@ -58,8 +56,7 @@ pl_status lower_add_value(struct lower *w, int i, int group,
     if (w->num->node[i].layout->kind == PL_PARTIAL) {
         h->sums = arena_alloc(w->a, n, sizeof *h->sums);
         h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
-        if (!h->sums || !h->by_rank)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         for (size_t k = 0; k < n; k++)
             h->sums[k].tensor = h->by_rank[k].tensor = -1;
     }
