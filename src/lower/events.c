@@ -461,8 +461,8 @@ static pl_status open_order(struct pass *x)
     return PL_OK;
 }
 
-/* Devices come in descending order, so that a position keeps its first one. Of
- * each POST follows at most one instruction more: the WAIT that links its queue
+/* Devices come in descending order, so that a position keeps its first one.
+ * There is room for one instruction more a POST: the WAIT that links its queue
  * to the other one. */
 static pl_status begin_variant(struct pass *x, int d)
 {

@@ -354,8 +354,10 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
     struct shard shard = {.token_table = {{.tensor = 0}, {.tensor = 1}}};
     struct program_builder dev[2] = {{.in_buffer = in_buffer}};
     const struct script *made = &dev[0].script[0];
+    struct arena a = {0};
     pl_err err;
-    struct lower w = {.opt = &alone, .shard = &shard, .dev = dev, .err = &err};
+    struct lower w = {
+        .opt = &alone, .a = &a, .shard = &shard, .dev = dev, .err = &err};
 
     TEST_OK(lower_token_table_copied(&w, 0, &tensor, NULL), err);
     assert_int_equal(tensor, 0);
