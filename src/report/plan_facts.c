@@ -20,6 +20,26 @@ int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
     return dim_value(sum[0], z) + dim_value(sum[1], z);
 }
 
+void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d)
+{
+    const struct program *g = &q->low->prog[d];
+
+    sum->weights += g->bytes[REGION_WEIGHTS];
+    sum->cache += g->bytes[REGION_CACHE];
+    sum->buffers += program_buffers(g) +
+                    device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
+}
+
+int64_t plan_token_bytes(const struct compiled *q)
+{
+    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
+    int64_t sum = 0;
+
+    for (int m = 0; m < q->low->variant->n_collective; m++)
+        sum += plan_bytes_at(q->low->variant->collective[m].bytes, &one);
+    return sum;
+}
+
 const struct lowered_copy *plan_copies(const struct compiled *q,
                                        enum compiled_variant variant, int *n)
 {
@@ -39,6 +59,20 @@ const char *plan_bytes_symbol(const pl_dim bytes[2])
            : bytes[0].n && bytes[0].symbol == PL_N_TOK ? "n_tok"
            : bytes[1].n && bytes[1].symbol == PL_N_OUT ? "n_out"
                                                        : "step";
+}
+
+int plan_next_tensor(const struct plan_facts *f, int i, int layer)
+{
+    while (i < f->n_tensor && f->tensor[i].node->layer != layer)
+        i++;
+    return i < f->n_tensor ? i : -1;
+}
+
+int plan_next_collective(const struct lowered_variant *w, int i, int layer)
+{
+    while (i < w->n_collective && w->collective[i].layer != layer)
+        i++;
+    return i < w->n_collective ? i : -1;
 }
 
 static uint64_t stored(const struct program *p, int tensor)
@@ -209,17 +243,9 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
     if (!f->dev)
         return err_no_memory(err, "the description of a plan");
-    for (int d = 0; d < f->n_dev; d++) {
-        const struct program *g = &q->low->prog[d];
-
-        f->dev[d] = (struct plan_device){
-            g->bytes[REGION_WEIGHTS], g->bytes[REGION_CACHE],
-            program_buffers(g) +
-                device_scratch_bytes(&q->list.dev[d], q->kernel_set, g)};
-    }
-    for (int m = 0; m < q->low->variant->n_collective; m++)
-        f->token_bytes +=
-            plan_bytes_at(q->low->variant->collective[m].bytes, &one);
+    for (int d = 0; d < f->n_dev; d++)
+        plan_add_bytes(&f->dev[d], q, d);
+    f->token_bytes = plan_token_bytes(q);
     copy = plan_copies(q, VARIANT_RESIDENT, &n);
     for (int k = 0; k < n; k++)
         if (!copy[k].pages)

@@ -37,34 +37,46 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
     return buf;
 }
 
-/* Prints the layers for which `in` returns true, such as "0-4, 7". If there are
- * more than MANY_RUNS intervals of layers, prints the first two and the
- * last. */
-static void say_layers(const struct sink *to, const struct placement *y,
-                       bool (*in)(const void *what, int layer),
-                       const void *what)
+static int count_layers(int n, bool (*in)(const void *, int), const void *what)
 {
-    int n_run = 0, run = 0;
+    int found = 0;
 
-    for (int i = 0; i < y->n_layer; i++)
+    for (int i = 0; i < n; i++)
+        found += in(what, i);
+    return found;
+}
+
+bool plan_print_layers(const struct sink *to, const char *before, int n,
+                       bool (*in)(const void *what, int layer),
+                       const void *what, int most)
+{
+    int found = count_layers(n, in, what), n_run = 0, run = 0;
+
+    if (found == 0)
+        return false;
+    writer_printf(to, "%slayer%s ", before, found > 1 ? "s" : "");
+    for (int i = 0; i < n; i++)
         n_run += in(what, i) && (i == 0 || !in(what, i - 1));
-    for (int i = 0, end; i < y->n_layer; i = end + 1) {
+    for (int i = 0, end; i < n; i = end + 1) {
+        bool cut = n_run > most;
+
         end = i;
         if (!in(what, i))
             continue;
-        while (end + 1 < y->n_layer && in(what, end + 1))
+        while (end + 1 < n && in(what, end + 1))
             end++;
         run++;
-        if (n_run > MANY_RUNS && run > 2 && run < n_run)
+        if (cut && run > 2 && run < n_run)
             continue;
         writer_printf(to, "%s%d",
-                      run == 1                            ? ""
-                      : n_run > MANY_RUNS && run == n_run ? " ... "
-                                                          : ", ",
+                      run == 1              ? ""
+                      : cut && run == n_run ? " ... "
+                                            : ", ",
                       i);
         if (end > i)
             writer_printf(to, "-%d", end);
     }
+    return true;
 }
 
 /* ---- printing groups ---------------------------------------------------- */
@@ -117,16 +129,6 @@ static bool holds_foreign_part(const void *what, int layer)
     return false;
 }
 
-static int count_layers(const struct placement *y,
-                        bool (*in)(const void *, int), const void *what)
-{
-    int n = 0;
-
-    for (int i = 0; i < y->n_layer; i++)
-        n += in(what, i);
-    return n;
-}
-
 static void say_members(const struct compiled *q, const struct place_group *g,
                         char buf[64])
 {
@@ -147,40 +149,33 @@ static void say_members(const struct compiled *q, const struct place_group *g,
 static void say_group(const struct compiled *q, const struct plan_facts *f,
                       const struct sink *to, int group)
 {
-    static const char *const word[GUEST_COUNT] = {[GUEST_EXPERTS] = "experts",
-                                                  [GUEST_CACHE] = "cache",
-                                                  [GUEST_OTHER] =
-                                                      "other tensors"};
+    static const char *const word[GUEST_COUNT] = {
+        [GUEST_EXPERTS] = "experts of ",
+        [GUEST_CACHE] = "cache of ",
+        [GUEST_OTHER] = "other tensors of "};
     const struct placement *y = &q->place;
     struct guests s = {f, y, group, 0};
     const char *before = "";
-    int n = count_layers(y, runs, &s);
-    char members[64];
+    char text[64];
 
-    say_members(q, &y->group[group], members);
-    writer_printf(to, "%-10s %-22s ", y->group[group].name, members);
+    say_members(q, &y->group[group], text);
+    writer_printf(to, "%-10s %-22s ", y->group[group].name, text);
     if (y->input_group == group) {
         writer_printf(to, "embedding");
         before = ", ";
     }
-    if (n > 0) {
-        writer_printf(to, "%slayer%s ", before, n > 1 ? "s" : "");
-        say_layers(to, y, runs, &s);
+    if (plan_print_layers(to, before, y->n_layer, runs, &s, MANY_RUNS))
         before = ", ";
-    }
     if (y->layer_group[y->n_layer] == group) {
         writer_printf(to, "%soutput", before);
         before = ", ";
     }
     for (int k = 0; k < GUEST_COUNT; k++) {
         s.kind = (enum guest)k;
-        n = count_layers(y, holds_foreign_part, &s);
-        if (n == 0)
-            continue;
-        writer_printf(to, "%s%s of layer%s ", before, word[k],
-                      n > 1 ? "s" : "");
-        say_layers(to, y, holds_foreign_part, &s);
-        before = ", ";
+        snprintf(text, sizeof text, "%s%s", before, word[k]);
+        if (plan_print_layers(to, text, y->n_layer, holds_foreign_part, &s,
+                              MANY_RUNS))
+            before = ", ";
     }
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
@@ -194,7 +189,8 @@ static bool group_alike(const struct compiled *q, const struct plan_facts *f,
 {
     const struct placement *y = &q->place;
     const struct guests s = {f, y, a, 0}, t = {f, y, b, 0};
-    int n = count_layers(y, runs, &s), m = count_layers(y, runs, &t);
+    int n = count_layers(y->n_layer, runs, &s);
+    int m = count_layers(y->n_layer, runs, &t);
 
     return y->group[a].n == y->group[b].n && n > 0 && m > 0 &&
            abs(n - m) <= 1 && b != y->host && b != y->input_group &&
@@ -293,24 +289,21 @@ static bool copied_in(const void *what, int layer)
 static void say_amount(const struct sink *to, const struct lowered_copy *c)
 {
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    char size[16];
+    const char *per = plan_bytes_symbol(c->bytes);
 
-    sink_size(size, (uint64_t)plan_bytes_at(c->bytes, &one));
-    if (c->pages)
-        writer_printf(to, "%8s per token of context", size);
-    else if (!strcmp(plan_bytes_symbol(c->bytes), "step"))
-        writer_printf(to, "%8s a step", size);
-    else if (!strcmp(plan_bytes_symbol(c->bytes), "n_out"))
-        writer_printf(to, "%8s per row of logits", size);
-    else
-        writer_printf(to, "%8s a token", size);
+    writer_printf(to, "%8s %s",
+                  size_text((uint64_t)plan_bytes_at(c->bytes, &one)).s,
+                  c->pages                ? "per token of context"
+                  : !strcmp(per, "step")  ? "a step"
+                  : !strcmp(per, "n_out") ? "per row of logits"
+                                          : "a token");
 }
 
 static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
 {
     const struct lowered_copy *c = &k->copy[k->first];
     const struct placement *y = &k->q->place;
-    int layers = count_layers(y, copied_in, k), others = 0;
+    int others = 0;
     char name[2 * PLAN_NAME], route[80];
 
     for (int i = k->first; i < k->n; i++)
@@ -320,10 +313,7 @@ static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
              y->group[c->to].name);
     writer_printf(to, "  %-22s %-24s", route, copy_name(k->q, c, name));
     say_amount(to, c);
-    if (layers > 0) {
-        writer_printf(to, ", layer%s ", layers > 1 ? "s" : "");
-        say_layers(to, y, copied_in, k);
-    }
+    plan_print_layers(to, ", ", y->n_layer, copied_in, k, MANY_RUNS);
     if (others > 0)
         writer_printf(to, "; %d between other groups", others);
     writer_printf(to, "\n");
@@ -353,13 +343,12 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
 {
     const struct compiled *q = p->compiled;
     const struct lowered_copy *copy;
-    char size[16];
     int n;
 
     copy = plan_copies(q, VARIANT_RESIDENT, &n);
     if (n > 0) {
         writer_printf(to, "          %d copies between groups, %s bytes\n", n,
-                      sink_size(size, (uint64_t)f->copy_bytes));
+                      size_text((uint64_t)f->copy_bytes).s);
         say_list(q, copy, n, to);
     }
     copy = plan_copies(q, VARIANT_STREAMED, &n);
@@ -376,34 +365,35 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
 
 /* ---- printing predicted times ------------------------------------------- */
 
-static const char *seconds_text(double s, char buf[16])
+struct seconds_text {
+    char s[16];
+};
+
+static struct seconds_text seconds_text(double s)
 {
     static const char *const unit[] = {"s", "ms", "us"};
+    struct seconds_text t = {"0"};
     int k = 0;
 
     if (s < 5e-10)
-        return "0";
+        return t;
     while (k < 2 && s < 0.9995) {
         s *= 1000;
         k++;
     }
-    numeral_print(buf, 16, "%.*f%s",
+    numeral_print(t.s, sizeof t.s, "%.*f%s",
                   s < 9.995   ? 2
                   : s < 99.95 ? 1
                               : 0,
                   s, unit[k]);
-    return buf;
+    return t;
 }
 
 static void say_use(const struct sink *to, const struct cost_use *u)
 {
-    char s[16];
-
-    writer_printf(to, " %8s", seconds_text(u->busy_s, s));
-    writer_printf(to, " %8s", seconds_text(u->collective_s, s));
-    writer_printf(to, " %8s", seconds_text(u->copy_s, s));
-    writer_printf(to, " %7s", seconds_text(u->hidden_s, s));
-    writer_printf(to, " %8s", seconds_text(u->idle_s, s));
+    writer_printf(to, " %8s %8s %8s %7s %8s", seconds_text(u->busy_s).s,
+                  seconds_text(u->collective_s).s, seconds_text(u->copy_s).s,
+                  seconds_text(u->hidden_s).s, seconds_text(u->idle_s).s);
 }
 
 static bool near(double a, double b)
@@ -424,19 +414,18 @@ void plan_print_times(const pl_plan *p, const struct plan_facts *f,
 {
     const struct compiled *q = p->compiled;
     const struct plan_pipeline *y = &f->pipeline;
-    char s[16], t[16];
 
     if (y->n > 0)
         writer_printf(to,
                       "pipeline  %d micro-batches of %" PRId64
                       " tokens in %s; sequentially in %s\n",
-                      y->n, y->n_tok, seconds_text(y->seconds, s),
-                      seconds_text(y->one_by_one_s, t));
-    writer_printf(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ",
-                  "predicted", f->estimate.n_prompt,
-                  seconds_text(f->prefill.seconds, s));
-    writer_printf(to, "   per token: %s\n", seconds_text(f->decode.seconds, s));
-    writer_printf(to, "%-9s", "device");
+                      y->n, y->n_tok, seconds_text(y->seconds).s,
+                      seconds_text(y->one_by_one_s).s);
+    writer_printf(to,
+                  "\npredicted  prompt of %" PRId64
+                  " tokens: %-19s    per token: %s\n%-9s",
+                  f->estimate.n_prompt, seconds_text(f->prefill.seconds).s,
+                  seconds_text(f->decode.seconds).s, "device");
     for (int k = 0; k < 2; k++)
         writer_printf(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",
                       "hidden", "idle");

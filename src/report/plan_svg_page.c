@@ -225,8 +225,9 @@ static int collectives_of(const struct svg_page *g, int layer)
     const struct lowered_variant *w = g->p->compiled->low->variant;
     int n = 0;
 
-    for (int i = 0; i < w->n_collective; i++)
-        n += w->collective[i].layer == layer;
+    for (int i = plan_next_collective(w, 0, layer); i >= 0;
+         i = plan_next_collective(w, i + 1, layer))
+        n++;
     return n;
 }
 
@@ -234,7 +235,8 @@ static int collectives_of(const struct svg_page *g, int layer)
  * same group, the same tensors, and equal numbers of collectives and copies. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
-    int i = 0, k = 0;
+    const struct plan_tensor *t = g->f->tensor;
+    int i = -1, k = -1;
 
     if (group_of_layer(g, a) != group_of_layer(g, b) ||
         collectives_of(g, a) != collectives_of(g, b) ||
@@ -242,14 +244,10 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
             copies_of(g, VARIANT_RESIDENT, b) ||
         copies_of(g, VARIANT_STREAMED, a) != copies_of(g, VARIANT_STREAMED, b))
         return false;
-    for (;; i++, k++) {
-        const struct plan_tensor *t = g->f->tensor;
-
-        while (i < g->f->n_tensor && t[i].node->layer != a)
-            i++;
-        while (k < g->f->n_tensor && t[k].node->layer != b)
-            k++;
-        if (i == g->f->n_tensor || k == g->f->n_tensor)
+    for (;;) {
+        i = plan_next_tensor(g->f, i + 1, a);
+        k = plan_next_tensor(g->f, k + 1, b);
+        if (i < 0 || k < 0)
             return i == k;
         if (t[i].node->role != t[k].node->role ||
             t[i].node->format != t[k].node->format ||
@@ -315,15 +313,15 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
-    int at = place_of(g, t[i].node), nth = 0, k = 0;
+    int at = place_of(g, t[i].node), k;
     int first = g->column[g->column_of[at + 1]].first;
 
     if (first == at)
         return i;
-    for (int j = 0; j < i; j++)
-        nth += t[j].node->layer == at;
-    while (t[k].node->layer != first || nth-- > 0)
-        k++;
+    k = plan_next_tensor(g->f, 0, first);
+    for (int j = plan_next_tensor(g->f, 0, at); j < i;
+         j = plan_next_tensor(g->f, j + 1, at))
+        k = plan_next_tensor(g->f, k + 1, first);
     return k;
 }
 
