@@ -3,91 +3,47 @@
  * request, with a dot for each request. Below it draws the same for the mean
  * time between tokens. */
 #include "bench_serve.h"
-#include "svg.h"
+#include "svg_chart.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WIDE = 460, HIGH = 280, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 50 };
-
-typedef double time_fn(const struct serve_request *r);
-
-static double first_of(const struct serve_request *r)
-{
-    return r->n_event > 0 ? r->first - r->due : -1;
-}
+enum { HIGH = 280, TOP = 40, BOTTOM = 50 };
 
 struct panel {
-    struct whole_file *w;
+    struct svg_chart chart; /* most_y is in milliseconds */
     const struct serve_load *load;
     int n;
-    time_fn *of;
-    /* x0, y0: upper left corner of the chart in pixels; most_x, most_y:
-     * greatest values on the axes, most_y in milliseconds */
-    double x0, y0, most_x, most_y;
+    serve_time *of;
 };
 
-static bool counts(const struct panel *p, const struct serve_request *r)
-{
-    return r->failure < 0 && p->of(r) >= 0;
-}
-
-static double at_x(const struct panel *p, double v)
-{
-    return p->x0 + LEFT + v / p->most_x * (WIDE - LEFT - RIGHT);
-}
-
-static double at_y(const struct panel *p, double v)
-{
-    return p->y0 + HIGH - BOTTOM - v / p->most_y * (HIGH - TOP - BOTTOM);
-}
-
-static void draw_axes(const struct panel *p, const char *title,
+static void draw_axes(const struct svg_chart *c, const char *title,
                       const char *below)
 {
-    double x = at_x(p, 0), y = at_y(p, 0);
-
-    svg_say(p->w, "<text x='%.1f' y='%.1f'>%s, ms</text>\n", x,
-            p->y0 + TOP - 16, title);
-    svg_say(p->w, "<path d='M%.1f %.1f V%.1f H%.1f' class='axis'/>\n", x,
-            at_y(p, p->most_y), y, at_x(p, p->most_x));
-    for (double v = 0; v <= p->most_y; v += svg_tick(p->most_y))
-        svg_say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%g</text>\n",
-                x - 6, at_y(p, v) + 4, v);
-    for (double v = 0; v <= p->most_x; v += svg_tick(p->most_x))
-        svg_say(p->w,
-                "<text x='%.1f' y='%.1f' text-anchor='middle'>%g</text>\n",
-                at_x(p, v), y + 16, v);
-    svg_say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%s</text>\n",
-            at_x(p, p->most_x), y + 32, below);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
+    svg_say(c->w, "<text x='%.1f' y='%.1f'>%s, ms</text>\n", svg_x(c, 0),
+            c->y0 + TOP - 16, title);
+    svg_axes(c);
+    svg_say(c->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%s</text>\n",
+            svg_x(c, c->most_x), svg_y(c, 0) + 32, below);
 }
 
 /* Draws the percentile curve of load k. Returns false if out of memory. */
 static bool draw_curve(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];
+    const struct svg_chart *c = &p->chart;
     double *v = malloc(((size_t)l->n_request + 1) * sizeof(*v));
-    int64_t n = 0;
+    int64_t n;
 
     if (v == NULL)
         return false;
-    for (int64_t i = 0; i < l->n_request; i++)
-        if (counts(p, &l->request[i]))
-            v[n++] = 1e3 * p->of(&l->request[i]);
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    svg_say(p->w, "<path stroke='%s' d='", svg_colour(k));
+    n = serve_times(v, l, p->of);
+    svg_say(c->w, "<path stroke='%s' d='", svg_colour(k));
     for (int i = 1; i <= 100 && n > 0; i++)
-        svg_say(p->w, "%s%.1f %.1f", i == 1 ? "M" : "L", at_x(p, i),
-                at_y(p, serve_percentile(v, n, 0.01 * i)));
-    svg_say(p->w, "'/>\n");
+        svg_say(c->w, "%s%.1f %.1f", i == 1 ? "M" : "L", svg_x(c, i),
+                svg_y(c, 1e3 * serve_percentile(v, n, 0.01 * i)));
+    svg_say(c->w, "'/>\n");
     free(v);
     return true;
 }
@@ -97,26 +53,28 @@ static bool draw_curve(const struct panel *p, int k)
 static void draw_dots(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];
+    const struct svg_chart *c = &p->chart;
 
     for (int64_t i = 0; i < l->n_request; i++) {
         const struct serve_request *r = &l->request[i];
-        double x = at_x(p, r->due - l->began);
+        double x = svg_x(c, r->due - l->began);
 
         if (r->failure >= 0)
-            svg_say(p->w,
+            svg_say(c->w,
                     "<path d='M%.1f %.1fl6 6m0 -6l-6 6' stroke='#c00'/>\n",
-                    x - 3, at_y(p, 0) - 3);
+                    x - 3, svg_y(c, 0) - 3);
         else if (p->of(r) >= 0)
-            svg_say(p->w, "<circle cx='%.1f' cy='%.1f' r='2' fill='%s'/>\n", x,
-                    at_y(p, 1e3 * p->of(r)), svg_colour(k));
+            svg_say(c->w, "<circle cx='%.1f' cy='%.1f' r='2' fill='%s'/>\n", x,
+                    svg_y(c, 1e3 * p->of(r)), svg_colour(k));
     }
 }
 
 static void draw_names(struct whole_file *w, const struct serve_load *l, int n)
 {
     for (int i = 0; i < n; i++) {
-        svg_say(w, "<text x='%d' y='%d' fill='%s'>", LEFT + i % 4 * 220,
-                2 * HIGH + 16 + 16 * (i / 4), svg_colour(i));
+        svg_say(w, "<text x='%d' y='%d' fill='%s'>",
+                SVG_CHART_LEFT + i % 4 * 220, 2 * HIGH + 16 + 16 * (i / 4),
+                svg_colour(i));
         if (l[i].rate > 0)
             svg_say(w, "%g a second%s", l[i].rate, l[i].at_once ? ", " : "");
         if (l[i].at_once > 0)
@@ -127,25 +85,26 @@ static void draw_names(struct whole_file *w, const struct serve_load *l, int n)
 
 static bool draw_pair(struct panel p, const char *title)
 {
+    struct svg_chart *c = &p.chart;
     double end = 0;
     bool ok = true;
 
-    p.most_y = 1e-3;
+    c->most_y = 1e-3;
     for (int k = 0; k < p.n; k++)
         for (int64_t i = 0; i < p.load[k].n_request; i++) {
             const struct serve_request *r = &p.load[k].request[i];
 
             end = fmax(end, r->due - p.load[k].began);
-            if (counts(&p, r))
-                p.most_y = fmax(p.most_y, 1e3 * p.of(r));
+            if (r->failure < 0)
+                c->most_y = fmax(c->most_y, 1e3 * p.of(r));
         }
-    p.most_x = 100;
-    draw_axes(&p, title, "percentile");
+    c->most_x = 100;
+    draw_axes(c, title, "percentile");
     for (int k = 0; k < p.n && ok; k++)
         ok = draw_curve(&p, k);
-    p.most_x = fmax(end, 1e-3);
-    p.x0 = WIDE;
-    draw_axes(&p, title, "seconds");
+    c->most_x = fmax(end, 1e-3);
+    c->x0 = SVG_CHART_WIDE;
+    draw_axes(c, title, "seconds");
     for (int k = 0; k < p.n; k++)
         draw_dots(&p, k);
     return ok;
@@ -154,27 +113,23 @@ static bool draw_pair(struct panel p, const char *title)
 enum exit_code serve_draw_svg(const struct options *o,
                               const struct serve_load *load, int n)
 {
-    const int high = 2 * HIGH + 20 + 16 * ((n + 3) / 4);
     struct whole_file w;
-    enum exit_code c = atomic_file_open(&w, o, "--svg", o->svg);
-    struct panel p = {.w = &w, .load = load, .n = n};
+    enum exit_code c = svg_begin(&w, o, 2 * HIGH + 20 + 16 * ((n + 3) / 4));
+    struct panel p = {
+        .chart = {.w = &w, .high = HIGH, .top = TOP, .bottom = BOTTOM},
+        .load = load,
+        .n = n,
+        .of = serve_first};
     bool ok;
 
     if (c != EXIT_DONE)
         return c;
-    svg_say(&w,
-            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-            "viewBox='0 0 %d %d'>\n<style>text{font:12px sans-serif}"
-            "path{fill:none}.axis{stroke:#888}</style>\n",
-            2 * WIDE, high, 2 * WIDE, high);
-    p.of = first_of;
     ok = draw_pair(p, "time to first token");
     p.of = serve_between;
-    p.y0 = HIGH;
+    p.chart.y0 = HIGH;
     ok = draw_pair(p, "time between tokens") && ok;
     draw_names(&w, load, n);
-    svg_say(&w, "</svg>\n");
     if (!ok)
         c = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the picture");
-    return atomic_file_close(&w, o, ok, c);
+    return svg_end(&w, o, ok, c);
 }
