@@ -10,7 +10,7 @@
  * half within seconds. The trace, which shows where time is spent, is recorded
  * in a separate run at the end, because tracing itself takes time. */
 #include "bench.h"
-#include "bench_serve.h"
+#include "bench/bench_serve.h"
 #include "cmd.h"
 #include "option_table.h"
 #include "printable.h"

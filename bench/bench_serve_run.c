@@ -1,10 +1,10 @@
 /* Sends requests when they are due, or when earlier requests have ended. One
- * thread handles all of them with libcurl. No other file of cli/ uses
+ * thread handles all of them with libcurl. No other file of the command uses
  * libcurl. */
 #include "bench_serve.h"
-#include "printable.h"
+#include "cli/printable.h"
+#include "cli/term.h"
 #include "server/json_text.h"
-#include "term.h"
 
 #include <curl/curl.h>
 #include <errno.h>

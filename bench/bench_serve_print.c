@@ -1,7 +1,7 @@
 /* Builds rows with the results of a load: counts, tokens per second, and
  * percentiles of times in milliseconds. Prints rows in the output formats. */
-#include "bench.h"
 #include "bench_serve.h"
+#include "cli/bench.h"
 #include "server/json_text.h"
 
 #include <math.h>

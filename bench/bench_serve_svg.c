@@ -3,7 +3,7 @@
  * request, with a dot for each request. Below it draws the same for the mean
  * time between tokens. */
 #include "bench_serve.h"
-#include "svg_chart.h"
+#include "cli/svg_chart.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
  * All times are seconds of one clock. Latencies are measured from the time at
  * which a request was due, so that a request delayed by others does not appear
  * fast. */
-#ifndef CLI_BENCH_SERVE_H
-#define CLI_BENCH_SERVE_H
+#ifndef BENCH_BENCH_SERVE_H
+#define BENCH_BENCH_SERVE_H
 
-#include "options.h"
+#include "cli/options.h"
 
 #include <jansson.h>
 
