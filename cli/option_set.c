@@ -24,13 +24,18 @@ bool option_set_flag(struct options *o, const struct option_row *row,
     return true;
 }
 
+static bool is_given(const struct option_row *row, const char *value,
+                     char want[static OPTION_WANT])
+{
+    snprintf(want, OPTION_WANT, "a value: %s", row->arg);
+    return value[0] != '\0';
+}
+
 bool option_set_text(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
-    if (value[0] == '\0') {
-        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
+    if (!is_given(row, value, want))
         return false;
-    }
     *(const char **)field(o, row) = value;
     return true;
 }
@@ -42,6 +47,30 @@ bool option_set_prompt(struct options *o, const struct option_row *row,
     (void)want;
     *(const char **)field(o, row) = value;
     return true;
+}
+
+/* Appends an element of `size` bytes to an array, which has n elements. `array`
+ * is the address of the pointer to the array. */
+static bool append(void *array, int n, const void *element, size_t size,
+                   char want[static OPTION_WANT])
+{
+    char *all;
+
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
+    memcpy(&all, array, sizeof(all));
+    all = realloc(all, ((size_t)n + 1) * size);
+    if (all == NULL)
+        return false;
+    memcpy(all + (size_t)n * size, element, size);
+    memcpy(array, &all, sizeof(all));
+    return true;
+}
+
+static bool add_word(struct word_list *list, const char *word,
+                     char want[static OPTION_WANT])
+{
+    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
+    return word_list_add(list, word);
 }
 
 static bool whole(const struct option_row *row, const char *value, int64_t *v,
@@ -103,18 +132,23 @@ bool option_set_uint64(struct options *o, const struct option_row *row,
     return number_uint64(value, field(o, row));
 }
 
+static bool number(const struct option_row *row, const char *value, double *v,
+                   char want[static OPTION_WANT])
+{
+    snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
+    return number_double(value, v) && isfinite(*v) && *v >= row->lo &&
+           *v <= row->hi;
+}
+
 bool option_set_float(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
     double v;
 
-    if (number_double(value, &v) && isfinite(v) && v >= row->lo &&
-        v <= row->hi) {
-        *(float *)field(o, row) = (float)v;
-        return true;
-    }
-    snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
-    return false;
+    if (!number(row, value, &v, want))
+        return false;
+    *(float *)field(o, row) = (float)v;
+    return true;
 }
 
 bool option_set_seed(struct options *o, const struct option_row *row,
@@ -195,7 +229,8 @@ bool option_set_one_of(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Stores a flag whose value is 0 or 1 (the words of the row). */
+/* Stores a flag: false for the first of the row's two words, true for the
+ * second. */
 bool option_set_yes(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
@@ -222,12 +257,7 @@ bool option_set_no_offload(struct options *o, const struct option_row *row,
 bool option_set_stop(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
-    if (value[0] == '\0') {
-        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
-        return false;
-    }
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->stops, value);
+    return is_given(row, value, want) && add_word(&o->stops, value, want);
 }
 
 bool option_set_split_mode(struct options *o, const struct option_row *row,
@@ -290,20 +320,12 @@ bool option_set_all_experts(struct options *o, const struct option_row *row,
 bool option_set_override(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
-    const char **all;
-
     (void)row;
     snprintf(want, OPTION_WANT, "REGEX=WHERE, like 'ffn_.*_exps=host'");
-    if (strchr(value, '=') == NULL)
-        return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    all = realloc((void *)o->pl.overrides,
-                  ((size_t)o->pl.n_overrides + 1) * sizeof(*all));
-    if (all == NULL)
-        return false;
-    all[o->pl.n_overrides++] = value;
-    o->pl.overrides = all;
-    return true;
+    return strchr(value, '=') != NULL &&
+           append(&o->pl.overrides, o->pl.n_overrides, &value, sizeof(value),
+                  want) &&
+           ++o->pl.n_overrides > 0;
 }
 
 /* Appends overrides of the keys of a model's file. */
@@ -315,10 +337,8 @@ bool option_set_key(struct options *o, const struct option_row *row,
     (void)row;
     snprintf(want, OPTION_WANT,
              "KEY=TYPE:VALUE, like tokenizer.ggml.add_bos_token=bool:false");
-    if (equals == NULL || strchr(equals, ':') == NULL)
-        return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->kv_overrides, value);
+    return equals != NULL && strchr(equals, ':') != NULL &&
+           add_word(&o->kv_overrides, value, want);
 }
 
 /* The keys that llama.cpp's options of RoPE stand for. */
@@ -371,8 +391,7 @@ bool option_set_rope(struct options *o, const struct option_row *row,
         if (!whole(row, value, &whole_v, want))
             return false;
         v = (double)whole_v;
-    } else if (!number_double(value, &v) || v < row->lo || v > row->hi) {
-        snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
+    } else if (!number(row, value, &v, want)) {
         return false;
     }
     remove_overrides(&o->kv_overrides, rope_keys[i].key);
@@ -382,21 +401,7 @@ bool option_set_rope(struct options *o, const struct option_row *row,
         snprintf(text, sizeof(text), "%s%.9g", rope_keys[i].key, 1 / v);
     else
         snprintf(text, sizeof(text), "%s%s", rope_keys[i].key, value);
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->kv_overrides, text);
-}
-
-/* Parses "on" or "off". Stores true for "off", because the field switches
- * fitting off. */
-bool option_set_fit(struct options *o, const struct option_row *row,
-                    const char *value, char want[static OPTION_WANT])
-{
-    int off;
-
-    if (!one_of(row, value, &off, want))
-        return false;
-    *(bool *)field(o, row) = off;
-    return true;
+    return add_word(&o->kv_overrides, text, want);
 }
 
 /* Parses a size. Stores 1 for a size of 0, because in the fields 0 means the
@@ -445,9 +450,9 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     char word[16] = "";
     size_t len = strspn(value, "0123456789");
     int64_t id;
+    int32_t id32;
     double v;
-    int32_t *ids;
-    float *bias;
+    float bias;
 
     (void)row;
     snprintf(want, OPTION_WANT, "ID+VALUE or ID-VALUE, like 15043-2.5");
@@ -458,19 +463,11 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     if (!number_int64(word, &id) || id > INT32_MAX ||
         !number_double(value + len, &v) || v == INFINITY)
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    ids =
-        realloc((int32_t *)s->bias_id, ((size_t)s->n_bias + 1) * sizeof(*ids));
-    if (ids == NULL)
-        return false;
-    s->bias_id = ids;
-    bias = realloc((float *)s->bias, ((size_t)s->n_bias + 1) * sizeof(*bias));
-    if (bias == NULL)
-        return false;
-    s->bias = bias;
-    ids[s->n_bias] = (int32_t)id;
-    bias[s->n_bias++] = (float)v;
-    return true;
+    id32 = (int32_t)id;
+    bias = (float)v;
+    return append(&s->bias_id, s->n_bias, &id32, sizeof(id32), want) &&
+           append(&s->bias, s->n_bias, &bias, sizeof(bias), want) &&
+           ++s->n_bias > 0;
 }
 
 /* Sets the samplers and their order, given as NAME;NAME;..., or with
@@ -505,21 +502,15 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
     pl_sampling *s = &o->sampling;
-    const char **more;
 
     (void)row;
     snprintf(want, OPTION_WANT, "1 to 64 bytes, at most 256 times");
     if (strlen(value) < 1 || strlen(value) > SAMPLER_BREAKER_BYTES ||
         s->n_dry_breaker >= SAMPLER_BREAKERS)
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    more = realloc((void *)s->dry_breaker,
-                   ((size_t)s->n_dry_breaker + 1) * sizeof(*more));
-    if (more == NULL)
+    if (!append(&s->dry_breaker, s->n_dry_breaker, &value, sizeof(value), want))
         return false;
-    s->dry_breaker = more;
-    if (strcmp(value, "none") != 0)
-        more[s->n_dry_breaker++] = value;
+    s->n_dry_breaker += strcmp(value, "none") != 0;
     return true;
 }
 
