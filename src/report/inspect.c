@@ -69,21 +69,10 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* Writes the shortest decimal number from which the same double is parsed or,
- * if is_f32, the same float. */
-static void shortest(char buf[40], double v, bool is_f32)
-{
-    for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
-        numeral_print(buf, 40, "%.*g", digits, v);
-        if (is_f32 ? numeral_float(buf, NULL) == (float)v
-                   : numeral_double(buf, NULL) == v)
-            return;
-    }
-}
-
 /* Writes element i of a numeric metadata value as text. Every number, except
  * NaN and infinities, is parsed to the same value again. */
-static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
+static void number_text(char buf[NUMERAL_SHORTEST], const struct gguf_kv *kv,
+                        uint64_t i)
 {
     uint64_t u = 0;
     int64_t v;
@@ -92,13 +81,16 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
     if (kv->elem == GGUF_U64) {
         for (int k = 7; k >= 0; k--)
             u = u << 8 | kv->data[8 * i + (uint64_t)k];
-        snprintf(buf, 40, "%" PRIu64, u);
+        snprintf(buf, NUMERAL_SHORTEST, "%" PRIu64, u);
     } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
                gguf_as_i64(kv, i, &v)) {
-        snprintf(buf, 40, "%" PRId64, v);
+        snprintf(buf, NUMERAL_SHORTEST, "%" PRId64, v);
     } else {
         gguf_as_f64(kv, i, &d);
-        shortest(buf, d, kv->elem == GGUF_F32);
+        if (kv->elem == GGUF_F32)
+            numeral_shortest_float(buf, (float)d);
+        else
+            numeral_shortest(buf, d);
     }
 }
 
@@ -145,7 +137,7 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
 {
     struct gguf_str s;
     bool b;
-    char buf[40];
+    char buf[NUMERAL_SHORTEST];
 
     if (gguf_as_str(kv, i, &s)) {
         writer_printf(to, "\"");
@@ -269,7 +261,7 @@ static void put_element(struct json_out *j, const struct gguf_kv *kv,
     int64_t v;
     double d = 0;
     bool b;
-    char buf[40];
+    char buf[NUMERAL_SHORTEST];
 
     if (gguf_as_str(kv, i, &s)) {
         json_put(j, "t", s.s, s.len);

@@ -75,6 +75,37 @@ int plan_next_collective(const struct lowered_variant *w, int i, int layer)
     return i < w->n_collective ? i : -1;
 }
 
+enum plan_kind plan_kind(const struct graph_node *n)
+{
+    switch (n->role) {
+    case PL_ROLE_TOKEN_EMBD:
+    case PL_ROLE_PER_LAYER_EMBD:
+    case PL_ROLE_OUTPUT:
+        return PLAN_EMBEDDING;
+    case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_K:
+    case PL_ROLE_ATTN_V:
+    case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_ATTN_OUT:
+        return PLAN_ATTENTION;
+    case PL_ROLE_FFN_GATE:
+    case PL_ROLE_FFN_UP:
+    case PL_ROLE_FFN_GATE_UP:
+    case PL_ROLE_FFN_DOWN:
+        return PLAN_FEED_FORWARD;
+    case PL_ROLE_FFN_GATE_EXPS:
+    case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
+    case PL_ROLE_FFN_DOWN_EXPS:
+        return PLAN_EXPERTS;
+    case PL_ROLE_CACHE_K:
+    case PL_ROLE_CACHE_V:
+        return PLAN_CACHE;
+    default:
+        return PLAN_OTHER;
+    }
+}
+
 static uint64_t stored(const struct program *p, int tensor)
 {
     return tensor < 0 ? 0 : (p->tensor[tensor].bytes + 63) / 64 * 64;

@@ -113,6 +113,18 @@ int plan_next_collective(const struct lowered_variant *w, int i, int layer);
  * are constant per step. */
 const char *plan_bytes_symbol(const pl_dim bytes[2]);
 
+/* The purposes by which reports group tensors. */
+enum plan_kind {
+    PLAN_ATTENTION,
+    PLAN_FEED_FORWARD,
+    PLAN_EXPERTS,
+    PLAN_EMBEDDING,
+    PLAN_CACHE,
+    PLAN_OTHER,
+    PLAN_KINDS
+};
+enum plan_kind plan_kind(const struct graph_node *n);
+
 /* Print parts of a plan: plan_print_groups the groups with their devices and
  * tensors, plan_print_copies the copies between groups, plan_print_times the
  * predicted times of the devices. Defined in plan_groups.c. */

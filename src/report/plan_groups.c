@@ -81,32 +81,21 @@ bool plan_print_layers(const struct sink *to, const char *before, int n,
 
 /* ---- printing groups ---------------------------------------------------- */
 
-/* Weights and caches that are not in the group that computes their layer:
- * experts, caches and others. */
-enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
-
-static enum guest foreign_part_of(const struct graph_node *n)
-{
-    switch (n->role) {
-    case PL_ROLE_FFN_GATE_EXPS:
-    case PL_ROLE_FFN_UP_EXPS:
-    case PL_ROLE_FFN_GATE_UP_EXPS:
-    case PL_ROLE_FFN_DOWN_EXPS:
-        return GUEST_EXPERTS;
-    case PL_ROLE_CACHE_K:
-    case PL_ROLE_CACHE_V:
-        return GUEST_CACHE;
-    default:
-        return GUEST_OTHER;
-    }
-}
-
+/* Weights and caches that are not in the group that computes their layer. */
 struct guests {
     const struct plan_facts *f;
     const struct placement *y;
     int group;
-    enum guest kind;
+    enum plan_kind kind; /* PLAN_OTHER for all that are not named below */
 };
+
+static const struct {
+    enum plan_kind kind;
+    const char *name;
+} guest[] = {{PLAN_EXPERTS, "experts"},
+             {PLAN_CACHE, "cache"},
+             {PLAN_OTHER, "other tensors"}};
+enum { N_GUEST = sizeof guest / sizeof guest[0] };
 
 static bool runs(const void *what, int layer)
 {
@@ -119,11 +108,13 @@ static bool holds_foreign_part(const void *what, int layer)
 {
     const struct guests *s = what;
 
-    for (int i = 0; i < s->f->n_tensor && !runs(s, layer); i++) {
-        const struct plan_tensor *t = &s->f->tensor[i];
+    for (int i = plan_next_tensor(s->f, 0, layer); i >= 0 && !runs(s, layer);
+         i = plan_next_tensor(s->f, i + 1, layer)) {
+        enum plan_kind kind = plan_kind(s->f->tensor[i].node);
 
-        if (t->group == s->group && t->node->layer == layer &&
-            foreign_part_of(t->node) == s->kind)
+        if (kind != PLAN_EXPERTS && kind != PLAN_CACHE)
+            kind = PLAN_OTHER;
+        if (s->f->tensor[i].group == s->group && kind == s->kind)
             return true;
     }
     return false;
@@ -149,10 +140,6 @@ static void say_members(const struct compiled *q, const struct place_group *g,
 static void say_group(const struct compiled *q, const struct plan_facts *f,
                       const struct sink *to, int group)
 {
-    static const char *const word[GUEST_COUNT] = {
-        [GUEST_EXPERTS] = "experts of ",
-        [GUEST_CACHE] = "cache of ",
-        [GUEST_OTHER] = "other tensors of "};
     const struct placement *y = &q->place;
     struct guests s = {f, y, group, 0};
     const char *before = "";
@@ -170,9 +157,9 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
         writer_printf(to, "%soutput", before);
         before = ", ";
     }
-    for (int k = 0; k < GUEST_COUNT; k++) {
-        s.kind = (enum guest)k;
-        snprintf(text, sizeof text, "%s%s", before, word[k]);
+    for (int k = 0; k < N_GUEST; k++) {
+        s.kind = guest[k].kind;
+        snprintf(text, sizeof text, "%s%s of ", before, guest[k].name);
         if (plan_print_layers(to, text, y->n_layer, holds_foreign_part, &s,
                               MANY_RUNS))
             before = ", ";

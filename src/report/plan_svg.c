@@ -18,13 +18,13 @@
 
 static const struct {
     const char *name, *fill;
-} kinds[SVG_KINDS] = {
-    [SVG_ATTENTION] = {"attention", "#7fb3e6"},
-    [SVG_FEED_FORWARD] = {"feed-forward", "#8fd19e"},
-    [SVG_EXPERTS] = {"experts", "#f2c46d"},
-    [SVG_EMBEDDING] = {"embedding, output", "#c9a3e0"},
-    [SVG_CACHE] = {"cache", "#f2a3a3"},
-    [SVG_OTHER] = {"norms, router, other", "#b8c0c8"},
+} kinds[PLAN_KINDS] = {
+    [PLAN_ATTENTION] = {"attention", "#7fb3e6"},
+    [PLAN_FEED_FORWARD] = {"feed-forward", "#8fd19e"},
+    [PLAN_EXPERTS] = {"experts", "#f2c46d"},
+    [PLAN_EMBEDDING] = {"embedding, output", "#c9a3e0"},
+    [PLAN_CACHE] = {"cache", "#f2a3a3"},
+    [PLAN_OTHER] = {"norms, router, other", "#b8c0c8"},
 };
 
 static const struct {
@@ -130,16 +130,16 @@ static void draw_box(const struct sink *to, const struct plan_tensor *t,
     }
 }
 
-static void draw_cell(const struct svg_page *g, const struct svg_column *c,
+static void draw_cell(const struct svg_page *g, const struct svg_lane *c,
                       int row)
 {
-    double x = c->x, y, w = c->w;
-    uint64_t kind[SVG_KINDS], all = svg_bytes(g, c, row, kind);
+    double x = c->at, y, w = c->size;
+    uint64_t kind[PLAN_KINDS], all = svg_bytes(g, c, row, kind);
 
     if (all == 0)
         return;
-    y = g->row[row].y + SVG_PAD;
-    for (int k = 0; k < SVG_KINDS; k++) {
+    y = g->row.v[row].at + SVG_PAD;
+    for (int k = 0; k < PLAN_KINDS; k++) {
         double h = (double)kind[k] * g->scale / w, at = x;
         bool named = false;
 
@@ -148,17 +148,17 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
         /* The band of this kind is too thin for boxes of single tensors, so one
          * box stands for all of them. */
-        if (k == SVG_OTHER || h < 10) {
+        if (k == PLAN_OTHER || h < 10) {
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
         for (int i = 0; i < g->f->n_tensor && !named; i++) {
             const struct plan_tensor *t = &g->f->tensor[i];
-            uint64_t n = g->mean[i * g->n_row + row];
+            uint64_t n = g->mean[i * g->row.n + row];
             double part = (double)n / (double)kind[k] * w;
 
             if (n == 0 || svg_column_of(g, t) != c ||
-                svg_kind(t->node) != (enum svg_kind)k)
+                plan_kind(t->node) != (enum plan_kind)k)
                 continue;
             draw_box(g->to, t, n, at, y, part, h);
             at += part;
@@ -174,9 +174,9 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
 
 /* ---- drawing lines ------------------------------------------------------ */
 
-static double middle(const struct svg_row *v)
+static double middle(const struct svg_lane *v)
 {
-    return v->y + v->h / 2;
+    return v->at + v->size / 2;
 }
 
 static void draw_line(const struct svg_page *g, const struct svg_line *l)
@@ -186,18 +186,18 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
     int n;
     char label[80];
 
-    for (int i = 0; i < g->n_row; i++)
+    for (int i = 0; i < g->row.n; i++)
         if (l->from[i] || l->to[i]) {
-            y0 = middle(&g->row[i]) < y0 ? middle(&g->row[i]) : y0;
-            y1 = middle(&g->row[i]) > y1 ? middle(&g->row[i]) : y1;
+            y0 = middle(&g->row.v[i]) < y0 ? middle(&g->row.v[i]) : y0;
+            y1 = middle(&g->row.v[i]) > y1 ? middle(&g->row.v[i]) : y1;
         }
     if (y0 > y1)
         return;
     /* Finds a height for the label of the line at which no row has an arrow or
      * circle. */
-    for (int i = 0; i < g->n_row; i++)
-        if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
-            at = middle(&g->row[i]);
+    for (int i = 0; i < g->row.n; i++)
+        if (middle(&g->row.v[i]) > y0 + 1 && middle(&g->row.v[i]) < at)
+            at = middle(&g->row.v[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
     if (y1 - y0 < 1) { /* Both ends are in the same row, so the line gets a
                           length of its own. */
@@ -208,8 +208,8 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
                   "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
                   "%.1fV%.1f'%s/>\n",
                   color, color, x, y0, y1, lines[l->kind].dash);
-    for (int i = 0; i < g->n_row; i++) {
-        double y = middle(&g->row[i]);
+    for (int i = 0; i < g->row.n; i++) {
+        double y = middle(&g->row.v[i]);
 
         if (l->to[i] && l->kind != SVG_COLLECTIVE)
             writer_printf(
@@ -235,15 +235,15 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
 
 /* ---- drawing the whole picture ------------------------------------------ */
 
-static void draw_row(const struct svg_page *g, const struct svg_row *v)
+static void draw_row(const struct svg_page *g, const struct svg_lane *v)
 {
     const struct device_desc *x = &g->p->compiled->list.dev[v->first];
     const struct plan_device *d = &g->f->dev[v->first];
     const struct size_text all = size_text(x->memory_bytes);
     const struct size_text buffers = size_text(d->buffers);
-    double y = v->y + 18;
+    double y = v->at + 18;
 
-    say_rect(g->to, 8, v->y, g->width - 16, v->h, " fill='#eef1f4' rx='5'");
+    say_rect(g->to, 8, v->at, g->width - 16, v->size, " fill='#eef1f4' rx='5'");
     if (v->more) {
         say_text(g->to, 18, middle(v) + 4, " class='s'", "... %d more devices",
                  v->n);
@@ -268,7 +268,7 @@ static void draw_row(const struct svg_page *g, const struct svg_row *v)
         say_text(g->to, 18, y, " class='s'", "buffers %s", buffers.s);
 }
 
-static void draw_column(const struct svg_page *g, const struct svg_column *c)
+static void draw_column(const struct svg_page *g, const struct svg_lane *c)
 {
     const struct placement *y = &g->p->compiled->place;
     char text[64];
@@ -277,22 +277,24 @@ static void draw_column(const struct svg_page *g, const struct svg_column *c)
         snprintf(text, sizeof text, "embedding");
     else if (c->first >= y->n_layer)
         snprintf(text, sizeof text, "output");
-    else if (c->last > c->first)
-        snprintf(text, sizeof text, "layers %d-%d", c->first, c->last);
+    else if (c->n > 1)
+        snprintf(text, sizeof text, "layers %d-%d", c->first,
+                 c->first + c->n - 1);
     else
         snprintf(text, sizeof text, "layer %d", c->first);
-    say_text(g->to, c->x + c->w / 2, SVG_TOP - 20, " class='h m'", "%s", text);
+    say_text(g->to, c->at + c->size / 2, SVG_TOP - 20, " class='h m'", "%s",
+             text);
     if (c->more)
         snprintf(text, sizeof text, "not drawn");
-    else if (c->last > c->first)
-        snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->last - c->first + 1,
+    else if (c->n > 1)
+        snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->n,
                  c->differ ? "on average" : "each like this one");
     else if (c->first >= y->n_layer && g->tied)
         snprintf(text, sizeof text, "by token_embd");
     else
         return;
     writer_printf(g->to, "<text class='s m' x='%.1f' y='%d'>%s</text>\n",
-                  c->x + c->w / 2, SVG_TOP - 8, text);
+                  c->at + c->size / 2, SVG_TOP - 8, text);
 }
 
 static void draw_title(const struct svg_page *g)
@@ -317,10 +319,10 @@ static void draw_title(const struct svg_page *g)
 
 static void draw_legend(const struct svg_page *g)
 {
-    const struct svg_row *end = &g->row[g->n_row - 1];
-    double x = 10, y = end->y + end->h + 22, side = svg_side(g);
+    const struct svg_lane *end = &g->row.v[g->row.n - 1];
+    double x = 10, y = end->at + end->size + 22, side = svg_side(g);
 
-    for (int k = 0; k < SVG_KINDS; k++) {
+    for (int k = 0; k < PLAN_KINDS; k++) {
         if (!g->has_kind[k])
             continue;
         writer_printf(g->to, "<g fill='%s'>", kinds[k].fill);
@@ -373,19 +375,19 @@ static void draw(const struct svg_page *g)
                   "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
     writer_printf(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
     draw_title(g);
-    for (int i = 0; i < g->n_row; i++)
-        draw_row(g, &g->row[i]);
-    for (int k = 0; k < g->n_column; k++) {
-        const struct svg_column *c = &g->column[k];
+    for (int i = 0; i < g->row.n; i++)
+        draw_row(g, &g->row.v[i]);
+    for (int k = 0; k < g->column.n; k++) {
+        const struct svg_lane *c = &g->column.v[k];
 
         draw_column(g, c);
-        for (int i = 0; i < g->n_row; i++) {
-            const struct svg_row *v = &g->row[i];
+        for (int i = 0; i < g->row.n; i++) {
+            const struct svg_lane *v = &g->row.v[i];
 
             if (c->more || v->more)
                 continue;
             if (svg_runs(g, c, v->first))
-                say_rect(g->to, c->x - 4, v->y + 3, c->w + 8, v->h - 6,
+                say_rect(g->to, c->at - 4, v->at + 3, c->size + 8, v->size - 6,
                          " fill='#fff' rx='3'");
             draw_cell(g, c, i);
         }
