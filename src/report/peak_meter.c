@@ -43,6 +43,12 @@ struct unit {
     double ops;
 };
 
+/* Defines the function `name`, which runs a loop of the instruction `one`. */
+#define LOOP_OF(name, one)                                                     \
+    static void name(long n)                                                   \
+    {                                                                          \
+        LOOP(one);                                                             \
+    }
 #define TWELVE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 #if defined(__x86_64__)
@@ -67,35 +73,12 @@ struct unit {
 #define MUL_XMM(i)                                                             \
     "movaps %%xmm13,%%xmm14\nmulps %%xmm12,%%xmm14\naddps %%xmm14,%%xmm" #i "\n"
 
-static void dot_zmm(long n)
-{
-    LOOP(DOT_ZMM);
-}
-
-static void dot_ymm(long n)
-{
-    LOOP(DOT_YMM);
-}
-
-static void pair_ymm(long n)
-{
-    LOOP(PAIR_YMM);
-}
-
-static void fma_zmm(long n)
-{
-    LOOP(FMA_ZMM);
-}
-
-static void bf16_zmm(long n)
-{
-    LOOP(BF16_ZMM);
-}
-
-static void fma_ymm(long n)
-{
-    LOOP(FMA_YMM);
-}
+LOOP_OF(dot_zmm, DOT_ZMM)
+LOOP_OF(dot_ymm, DOT_YMM)
+LOOP_OF(pair_ymm, PAIR_YMM)
+LOOP_OF(fma_zmm, FMA_ZMM)
+LOOP_OF(bf16_zmm, BF16_ZMM)
+LOOP_OF(fma_ymm, FMA_YMM)
 
 static void mul_xmm(long n)
 {
@@ -165,15 +148,8 @@ static const struct unit amx_unit = {"tdpbssd", CPU_AMX_INT8, amx,
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
-static void sdot(long n)
-{
-    LOOP(SDOT);
-}
-
-static void fmla(long n)
-{
-    LOOP(FMLA);
-}
+LOOP_OF(sdot, SDOT)
+LOOP_OF(fmla, FMLA)
 
 static const struct unit int8_units[] = {
     {"sdot", CPU_DOTPROD, sdot, 32},
