@@ -158,14 +158,14 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
 {
     for (int i = end - 1; i >= first; i--) {
         int64_t k = index % a->count[i];
-        char want[OPTION_WANT];
 
         index /= a->count[i];
         for (int j = 0; j < to->n_axis; j++)
             if (to->axis[j].row == a->row[i] && k-- == 0) {
                 size_t n = strlen(varied);
 
-                a->row[i]->set(to, a->row[i], to->axis[j].value, want);
+                a->row[i]->set(&(struct option_use){
+                    .o = to, .row = a->row[i], .value = to->axis[j].value});
                 if (a->count[i] > 1 && !has_column(a->row[i]))
                     snprintf(varied + n, size - n, "%s%s %s", n ? " " : "",
                              a->row[i]->name[0], to->axis[j].value);
