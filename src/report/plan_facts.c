@@ -15,9 +15,11 @@ enum {
                        is estimated */
 };
 
-int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
+uint64_t plan_bytes(const pl_dim sum[2])
 {
-    return dim_value(sum[0], z) + dim_value(sum[1], z);
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
+
+    return (uint64_t)(dim_value(sum[0], &one) + dim_value(sum[1], &one));
 }
 
 void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d)
@@ -30,27 +32,13 @@ void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d)
                     device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
 }
 
-int64_t plan_token_bytes(const struct compiled *q)
+uint64_t plan_token_bytes(const struct compiled *q)
 {
-    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
-    int64_t sum = 0;
+    uint64_t sum = 0;
 
     for (int m = 0; m < q->low->variant->n_collective; m++)
-        sum += plan_bytes_at(q->low->variant->collective[m].bytes, &one);
+        sum += plan_bytes(q->low->variant->collective[m].bytes);
     return sum;
-}
-
-const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_variant variant, int *n)
-{
-    const struct lowered_variant *w;
-
-    *n = 0;
-    if (q->variant[variant] < 0)
-        return NULL;
-    w = &q->low->variant[q->variant[variant]];
-    *n = w->n_copy;
-    return w->copy;
 }
 
 const char *plan_bytes_symbol(const pl_dim bytes[2])
@@ -264,9 +252,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct compiled *q = p->compiled;
-    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
-    const struct lowered_copy *copy;
-    int n;
+    const struct plan_copies *c = &f->copies[VARIANT_RESIDENT];
 
     memset(f, 0, sizeof *f);
     f->n_dev = compiled_devices(q);
@@ -277,10 +263,15 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     for (int d = 0; d < f->n_dev; d++)
         plan_add_bytes(&f->dev[d], q, d);
     f->token_bytes = plan_token_bytes(q);
-    copy = plan_copies(q, VARIANT_RESIDENT, &n);
-    for (int k = 0; k < n; k++)
-        if (!copy[k].pages)
-            f->copy_bytes += plan_bytes_at(copy[k].bytes, &one);
+    for (int i = 0; i < VARIANT_COUNT; i++)
+        if (q->variant[i] >= 0) {
+            const struct lowered_variant *w = &q->low->variant[q->variant[i]];
+
+            f->copies[i] = (struct plan_copies){w->copy, w->n_copy};
+        }
+    for (int k = 0; k < c->n; k++)
+        if (!c->v[k].pages)
+            f->copy_bytes += plan_bytes(c->v[k].bytes);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(f, p, err);
 }

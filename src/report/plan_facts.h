@@ -70,11 +70,15 @@ struct plan_facts {
     uint64_t io_buffers;        /* bytes of host memory for the inputs and
                                    results of a step */
     /* Bytes of the values that collectives exchange for one token, each value
-     * counted once. */
-    int64_t token_bytes;
-    int64_t copy_bytes;             /* bytes copied between groups for one
-                                       token, without streamed weights and cache
-                                       pages */
+     * counted once; and bytes copied between groups for one token, without
+     * streamed weights and cache pages. */
+    uint64_t token_bytes, copy_bytes;
+    /* the copies between groups that each variant makes; none if the plan lacks
+     * the variant */
+    struct plan_copies {
+        const struct lowered_copy *v;
+        int n;
+    } copies[VARIANT_COUNT];
     const struct cost_rates *rates; /* [n_dev + 1] rates of the devices; the
                                        last is that of the io device */
     struct plan_estimate estimate;
@@ -90,20 +94,15 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
 /* Returns the sum of two symbolic sizes, such as the bytes of a collective or a
- * copy, at the sizes z of a step. */
-int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z);
+ * copy, for one token. */
+uint64_t plan_bytes(const pl_dim sum[2]);
 
 /* Adds to *sum the bytes that device d needs. */
 void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d);
 /* Returns the bytes of the values that collectives exchange for one token, each
  * value counted once. */
-int64_t plan_token_bytes(const struct compiled *q);
+uint64_t plan_token_bytes(const struct compiled *q);
 
-/* Returns the array of copies between groups that a variant makes,
- * VARIANT_RESIDENT or VARIANT_STREAMED, and sets *n to their number. Returns
- * NULL if the plan lacks the variant. */
-const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_variant variant, int *n);
 /* Return the index of the first tensor or collective of a layer, -1 for none,
  * whose index is at least i; -1 if there is no such one. */
 int plan_next_tensor(const struct plan_facts *f, int i, int layer);

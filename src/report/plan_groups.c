@@ -275,11 +275,9 @@ static bool copied_in(const void *what, int layer)
 
 static void say_amount(const struct sink *to, const struct lowered_copy *c)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     const char *per = plan_bytes_symbol(c->bytes);
 
-    writer_printf(to, "%8s %s",
-                  size_text((uint64_t)plan_bytes_at(c->bytes, &one)).s,
+    writer_printf(to, "%8s %s", size_text(plan_bytes(c->bytes)).s,
                   c->pages                ? "per token of context"
                   : !strcmp(per, "step")  ? "a step"
                   : !strcmp(per, "n_out") ? "per row of logits"
@@ -306,20 +304,20 @@ static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
     writer_printf(to, "\n");
 }
 
-static void say_list(const struct compiled *q, const struct lowered_copy *copy,
-                     int n, const struct sink *to)
+static void say_list(const struct compiled *q, const struct plan_copies *c,
+                     const struct sink *to)
 {
-    int *kind = malloc((size_t)n * sizeof *kind);
+    int *kind = malloc((size_t)c->n * sizeof *kind);
 
-    for (int i = 0; kind && i < n; i++) {
+    for (int i = 0; kind && i < c->n; i++) {
         kind[i] = i;
         for (int k = 0; k < i && kind[i] == i; k++)
-            if (kind[k] == k && copy_alike(q, &copy[k], &copy[i]))
+            if (kind[k] == k && copy_alike(q, &c->v[k], &c->v[i]))
                 kind[i] = k;
     }
-    for (int i = 0; kind && i < n; i++)
+    for (int i = 0; kind && i < c->n; i++)
         if (kind[i] == i)
-            say_copy_kind(&(struct kind_of_copy){q, copy, kind, n, i}, to);
+            say_copy_kind(&(struct kind_of_copy){q, c->v, kind, c->n, i}, to);
     if (!kind)
         writer_printf(to, "  (no memory to list them)\n");
     free(kind);
@@ -329,24 +327,22 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to)
 {
     const struct compiled *q = p->compiled;
-    const struct lowered_copy *copy;
-    int n;
+    const struct plan_copies *plain = &f->copies[VARIANT_RESIDENT];
+    const struct plan_copies *streamed = &f->copies[VARIANT_STREAMED];
 
-    copy = plan_copies(q, VARIANT_RESIDENT, &n);
-    if (n > 0) {
-        writer_printf(to, "          %d copies between groups, %s bytes\n", n,
-                      size_text((uint64_t)f->copy_bytes).s);
-        say_list(q, copy, n, to);
+    if (plain->n > 0) {
+        writer_printf(to, "          %d copies between groups, %s bytes\n",
+                      plain->n, size_text(f->copy_bytes).s);
+        say_list(q, plain, to);
     }
-    copy = plan_copies(q, VARIANT_STREAMED, &n);
-    if (n > 0 && q->stream_from > q->max.n_tok)
+    if (streamed->n > 0 && q->stream_from > q->max.n_tok)
         writer_printf(to, "streamed  never, because the host is faster\n");
-    else if (n > 0) {
+    else if (streamed->n > 0) {
         writer_printf(to,
                       "streamed  in steps of at least %" PRId64
                       " tokens, instead: %d copies\n",
-                      q->stream_from, n);
-        say_list(q, copy, n, to);
+                      q->stream_from, streamed->n);
+        say_list(q, streamed, to);
     }
 }
 

@@ -12,8 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-
 static void put_use(struct json_out *j, const char *key,
                     const struct cost_use *u)
 {
@@ -69,17 +67,14 @@ static void put_groups(struct json_out *j, const struct compiled *q)
  * a copy is its size for one token; if "per" is "past", it is the size for one
  * token in the cache. */
 static void put_copies(struct json_out *j, const struct compiled *q,
-                       enum compiled_variant variant, const char *name)
+                       const struct plan_copies *all, const char *name)
 {
-    int n;
-    const struct lowered_copy *c = plan_copies(q, variant, &n);
-
-    for (int k = 0; k < n; k++)
+    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
         json_put(j, "{from:s to:s name:s layer:i bytes:I per:s script:s}",
-                 q->place.group[c[k].from].name, q->place.group[c[k].to].name,
-                 q->g->node[q->num->node[c[k].node].node].name, c[k].layer,
-                 plan_bytes_at(c[k].bytes, &one),
-                 c[k].pages ? "past" : plan_bytes_symbol(c[k].bytes), name);
+                 q->place.group[c->from].name, q->place.group[c->to].name,
+                 q->g->node[q->num->node[c->node].node].name, c->layer,
+                 plan_bytes(c->bytes),
+                 c->pages ? "past" : plan_bytes_symbol(c->bytes), name);
 }
 
 /* Writes the layers that read a cache or state, each layer once. */
@@ -140,8 +135,8 @@ static void put_collectives(struct json_out *j, const struct lowered *low)
         const struct lowered_collective *x = &low->variant->collective[m];
 
         json_put(j, "{layer:i kind:s items:i bytes:I per:s}", x->layer,
-                 num_kind_name(x->kind), x->n_item,
-                 plan_bytes_at(x->bytes, &one), plan_bytes_symbol(x->bytes));
+                 num_kind_name(x->kind), x->n_item, plan_bytes(x->bytes),
+                 plan_bytes_symbol(x->bytes));
     }
 }
 
@@ -209,8 +204,8 @@ void plan_print_json(const pl_plan *p, const struct plan_facts *f,
     json_put(&j, "] io:{buffers:I} groups:[", f->io_buffers);
     put_groups(&j, q);
     json_put(&j, "] copies:[");
-    put_copies(&j, q, VARIANT_RESIDENT, "plain");
-    put_copies(&j, q, VARIANT_STREAMED, "stream");
+    put_copies(&j, q, &f->copies[VARIANT_RESIDENT], "plain");
+    put_copies(&j, q, &f->copies[VARIANT_STREAMED], "stream");
     json_put(&j, "] tensors:[");
     put_tensors(&j, q, f, OP_weight);
     json_put(&j, "] caches:[");

@@ -240,7 +240,6 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
 static void print_collective(const struct page *g,
                              const struct lowered_collective *m)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     const char *plus = "";
 
     writer_printf(g->to, "  %-24s ", num_kind_name(m->kind));
@@ -257,7 +256,7 @@ static void print_collective(const struct page *g,
     if (m->n_item > 1)
         writer_printf(g->to, " in %d tensors", m->n_item);
     writer_printf(g->to, ", %s bytes per token\n",
-                  size_text((uint64_t)plan_bytes_at(m->bytes, &one)).s);
+                  size_text(plan_bytes(m->bytes)).s);
 }
 
 /* The layers of the same kind as layer[first]; if `sends`, only those that have
@@ -584,7 +583,7 @@ static void say_all(const struct page *g)
             say_kind(g, i);
     writer_printf(g->to, "\nper token %d collectives, %s bytes\n",
                   q->low->variant->n_collective,
-                  size_text((uint64_t)g->f->token_bytes).s);
+                  size_text(g->f->token_bytes).s);
     plan_print_copies(g->p, g->f, g->to);
     say_estimate(g);
     plan_say_links(g->p, g->f, g->to);
@@ -628,7 +627,7 @@ static void summarize(const struct compiled *q, char *buf, size_t size)
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              size_text(sum.weights).s, size_text(sum.cache).s,
              size_text(sum.buffers).s, q->low->variant->n_collective,
-             size_text((uint64_t)plan_token_bytes(q)).s);
+             size_text(plan_token_bytes(q)).s);
 }
 
 void pl_plan_summary(const pl_plan *p, char *buf, size_t size)

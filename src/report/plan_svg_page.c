@@ -184,13 +184,12 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 static int64_t copies_of(const struct svg_page *g,
                          enum compiled_variant variant, int layer)
 {
+    const struct plan_copies *all = &g->f->copies[variant];
     int64_t sum = 0;
-    int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
 
-    for (int i = 0; i < n; i++)
-        if (c[i].layer == layer && !passes_on(g, &c[i]))
-            sum += (int64_t)(c[i].from + 1) * 4099 + c[i].to + 1;
+    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+        if (c->layer == layer && !passes_on(g, c))
+            sum += (int64_t)(c->from + 1) * 4099 + c->to + 1;
     return sum;
 }
 
@@ -333,9 +332,13 @@ static void mark(const struct svg_page *g, bool *row, int group)
         row[g->row.of[d]] |= is_member(g, group, d);
 }
 
+/* Adds a line, or counts it with one between the same groups. Leaves it out if
+ * it has no column. */
 static pl_status add_line(struct svg_page *g, struct arena *a,
                           const struct svg_line *l, pl_err *err)
 {
+    struct svg_line *new = &g->line[g->n_line];
+
     for (int i = 0; i < g->n_line; i++) {
         struct svg_line *x = &g->line[i];
 
@@ -346,13 +349,16 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
         x->bytes += l->bytes;
         return PL_OK;
     }
-    g->line[g->n_line] = *l;
-    g->line[g->n_line].from = arena_alloc(a, (size_t)g->row.n, sizeof *l->from);
-    g->line[g->n_line].to = arena_alloc(a, (size_t)g->row.n, sizeof *l->to);
-    if (!g->line[g->n_line].from || !g->line[g->n_line].to)
+    if (l->column < 0)
+        return PL_OK;
+    *new = *l;
+    new->n = 1;
+    new->from = arena_alloc(a, (size_t)g->row.n, sizeof *new->from);
+    new->to = arena_alloc(a, (size_t)g->row.n, sizeof *new->to);
+    if (!new->from || !new->to)
         return err_no_memory(err, "a picture");
-    mark(g, g->line[g->n_line].from, l->a);
-    mark(g, g->line[g->n_line].to, l->b);
+    mark(g, new->from, l->a);
+    mark(g, new->to, l->b);
     g->n_line++;
     g->has_line[l->kind] = true;
     return PL_OK;
@@ -389,7 +395,6 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
                                   pl_err *err)
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     bool inside = false; /* true after the first collective that belongs to a
                             layer */
 
@@ -398,61 +403,49 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
         int layer = m->layer >= 0 ? m->layer
                     : inside      ? g->p->compiled->place.n_layer
                                   : -1;
-        struct svg_line l = {SVG_COLLECTIVE,
-                             shown_in(g, layer, false),
-                             m->group,
-                             m->group,
-                             1,
-                             (uint64_t)plan_bytes_at(m->bytes, &one),
-                             num_kind_name(m->kind),
-                             NULL,
-                             NULL,
-                             0};
 
         inside |= m->layer >= 0;
-        if (l.column >= 0)
-            PL_TRY(add_line(g, a, &l, err));
+        PL_TRY(add_line(g, a,
+                        &(struct svg_line){.kind = SVG_COLLECTIVE,
+                                           .column = shown_in(g, layer, false),
+                                           .a = m->group,
+                                           .b = m->group,
+                                           .bytes = plan_bytes(m->bytes),
+                                           .name = num_kind_name(m->kind)},
+                        err));
     }
     return PL_OK;
 }
 
+/* Adds the copies of a variant. The streamed variant adds only its weights and
+ * caches. */
 static pl_status find_copies(struct svg_page *g, struct arena *a,
                              enum compiled_variant variant, pl_err *err)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
+    const struct plan_copies *all = &g->f->copies[variant];
+    bool plain = variant == VARIANT_RESIDENT;
 
-    for (int i = 0; i < n; i++) {
-        bool leaf =
-            c[i].pages || !strcmp(plan_bytes_symbol(c[i].bytes), "step");
-        struct svg_line l = {
-            variant == VARIANT_RESIDENT ? SVG_COPY : SVG_STREAM,
-            shown_in(g, layer_of_copy(g, &c[i]), passes_on(g, &c[i])),
-            c[i].from,
-            c[i].to,
-            1,
-            (uint64_t)plan_bytes_at(c[i].bytes, &one),
-            variant == VARIANT_RESIDENT ? "copy" : "stream",
-            NULL,
-            NULL,
-            0};
-
-        if (l.column >= 0 && (variant == VARIANT_RESIDENT || leaf))
-            PL_TRY(add_line(g, a, &l, err));
-    }
+    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+        if (plain || c->pages || !strcmp(plan_bytes_symbol(c->bytes), "step"))
+            PL_TRY(add_line(
+                g, a,
+                &(struct svg_line){
+                    .kind = plain ? SVG_COPY : SVG_STREAM,
+                    .column = shown_in(g, layer_of_copy(g, c), passes_on(g, c)),
+                    .a = c->from,
+                    .b = c->to,
+                    .bytes = plan_bytes(c->bytes),
+                    .name = plain ? "copy" : "stream"},
+                err));
     return PL_OK;
 }
 
 static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct compiled *q = g->p->compiled;
-    int n, all = q->low->variant->n_collective;
+    int all = q->low->variant->n_collective + g->f->copies[VARIANT_RESIDENT].n +
+              g->f->copies[VARIANT_STREAMED].n;
 
-    plan_copies(q, VARIANT_RESIDENT, &n);
-    all += n;
-    plan_copies(q, VARIANT_STREAMED, &n);
-    all += n;
     g->line = arena_alloc(a, (size_t)all + 1, sizeof *g->line);
     if (!g->line)
         return err_no_memory(err, "a picture");
