@@ -755,7 +755,7 @@ const struct option_row option_table[] = {
      "Choose what was left open so that the model fits. This is -ngl, -ncmoe, "
      "-ts, -ub and -c. off takes what was given, or says where memory is "
      "missing.",
-     PLANNED | OPTION_BRIEF(PLAN) | OPTION_BARE, option_set_fit, AT(pl.no_fit),
+     PLANNED | OPTION_BRIEF(PLAN) | OPTION_BARE, option_set_yes, AT(pl.no_fit),
      0, 0, on_off},
     {{"-fitc", "--fit-ctx"}, "N", "4096",
      "Shortest context that -fit may choose.",

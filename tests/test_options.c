@@ -401,11 +401,11 @@ TEST(options_help_is_sentences_of_which_the_first_is_short)
 static bool parse(struct options *o, enum command command,
                   const struct option_row *row, const char *value)
 {
-    char want[OPTION_WANT];
+    struct option_use use = {.o = o, .row = row, .value = value};
     char *none[] = {NULL};
 
     assert_int_equal(options_parse(o, command, 0, none), EXIT_DONE);
-    return row == NULL || row->set(o, row, value, want);
+    return row == NULL || row->set(&use);
 }
 
 static enum command first_command(const struct option_row *row)
