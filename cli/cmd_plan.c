@@ -32,6 +32,11 @@ enum exit_code cmd_plan(const struct options *o)
         return cli_error(o->command, EXIT_USAGE,
                          "--json and --svg - both write to standard output; "
                          "give --svg a file");
+    if (o->dump != NULL && (o->json || alone))
+        return cli_error(o->command, EXIT_USAGE,
+                         "--dump and %s both write to standard output; leave "
+                         "one out",
+                         o->json ? "--json" : "--svg -");
     if (o->pl.devices != NULL && o->pl.device_spec != NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "-dev and --device-spec both name the devices; leave "
