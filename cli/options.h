@@ -222,7 +222,7 @@ struct options {
     bool random_seed;
     bool ignore_eos;
     bool single_turn;
-    bool no_prefill, no_cache_prompt;
+    bool no_prefill, no_cache_prompt, spm_infill;
     bool interactive;
     bool no_display_prompt;
     bool show_special;

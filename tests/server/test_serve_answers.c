@@ -418,6 +418,47 @@ TEST(serve_ignore_eos_forbids_the_token)
     serve_try_stop(&s);
 }
 
+/* As llama-server's --special, and skip_special_tokens of other servers. Token
+ * 4094 opens a turn of a chat. */
+TEST(serve_texts_have_special_tokens_if_asked)
+{
+    static const struct {
+        const char *option, *field;
+        bool shown;
+    } rows[] = {
+        {"", "", false},
+        {"", ",\"skip_special_tokens\":false", true},
+        {"-sp", "", true},
+        {"--special", ",\"skip_special_tokens\":true", false},
+    };
+    static const char *const paths[] = {"/completion", "/v1/completions"};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct serve_try s;
+        char request[200], want[100];
+
+        serve_try_start(&s, "", rows[i].option);
+        for (int k = 0; k < 2; k++) {
+            char *body;
+            json_t *j;
+
+            snprintf(request, sizeof request,
+                     "{\"prompt\":\"Once\",\"max_tokens\":2,"
+                     "\"logit_bias\":{\"4094\":100}%s}",
+                     rows[i].field);
+            snprintf(want, sizeof want, "%s=\"%s\"",
+                     k ? "choices.0.text" : "content",
+                     rows[i].shown ? "<|im_start|><|im_start|>" : "");
+            body = serve_try_post(&s, paths[k], request, 200);
+            j = serve_try_json(body);
+            check(paths[k], j, want);
+            json_decref(j);
+            free(body);
+        }
+        serve_try_stop(&s);
+    }
+}
+
 /* ---- limits of lines ----------------------------------------------------- */
 
 /* As editors limit what they show (llama.vim): before a line that is indented
