@@ -568,7 +568,7 @@ static void skip_repeated(struct pl_reply *r)
     bool part;
     size_t n;
 
-    if (r->form->calls != CALLS_OBJECT || open.n == 0)
+    if (r->form->calls != CALLS_OBJECT || open.n == 0 || r->wrapped)
         return;
     while (t = span_from(t, span_blanks(t)), span_begins(t, open)) {
         t = span_from(t, open.n);
