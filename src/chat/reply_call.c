@@ -1039,8 +1039,8 @@ bool reply_call_may_end(const struct reply_format *f, struct span t)
 /* ---- calls that are still incomplete ------------------------------------- */
 
 /* Removes a JSON value from the beginning of *t, and sets *out to it; a string
- * without its quotes. Returns false if the value may be incomplete, or has a
- * character outside strings with which a marker may begin. */
+ * without its quotes. Returns false if the value may be incomplete, or is not
+ * one. */
 static bool take_json(struct span *t, struct span *out)
 {
     struct json_scan scan = {.to_marker = true};
@@ -1051,11 +1051,11 @@ static bool take_json(struct span *t, struct span *out)
     if (t->n > 0 && (t->s[0] == '{' || t->s[0] == '['))
         n = json_scan(&scan, *t) ? scan.at : t->n;
     else
-        while (n < t->n && !strchr(",}<`", t->s[n]))
+        while (n < t->n && !strchr(",}{][\"'<`", t->s[n]))
             n++;
     *out = (struct span){t->s, n};
     *t = span_from(*t, n);
-    return t->n > 0 && t->s[0] != '<' && t->s[0] != '`';
+    return t->n > 0 && strchr(" \t\r\n,}", t->s[0]);
 }
 
 static void skip_blanks(struct span *t)

@@ -179,7 +179,7 @@ static void go_through_channel_arguments(struct pl_reply *r)
         reply_is_tool(r->tools, c.name))
         reply_begin_arguments(r, &c, r->body + at);
     if (r->args > 0)
-        reply_tell_arguments(r);
+        reply_tell_arguments(r, r->seen);
 }
 
 bool reply_go_through_channel(struct pl_reply *r, bool last)

@@ -510,6 +510,24 @@ static enum found find_unclosed(struct pl_reply *r, struct span t, bool last,
                : NOT_YET;
 }
 
+/* Reports the arguments of a call in the text up to offset `end`. More text is
+ * not looked at, because the JSON of the call ends there, or lacks brackets. So
+ * the same is reported whether text arrives at once or in pieces. */
+static void go_through_arguments(struct pl_reply *r, size_t end)
+{
+    struct reply_call c;
+    size_t at;
+
+    if (!r->pieces)
+        return;
+    if (r->args == 0 &&
+        reply_call_begins(r->form, reply_piece(r, r->body, end), &c, &at) &&
+        reply_is_tool(r->tools, c.name))
+        reply_begin_arguments(r, &c, r->body + at);
+    if (r->args > 0)
+        reply_tell_arguments(r, end);
+}
+
 /* Searches for the end of a call whose text ends where its JSON does, and
  * reports it as find_call does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
@@ -517,7 +535,7 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     const struct reply_format *f = r->form;
     bool object = f->calls == CALLS_OBJECT;
     struct span t = reply_rest(r, r->body), json, name;
-    bool part = false;
+    bool part = false, whole;
 
     t = span_from(t, span_blanks(t));
     if (object && t.n > 0 && !last && span_begins(f->call_open, t))
@@ -539,7 +557,9 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
         return NOT_YET;
     if (!(object ? reply_may_be_object(f, json) : json.s[0] == '{'))
         return NO_CALL;
-    if (!json_scan(&r->scan, json))
+    whole = json_scan(&r->scan, json);
+    go_through_arguments(r, (size_t)(json.s - r->raw.s) + r->scan.at);
+    if (!whole)
         return find_unclosed(r, json, last, end);
     *end = (size_t)(json.s - r->raw.s) + r->scan.at;
     r->costly = true;
@@ -579,24 +599,6 @@ static void skip_repeated(struct pl_reply *r)
         r->body = r->seen = r->raw.n - t.n + n;
         r->wrapped = true;
     }
-}
-
-static void go_through_arguments(struct pl_reply *r)
-{
-    struct span t = reply_rest(r, r->body);
-    struct reply_call c;
-    size_t at;
-
-    t = span_from(t, span_blanks(t));
-    if (!r->pieces || (r->form->calls == CALLS_OBJECT && t.n > 0 &&
-                       !reply_may_be_object(r->form, t)))
-        return;
-    if (r->args == 0 &&
-        reply_call_begins(r->form, reply_rest(r, r->body), &c, &at) &&
-        reply_is_tool(r->tools, c.name))
-        reply_begin_arguments(r, &c, r->body + at);
-    if (r->args > 0)
-        reply_tell_arguments(r);
 }
 
 bool reply_is_begun(const struct pl_reply *r, struct span t)
@@ -671,7 +673,6 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
         return true;
     }
     skip_repeated(r);
-    go_through_arguments(r);
     found = find_call(r, last, &end);
     if (found == A_CALL) {
         r->state = AFTER_CALL;

@@ -169,9 +169,9 @@ void reply_tell_begun_call(struct pl_reply *r, const struct reply_call *c);
 /* Reports the start of a call whose arguments begin at offset `at`. */
 void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at);
-/* Reports the arguments of the current tool call that were received since the
- * last report. */
-void reply_tell_arguments(struct pl_reply *r);
+/* Reports the arguments of the current tool call from where the last report
+ * ended, in the text up to offset `end`. */
+void reply_tell_arguments(struct pl_reply *r, size_t end);
 /* Ends a tool call whose text is incomplete or invalid, but whose arguments
  * were already reported in part. It remains a call with these arguments. The
  * text after them is parsed as content. */

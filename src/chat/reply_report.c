@@ -148,15 +148,11 @@ static size_t before_comma(const struct pl_reply *r, size_t end)
     return t.n > 0 && t.s[t.n - 1] == ',' ? r->told + t.n - 1 : end;
 }
 
-/* Reports the arguments of the current tool call that were received since the
- * last report. */
-void reply_tell_arguments(struct pl_reply *r)
+void reply_tell_arguments(struct pl_reply *r, size_t end)
 {
     if (r->args_whole)
         return;
-    r->args_whole = json_scan(
-        &r->args_scan, r->state == IN_CHANNEL ? reply_piece(r, r->args, r->seen)
-                                              : reply_rest(r, r->args));
+    r->args_whole = json_scan(&r->args_scan, reply_piece(r, r->args, end));
     tell_until(r, before_comma(r, r->args + r->args_scan.at));
 }
 
