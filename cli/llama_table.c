@@ -381,7 +381,7 @@ const struct llama_option llama_options[] = {
     PASSED(SERVER, "--reuse-port", NULL, "LLAMA_ARG_REUSE_PORT",
            "one server listens at a port"),
     WORKS(SERVER, "-a --alias", "one,two", "LLAMA_ARG_ALIAS", NULL),
-    PASSED(SERVER, "--tags", "fast", "LLAMA_ARG_TAGS", "tags only inform"),
+    WORKS(SERVER, "--tags", "fast", "LLAMA_ARG_TAGS", NULL),
     WORKS(SERVER, "-np --parallel", "2", "LLAMA_ARG_N_PARALLEL", NULL),
     PASSED(WRITERS, "-cb --cont-batching -nocb --no-cont-batching", NULL,
            "LLAMA_ARG_CONT_BATCHING LLAMA_ARG_NO_CONT_BATCHING",

@@ -621,6 +621,10 @@ const struct option_row option_table[] = {
      "Names of the model, separated by commas. With several models, they "
      "belong to the -m or -hf before them.",
      SERVE | OPTION_PROCESS, option_set_text, AT(alias), 0, 0, NULL},
+    {{"--tags"}, "TAGS", NULL,
+     "Tags of the model in /v1/models, separated by commas. Clients may show "
+     "them.",
+     SERVE, option_set_text, AT(tags), 0, 0, NULL},
     {{"--models-dir"}, "DIR", NULL,
      "Serve every model of a directory. It is a GGUF file there, or a "
      "subdirectory that has one.",

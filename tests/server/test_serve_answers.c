@@ -138,7 +138,10 @@ TEST(serve_answers_have_what_clients_read)
         {"/lora-adapters", NULL, 200, {"=[]"}},
         {"/lora-adapters", "[]", 200, {"success=true"}},
         {"/lora-adapters", "[{\"id\":0,\"scale\":1}]", 400, {"error.message"}},
-        {"/v1/models", NULL, 200, {"data.0.id", "data.0.aliases.0"}},
+        {"/v1/models",
+         NULL,
+         200,
+         {"data.0.id", "data.0.aliases.0", "data.0.tags=[\"chat\",\"small\"]"}},
         {"/rerank",
          "{\"query\":\"a\",\"documents\":[\"b\"]}",
          501,
@@ -195,7 +198,7 @@ TEST(serve_answers_have_what_clients_read)
     };
     struct serve_try s;
 
-    serve_try_start(&s, "", "");
+    serve_try_start(&s, "", "--tags chat,small");
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char request[400], *body;
         json_t *j;
