@@ -156,8 +156,36 @@ static bool is_key(struct span key, struct span own, const char *const *list,
     return found;
 }
 
+/* Appends to `made` a JSON object of the members of `object`, a call without
+ * arguments, that the schema of its arguments declares. Some models write them
+ * beside the name. Sets *out to it; leaves *out as it is if there are none. */
+static void gather_arguments(struct span object, const json_t *schema,
+                             struct reply_text *made, struct span *out)
+{
+    struct json_walk w = json_walk(object);
+    const size_t from = made->n;
+    struct span key, value;
+
+    while (json_walk_next(&w, &key, &value)) {
+        if (!property(schema, key) ||
+            is_key(key, (struct span){0}, name_keys, false))
+            continue;
+        /* no blanks: the space that reply_is_object reserves suffices */
+        add(made, made->n == from ? "{\"" : ",\"");
+        reply_add(made, key);
+        add(made, "\":");
+        reply_add(made, value);
+    }
+    if (made->n == from)
+        return;
+    add(made, "}");
+    if (!made->failed)
+        *out = (struct span){made->s + from, made->n - from};
+}
+
 static bool read_object(const struct reply_format *f, struct span t,
-                        struct reply_text *made, struct reply_call *out)
+                        const json_t *tools, struct reply_text *made,
+                        struct reply_call *out)
 {
     struct span key, value, inner = {0};
     struct json_walk w;
@@ -191,13 +219,15 @@ static bool read_object(const struct reply_format *f, struct span t,
     }
     if (out->name.n == 0 && inner.n > 0 && inner.s[0] == '{') {
         struct span id = out->id;
-        bool ok = read_object(f, inner, made, out);
+        bool ok = read_object(f, inner, tools, made, out);
 
         out->id = out->id.n > 0 ? out->id : id;
         return ok;
     }
     if (f->guess && out->arguments.n == 0)
         return false;
+    if (out->arguments.n == 0)
+        gather_arguments(t, schema_of(tools, out->name), made, &out->arguments);
     if (out->arguments.n == 0 || span_equal(out->arguments, span_of("null")) ||
         span_equal(out->arguments, span_of("\"\"")))
         out->arguments = span_of("{}");
@@ -315,7 +345,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
 }
 
 static bool read_named(const struct reply_format *f, struct span t,
-                       struct reply_text *made, struct reply_call *out)
+                       const json_t *tools, struct reply_text *made,
+                       struct reply_call *out)
 {
     struct span name;
 
@@ -327,7 +358,8 @@ static bool read_named(const struct reply_format *f, struct span t,
         struct span object = out->arguments;
 
         out->arguments = (struct span){0};
-        return read_object(f, object, made, out) && span_equal(name, out->name);
+        return read_object(f, object, tools, made, out) &&
+               span_equal(name, out->name);
     }
     return reply_is_object(&out->arguments, made);
 }
@@ -993,9 +1025,9 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     *out = (struct reply_call){0};
     t = span_trim(t);
     if (f->calls == CALLS_OBJECT)
-        return read_object(f, t, made, out);
+        return read_object(f, t, tools, made, out);
     if (f->calls == CALLS_NAMED)
-        return read_named(f, t, made, out);
+        return read_named(f, t, tools, made, out);
     if (reply_name_at(t).n == 0)
         return false;
     if (f->calls == CALLS_TAGGED)

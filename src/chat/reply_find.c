@@ -71,13 +71,28 @@ static bool is_believed(const struct pl_reply *r, struct span name)
     return certain || reply_is_tool(r->tools, name);
 }
 
+/* Reads the text `t` of a call. Drops a namespace before its name if the tool
+ * is declared without it. Returns false if `t` is not a call. */
+static bool understand(struct pl_reply *r, struct span t, struct reply_call *c)
+{
+    const struct span functions = span_of("functions.");
+    struct span name;
+
+    r->made.n = 0;
+    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, c))
+        return false;
+    name = span_from(c->name, functions.n);
+    if (span_begins(c->name, functions) && !reply_is_tool(r->tools, c->name) &&
+        reply_is_tool(r->tools, name))
+        c->name = name;
+    return is_believed(r, c->name);
+}
+
 static bool read_call(struct pl_reply *r, struct span t)
 {
     struct reply_call c;
 
-    r->made.n = 0;
-    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, &c) ||
-        !is_believed(r, c.name))
+    if (!understand(r, t, &c))
         return false;
     reply_tell_call(r, &c);
     return true;
@@ -116,10 +131,7 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
 
         for (; (pass == 0 || n < n_call) && take_object(&rest, n == 0, &one);
              n++) {
-            r->made.n = 0;
-            if (pass == 0 && (!reply_call_read(r->form, one, r->tools, false,
-                                               &r->made, &c) ||
-                              !is_believed(r, c.name)))
+            if (pass == 0 && !understand(r, one, &c))
                 return false;
             if (pass == 1)
                 read_call(r, one);

@@ -128,30 +128,42 @@ static bool is_object(struct span t, struct reply_text *made)
     return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
 }
 
-bool reply_is_object(struct span *t, struct reply_text *made)
+/* Converts the object `t`, and sets *out to the copy in `made`. */
+static bool convert(struct span t, struct reply_text *made, struct span *out)
 {
     struct json_scan at = {0};
     struct reply_text copy = {0};
     const size_t from = made->n;
     struct span fixed;
 
-    if (is_object(*t, made))
-        return true;
-    if (t->n == 0 || t->s[0] != '{')
-        return false;
-    reply_add_escaped(&copy, *t, &at);
+    reply_add_escaped(&copy, t, &at);
     fixed = (struct span){copy.s, copy.n};
     if (!copy.failed && is_object(fixed, made)) {
-        /* Reserves space by adding the copy twice. *t points to the first copy,
+        /* Reserves space by adding the copy twice. *out is the first copy,
          * which would move if `made` grew later. */
         reply_add(made, fixed);
         reply_add(made, fixed);
         made->n = made->failed ? from : from + fixed.n;
-        *t = (struct span){made->s + from, fixed.n};
+        *out = (struct span){made->s + from, fixed.n};
     } else {
         fixed.n = 0;
     }
     made->failed = made->failed || copy.failed;
     free(copy.s);
     return fixed.n > 0 && !made->failed;
+}
+
+bool reply_is_object(struct span *t, struct reply_text *made)
+{
+    struct span object = *t;
+
+    if (object.n == 0 || object.s[0] != '{')
+        return false;
+    /* braces twice, as in templates that escape them */
+    if (span_begins(object, span_of("{{")) && span_ends(object, span_of("}}")))
+        object = (struct span){object.s + 1, object.n - 2};
+    if (!is_object(object, made))
+        return !made->failed && convert(object, made, t);
+    *t = object;
+    return true;
 }

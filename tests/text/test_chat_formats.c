@@ -430,6 +430,31 @@ static const struct row rows[] = {
      "<|tool_call_start|>[get_weather(place='Oslo')]<|tool_call_start|>[now()]"
      "<|tool_call_end|>",
      "", "", WEATHER ", " NOW, ENDLESS},
+    /* other slips: braces twice, arguments beside the name, a namespace */
+    {"hermes", "",
+     "<tool_call>{{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}}}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{{^a^: 1}}</tool_call>",
+     "<tool_call>{{^a^: 1}}</tool_call>", "", "", 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^place^: ^Oslo^, ^id^: ^1^}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^functions.get_weather^, ^arguments^: {^place^: "
+     "^Oslo^}}</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^get_weather^: {^place^: ^Oslo^}}</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\nget_weather\n{^place^: ^Oslo^}\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^Ann^: {^place^: ^Oslo^}}</tool_call>",
+     "<tool_call>{^Ann^: {^place^: ^Oslo^}}</tool_call>", "", "", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n{^place^: ^Oslo^}\n</function>\n"
+     "</tool_call>",
+     "", "", WEATHER, 0},
     /* calls of a declared tool without a marker */
     {"hermes", "", "So:\n" JSON_W "\n" JSON_N, "So:", "", WEATHER ", " NOW, 0},
     {"hermes", "", "So:\n\n[get_weather(place='Oslo')]", "So:", "", WEATHER, 0},
