@@ -684,8 +684,8 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
 
     c->of = g;
     c->index = index;
-    s = pl_detokenizer_create(&c->text, g->service->words, g->prompt != NULL,
-                              &err);
+    s = pl_detokenizer_create(&c->text, g->service->words,
+                              g->prompt != NULL || g->request.special, &err);
     if (s == PL_OK)
         s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
     if (s == PL_OK && g->prompt)

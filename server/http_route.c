@@ -168,12 +168,15 @@ static bool is_ours(const struct http *h, const char *s)
 
 /* Returns true if the Host header shows that a browser reached this server by a
  * name that is not the server's (DNS rebinding). Checked only if the server
- * listens on a loopback address or has a list of host names. */
+ * listens on a loopback address or has a list of host names. Browsers reach no
+ * Unix socket, and its clients write any name. */
 static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
+    int family;
+    const bool local = r->h->loopback && http_request_address(r, &family);
 
-    if (!host || !*host || (!r->h->loopback && !let_in) ||
+    if (!host || !*host || (!local && !let_in) ||
         (let_in && is_listed(let_in, "*", 1)))
         return false;
     return !is_ours(r->h, host);

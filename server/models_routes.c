@@ -296,18 +296,33 @@ static json_t *names_json(const struct model_about *a)
     return list;
 }
 
+/* Returns the tags of a model as a JSON list. */
+static json_t *tags_json(const char *tags)
+{
+    json_t *list = json_array();
+
+    while (tags != NULL && *tags != '\0') {
+        size_t n = strcspn(tags, ",");
+
+        if (n > 0)
+            json_text_add(&list, json_text(tags, n));
+        tags += n + (tags[n] == ',');
+    }
+    return list;
+}
+
 static json_t *model_json(const struct models *m, const struct model *a)
 {
     const struct service *v = a->service;
 
-    return json_pack(
-        "{s:o, s:o, s:[], s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}", "id",
-        json_text(a->about.name, strlen(a->about.name)), "aliases",
-        names_json(&a->about), "tags", "object", "model", "created",
-        (json_int_t)m->created, "owned_by", "plait", "path",
-        json_text(a->about.path, strlen(a->about.path)), "status",
-        status_json(a), "pinned", (int)a->about.pinned, "uses", a->n_use,
-        "meta", v && v->engine ? meta_json(v) : NULL);
+    return json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}",
+                     "id", json_text(a->about.name, strlen(a->about.name)),
+                     "aliases", names_json(&a->about), "tags",
+                     tags_json(a->about.tags), "object", "model", "created",
+                     (json_int_t)m->created, "owned_by", "plait", "path",
+                     json_text(a->about.path, strlen(a->about.path)), "status",
+                     status_json(a), "pinned", (int)a->about.pinned, "uses",
+                     a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
 static void respond_json(struct http_request *r, json_t *j)

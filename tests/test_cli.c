@@ -351,7 +351,7 @@ TEST(cli_slips_are_answered_with_the_nearest_option)
     static const struct mistake list[] = {
         {"plait run --tempp 1", "did you mean --temp?"},
         {"plait run --tpo-k 1", "did you mean --top-k?"},
-        {"plait run --ignore_eos", "did you mean --ignore-eos?"},
+        {"plait run --ignore-eso", "did you mean --ignore-eos?"},
         {"plait plan --devcie cpu", "did you mean --device?"},
         {"plait run --frobnicate", "--help"},
     };
