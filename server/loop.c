@@ -2,6 +2,7 @@
  * call. loop_step.c has the code of one step. */
 #include "loop_inner.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,21 +69,36 @@ static void task_free(struct task *w)
     free(w);
 }
 
-int *loop_state_counter(struct loop *l, enum task_state at)
-{
-    return at == TASK_WAITING   ? &l->counts.n_waiting
-           : at == TASK_RUNNING ? &l->counts.n_running
-                                : &l->counts.n_preempted;
-}
+const unsigned char loop_edges[N_TASK_STATE] = {
+#define TO(state) (1 << TASK_##state)
+    [TASK_WAITING] = TO(LOOKING) | TO(PREFILL) | TO(ENDED),
+    [TASK_LOOKING] = TO(LOADING) | TO(PREFILL) | TO(ENDED),
+    [TASK_LOADING] = TO(PREFILL) | TO(ENDED),
+    [TASK_PREFILL] = TO(WAITING) | TO(DECODING) | TO(PREEMPTED) | TO(ENDED),
+    [TASK_DECODING] = TO(PREFILL) | TO(PREEMPTED) | TO(ENDED),
+    [TASK_PREEMPTED] = TO(PREFILL) | TO(DECODING) | TO(ENDED),
+#undef TO
+};
 
-struct task *loop_task_at(struct loop *l, int n)
+void loop_set_state(struct loop *l, struct task *w, enum task_state to)
 {
-    struct task *w;
+    int *const count[N_TASK_STATE] = {
+        [TASK_WAITING] = &l->counts.n_waiting,
+        [TASK_LOOKING] = &l->counts.n_waiting,
+        [TASK_PREEMPTED] = &l->counts.n_preempted,
+        [TASK_LOADING] = &l->counts.n_running,
+        [TASK_PREFILL] = &l->counts.n_running,
+        [TASK_DECODING] = &l->counts.n_running,
+    };
 
+    assert(loop_edges[w->at] >> to & 1);
+    l->moved[w->at] |= 1 << to;
     pthread_mutex_lock(&l->lock);
-    w = n < l->n_task ? l->task[n] : NULL;
+    --*count[w->at];
+    if (count[to])
+        ++*count[to];
     pthread_mutex_unlock(&l->lock);
-    return w;
+    w->at = to;
 }
 
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
@@ -103,10 +119,12 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     r.queue_s = began - w->arrival_s;
     r.prompt_s = first_token_s - began;
     r.written_s = now - first_token_s;
-    if (w->at == TASK_RUNNING) {
+    if (loop_has_slot(w)) {
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
+        loop_leave_slot(l, w);
     }
+    loop_set_state(l, w, TASK_ENDED);
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
         if (l->task[i] == w) {
@@ -115,15 +133,10 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
             break;
         }
     schedule_remove_task(&l->schedule, w->params.client);
-    if (w->at == TASK_RUNNING)
-        l->slot[w->seq] = (struct loop_slot){0};
-    --*loop_state_counter(l, w->at);
     l->counts.n_failed += why == FINISH_ERROR;
     pthread_mutex_unlock(&l->lock);
     j = w->params.listener;
     loop_tiers_cancel(l, w);
-    if (w->at == TASK_RUNNING)
-        loop_save_slot_tokens(l, w);
     /* The task is freed first, because its `end` callback may release the
      * grammar that its sampler uses. */
     task_free(w);
@@ -259,7 +272,8 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         w[i]->id = ++l->last_id;
         /* Fits, because the check above ensures that n_task is less than
          * max_task. */
-        l->task[l->n_task++] = w[i];
+        l->task[l->n_task] = w[i];
+        l->n_task++; /* from here on the loop's thread sees the task */
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
@@ -390,6 +404,7 @@ static bool alloc_buffers(struct loop *l)
     l->max_task = l->o.n_seq + l->o.max_waiting;
     l->max_batch = chunk + l->o.n_seq;
     l->task = calloc((size_t)l->max_task, sizeof *l->task);
+    l->ready = calloc((size_t)l->max_task, sizeof *l->ready);
     l->client = calloc((size_t)l->max_task, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
     l->last = calloc(n, sizeof *l->last);
@@ -410,10 +425,10 @@ static bool alloc_buffers(struct loop *l)
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
-    return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->client &&
-           l->slot && l->last && l->device && l->run && l->plan && l->taken &&
-           l->token && l->seq && l->wanted && l->logits && l->path && l->rows &&
-           (l->row || l->o.d_model == 0);
+    return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->ready &&
+           l->client && l->slot && l->last && l->device && l->run && l->plan &&
+           l->taken && l->token && l->seq && l->wanted && l->logits &&
+           l->path && l->rows && (l->row || l->o.d_model == 0);
 }
 
 /* Initializes the loop's locks. Timed waits use the monotonic clock, because
@@ -494,6 +509,7 @@ void loop_free(struct loop *l)
     schedule_fini(&l->schedule);
     ahead_fini(&l->ahead);
     free(l->task);
+    free(l->ready);
     free(l->client);
     free(l->slot);
     for (int i = 0; i < l->o.n_seq && l->last; i++)

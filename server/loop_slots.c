@@ -17,14 +17,15 @@ static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
     l->last[slot] = (struct last){token, n};
 }
 
-void loop_save_slot_tokens(struct loop *l, struct task *w)
+void loop_leave_slot(struct loop *l, struct task *w)
 {
-    if (w->n_done == 0 || w->params.keep)
-        return;
     pthread_mutex_lock(&l->lock);
-    set_slot_tokens(l, w->seq, w->text, w->n_done);
+    l->slot[w->seq] = (struct loop_slot){0};
+    if (w->n_done > 0 && !w->params.keep) {
+        set_slot_tokens(l, w->seq, w->text, w->n_done);
+        w->text = NULL;
+    }
     pthread_mutex_unlock(&l->lock);
-    w->text = NULL;
 }
 
 static bool copy(const int32_t *token, int64_t n, int32_t **out)

@@ -77,10 +77,8 @@ static int count_lookups(struct loop *l)
 {
     int n = 0;
 
-    pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
-        n += l->task[i]->at == TASK_WAITING && l->task[i]->search;
-    pthread_mutex_unlock(&l->lock);
+        n += l->task[i]->at == TASK_LOOKING;
     return n;
 }
 
@@ -101,14 +99,15 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
                    no page is loaded. The lookup was started only to mark the
                    tiers' copies of the cached pages as used. */
         loop_tiers_cancel(l, w);
+    if (w->search)
+        loop_set_state(l, w, TASK_LOOKING);
     return w->search != NULL;
 }
 
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w)
 {
-    return w->at == TASK_WAITING && w->search &&
-           !tiers_search_done(w->search) && loop_now() < w->tiers_deadline &&
-           !tiers_disk_stalled(l->o.tiers);
+    return w->at == TASK_LOOKING && !tiers_search_done(w->search) &&
+           loop_now() < w->tiers_deadline && !tiers_disk_stalled(l->o.tiers);
 }
 
 void loop_tiers_cancel(struct loop *l, struct task *w)
@@ -118,11 +117,6 @@ void loop_tiers_cancel(struct loop *l, struct task *w)
     w->search = NULL;
 }
 
-bool loop_tiers_is_loading(const struct task *w)
-{
-    return w->at == TASK_RUNNING && w->search;
-}
-
 /* Ends the loading of a task's pages. Trims the task's sequence to the longest
  * length at which the task can continue. */
 static void finish_loading(struct loop *l, struct task *w)
@@ -130,6 +124,7 @@ static void finish_loading(struct loop *l, struct task *w)
     int64_t kept = 0;
 
     loop_tiers_cancel(l, w);
+    loop_set_state(l, w, TASK_PREFILL);
     if (pl_seq_trim(l->e, w->seq, w->n_done, &kept, NULL) != PL_OK)
         return;
     w->n_done = w->n_cached = kept;
@@ -137,31 +132,29 @@ static void finish_loading(struct loop *l, struct task *w)
 
 void loop_tiers_abort(struct loop *l, struct task *w)
 {
-    if (loop_tiers_is_loading(w))
+    if (w->at == TASK_LOADING)
         finish_loading(l, w);
-    else
-        loop_tiers_cancel(l, w);
 }
 
-void loop_tiers_start(struct loop *l, struct task *w)
+bool loop_tiers_start(struct loop *l, struct task *w)
 {
     struct tiers_found f;
 
     w->n_loaded = 0;
     if (!w->search)
-        return;
+        return false;
     if (!tiers_search_done(w->search)) {
         loop_log(l, PL_LOG_WARN,
                  "task %" PRIu64 ": lookup in the cache folder timed out; "
                  "computing the whole prompt",
                  w->id);
         loop_tiers_cancel(l, w);
-        return;
+        return false;
     }
     f = tiers_search_found(w->search);
     if (f.end <= w->n_cached) {
         loop_tiers_cancel(l, w);
-        return;
+        return false;
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
         /* The engine cannot append pages to a sequence that ends within a page.
@@ -176,6 +169,7 @@ void loop_tiers_start(struct loop *l, struct task *w)
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
     w->tiers_deadline = loop_now() + l->o.look_s;
+    return w->search != NULL;
 }
 
 static void load_entry(struct loop *l, struct task *w,
@@ -229,16 +223,13 @@ static bool load_next(struct loop *l, struct task *w)
 bool loop_tiers_load(struct loop *l)
 {
     double end = loop_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
-    struct task *w;
     bool any = false;
 
-    if (!l->o.tiers)
-        return false;
-    for (int i = 0; (w = loop_task_at(l, i)); i++)
-        while (loop_tiers_is_loading(w)) {
+    for (int i = 0; i < l->n_task; i++)
+        while (l->task[i]->at == TASK_LOADING) {
             if (any && loop_now() > end)
                 return true;
-            if (!load_next(l, w))
+            if (!load_next(l, l->task[i]))
                 break;
             any = true;
         }
