@@ -3,6 +3,7 @@
  * only, like a generation in generation.c. */
 #include "embeddings.h"
 
+#include "clock.h"
 #include "ollama.h"
 #include "request_parse.h"
 #include "request_tasks.h"
@@ -42,7 +43,7 @@ struct embeddings {
     struct http_request *r;
     struct request request; /* the parsed request; only its prompts are used */
     enum embeddings_protocol as;
-    /* Time of the request's arrival, in seconds by loop_now. */
+    /* Time of the request's arrival, in seconds by clock_now. */
     double arrival_s;
     /* Seconds for which the request waited until its model was loaded. */
     double load_s;
@@ -244,7 +245,7 @@ static char *rest_of(const struct embeddings *g)
         j = json_pack(
             "{s:s?, s:I, s:I, s:I}", "model", g->request.model,
             "total_duration",
-            (json_int_t)(1e9 * (g->load_s + loop_now() - g->arrival_s)),
+            (json_int_t)(1e9 * (g->load_s + clock_now() - g->arrival_s)),
             "load_duration", (json_int_t)(1e9 * g->load_s), "prompt_eval_count",
             n);
     else
@@ -456,7 +457,7 @@ static bool read_request(struct service *v, struct http_request *r,
                                 .r = r,
                                 .request = a,
                                 .as = as,
-                                .arrival_s = loop_now(),
+                                .arrival_s = clock_now(),
                                 .load_s = http_age(r),
                                 .width = pl_model_d_model(v->model),
                                 .n = a.n_prompt,

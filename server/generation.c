@@ -6,6 +6,8 @@
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
 #include "jws.h"
+
+#include "clock.h"
 #include "logprob.h"
 #include "ollama.h"
 #include "request_tasks.h"
@@ -59,8 +61,8 @@ struct choice {
     int32_t *forced;
     int64_t n_forced, at_forced;
     char *kept; /* receipt for service.keep_receipt; owned; NULL if none */
-    /* Times by loop_now of the first progress report, of the first token and of
-     * the last token, in seconds; 0 if not reached. */
+    /* Times by clock_now of the first progress report, of the first token and
+     * of the last token, in seconds; 0 if not reached. */
     double began_s, first_token_s, last_token_s;
 };
 
@@ -84,11 +86,11 @@ struct generation {
     /* texts[p]: the text of prompt p, empty if the response does not contain
      * it; [request.n_prompt]; owned. */
     struct text *texts;
-    /* Time of the request's arrival, in seconds by loop_now. */
+    /* Time of the request's arrival, in seconds by clock_now. */
     double arrival_s;
     /* Seconds for which the request waited until its model was loaded. */
     double load_s;
-    /* Time when data was last sent to the client, in seconds by loop_now. */
+    /* Time when data was last sent to the client, in seconds by clock_now. */
     double last_sent_s;
     atomic_bool gone; /* the client has disconnected; set by another thread */
     bool begun;       /* http_begin was called, so the stream has begun */
@@ -135,7 +137,7 @@ static bool write_out(void *user, const void *data, size_t n)
     if (g->answered) /* The task of another choice failed, so `r` already has an
                         error response. */
         return false;
-    g->last_sent_s = loop_now();
+    g->last_sent_s = clock_now();
     if (g->request.stream) {
         if (!g->begun)
             http_begin(g->r, 200, response_type(g->response));
@@ -221,7 +223,7 @@ static size_t limit_lines(struct choice *c, const char *text, size_t len)
             continue;
         c->indents = a->n_indent > 0;
         c->n_blank = 0;
-        c->cut = a->max_s > 0 && loop_now() - c->first_token_s > a->max_s;
+        c->cut = a->max_s > 0 && clock_now() - c->first_token_s > a->max_s;
     }
     return n;
 }
@@ -360,7 +362,7 @@ static void send_prompt(struct choice *c)
 static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 {
     struct choice *c = user;
-    double now = loop_now();
+    double now = clock_now();
 
     c->n_cached = cached;
     if (c->began_s == 0)
@@ -375,7 +377,7 @@ static bool on_token(void *user, int32_t id, const float *logits)
 {
     struct choice *c = user;
     const char *text = pl_detokenize(c->text, id);
-    double now = loop_now();
+    double now = clock_now();
 
     c->n_thought += pl_reply_end_of_reasoning(c->reply) != NULL;
 
@@ -441,7 +443,7 @@ static enum client_state on_poll_client(void *user)
         return CLIENT_READY;
     if (http_backlog(g->r) > MAX_BACKLOG)
         return CLIENT_BACKLOGGED;
-    if (ping_s > 0 && loop_now() - g->last_sent_s > ping_s)
+    if (ping_s > 0 && clock_now() - g->last_sent_s > ping_s)
         response_ping(g->response);
     return CLIENT_READY;
 }
@@ -538,7 +540,7 @@ static bool send_end(struct choice *c, const struct task_report *report)
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
-    end.total_s = g->load_s + loop_now() - g->arrival_s;
+    end.total_s = g->load_s + clock_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
     done = write_receipt(c, report, &receipt);
@@ -838,7 +840,7 @@ static struct generation *make(struct service *v, struct http_request *r,
     }
     g->service = v;
     service_hold(v);
-    g->arrival_s = g->last_sent_s = loop_now();
+    g->arrival_s = g->last_sent_s = clock_now();
     g->r = r;
     g->request = *a;
     g->n_choice = n;

@@ -1,6 +1,8 @@
 /* Implements the cache of compiled grammars; see grammar_cache.h. */
 #include "grammar_cache.h"
 
+#include "fail.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,9 +126,7 @@ pl_status grammars_take(struct grammars *g, pl_grammar_form form,
     entry_free(&made);
     if (*out)
         return PL_OK;
-    if (err)
-        *err = (pl_err){PL_NO_MEMORY, "out of memory for a grammar"};
-    return PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY, "out of memory for a grammar");
 }
 
 void grammars_give(struct grammars *g, pl_grammar *grammar)

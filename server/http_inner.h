@@ -11,6 +11,8 @@
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
+#include "clock.h"
+#include "fail.h"
 #include "http.h"
 
 #include <microhttpd.h>
@@ -102,7 +104,7 @@ struct http {
      * HTTP_SMALL_BODY bytes of each body. */
     size_t body_bytes;
     /* idle[fd], [n_idle]: state of the connection with socket descriptor fd.
-     * Time by http_now, in seconds, since which it has had no request;
+     * Time by clock_now, in seconds, since which it has had no request;
      * HTTP_BUSY while it has one; HTTP_CLOSING once it is being closed; 0 if fd
      * is not a connection of this server. */
     double *idle;
@@ -211,11 +213,6 @@ struct http_request {
 
 /* ---- functions of http.c ------------------------------------------------- */
 
-/* Sets *err, which may be NULL, to a status and a formatted message. Returns
- * `s`. */
-pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-double http_now(void);
 /* Writes the log line of a request that has ended. Called by the thread that
  * frees the request. */
 void http_log_request(struct http_request *r);

@@ -233,7 +233,7 @@ struct http_request *http_request_create(struct http *h,
     r->connection = c;
     r->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)
                 ->connect_fd;
-    r->began = http_now();
+    r->began = clock_now();
     r->old = !strcmp(version, MHD_HTTP_VERSION_1_0);
     r->cut_off = "";
     address = http_request_address(r, &family);
@@ -420,7 +420,7 @@ const char *http_method(const struct http_request *r)
 
 double http_age(const struct http_request *r)
 {
-    return http_now() - r->began;
+    return clock_now() - r->began;
 }
 
 const char *http_path(const struct http_request *r)

@@ -15,8 +15,6 @@
 
 struct loop;
 
-double loop_now(void); /* Returns the time of the monotonic clock in seconds. */
-
 enum task_finish {
     FINISH_EOG,     /* the model generated an end-of-text token */
     FINISH_STOPPED, /* the callback task_callbacks.token returned false */

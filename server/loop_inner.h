@@ -4,6 +4,8 @@
 #ifndef SERVER_LOOP_INNER_H
 #define SERVER_LOOP_INNER_H
 
+#include "clock.h"
+#include "fail.h"
 #include "loop.h"
 #include "mask_worker.h"
 #include "schedule.h"
@@ -73,11 +75,11 @@ struct task {
      * other tasks. */
     void *saved;
     size_t saved_bytes;
-    /* Times of the task's events in seconds by loop_now; 0 for an event that
+    /* Times of the task's events in seconds by clock_now; 0 for an event that
      * has not happened. */
     double arrival_s, admitted_s, first_token_s;
     bool tiers_searched; /* the task's prompt was looked up in the tiers */
-    /* Time by loop_now, in seconds, at which the task stops waiting for its
+    /* Time by clock_now, in seconds, at which the task stops waiting for its
      * lookup in the tiers, or for the next page. */
     double tiers_deadline;
     /* The lookup of the task's prompt in the tiers; owned; NULL if there is
@@ -233,7 +235,4 @@ static inline bool loop_has_slot(const struct task *w)
  * reason `why`. `err` is the error if `why` is FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err);
-void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-
 #endif

@@ -23,7 +23,7 @@ static bool abort_reason(const struct task *w, double now,
 
 static void retire_cancelled(struct loop *l)
 {
-    const double now = loop_now();
+    const double now = clock_now();
     enum task_finish why = FINISH_CANCELLED;
 
     for (int i = 0; i < l->n_task; i++) {
@@ -174,7 +174,7 @@ static bool resume(struct loop *l, struct task *w)
  * from the tiers. */
 static void start_prefill(struct loop *l, struct task *w)
 {
-    w->admitted_s = loop_now();
+    w->admitted_s = clock_now();
     if (!w->params.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
                                             &w->n_cached, NULL) != PL_OK)
         w->n_cached = 0;
@@ -313,7 +313,7 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
                               pl_err *err)
 {
     pl_batch b;
-    double began = loop_now();
+    double began = clock_now();
     uint64_t busy = 0;
     pl_status s;
 
@@ -334,7 +334,7 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     pthread_mutex_lock(&l->lock);
     l->counts.n_step += b.n > 0;
     l->counts.n_busy += busy;
-    l->counts.step_s += loop_now() - began;
+    l->counts.step_s += clock_now() - began;
     pthread_mutex_unlock(&l->lock);
     return s;
 }
@@ -363,8 +363,8 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     if (!victim)
         victim = l->run[schedule_victim(&l->schedule, l->client, n)];
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_INFO,
-             "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
+    server_log(l->o.log, l->o.log_user, PL_LOG_INFO,
+               "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
     preempt(l, victim);
 }
 
@@ -447,7 +447,7 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
     int32_t id;
 
     if (w->first_token_s == 0)
-        w->first_token_s = loop_now();
+        w->first_token_s = clock_now();
     if (w->params.max_tokens == 0) { /* the task has only a prompt to compute */
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
@@ -521,7 +521,7 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
         }
     if (w->n_done < w->n_text)
         return;
-    w->first_token_s = loop_now();
+    w->first_token_s = clock_now();
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
@@ -597,8 +597,9 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     l->is_lost = true;
     l->lost = *why;
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
-             why->message);
+    server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+               "device lost, all requests of this model fail: %s",
+               why->message);
     /* Called before the tasks end, because their clients may retry as soon as
      * they get the error. */
     if (l->o.lost)
@@ -613,9 +614,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
-    loop_log(l, PL_LOG_WARN,
-             "a step of %d tasks failed, retrying them one by one: %s",
-             l->n_run, why->message);
+    server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+               "a step of %d tasks failed, retrying them one by one: %s",
+               l->n_run, why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s;
 
@@ -724,7 +725,7 @@ static bool run_embedding_batch(struct loop *l)
 
 bool loop_step(struct loop *l)
 {
-    double began = loop_now(), stepped = l->counts.step_s;
+    double began = clock_now(), stepped = l->counts.step_s;
     bool put;
 
     retire_cancelled(l);
@@ -740,7 +741,7 @@ bool loop_step(struct loop *l)
     loop_read_counters(l);
     stepped = l->counts.step_s - stepped;
     pthread_mutex_lock(&l->lock);
-    l->counts.overhead_s += loop_now() - began - stepped;
+    l->counts.overhead_s += clock_now() - began - stepped;
     pthread_mutex_unlock(&l->lock);
     loop_tiers_offload(l, stepped / 16);
     return true;

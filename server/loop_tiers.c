@@ -27,7 +27,7 @@ static const double beside_s = 0.005;
 
 bool loop_tiers_offload(struct loop *l, double seconds)
 {
-    double end = loop_now() + seconds;
+    double end = clock_now() + seconds;
     bool gave = false;
 
     if (!l->o.tiers)
@@ -43,16 +43,16 @@ bool loop_tiers_offload(struct loop *l, double seconds)
             return gave;
         if (pl_prefix_export_page(l->e, l->path, pl_engine_n_ctx(l->e), &n,
                                   &resumable, &data, &bytes, &err) != PL_OK) {
-            loop_log(l, PL_LOG_WARN,
-                     "cannot save a KV cache page to the tiers: %s",
-                     err.message);
+            server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                       "cannot save a KV cache page to the tiers: %s",
+                       err.message);
             return gave;
         }
         if (n == 0)
             return gave;
         tiers_store(l->o.tiers, l->path, n, resumable, data, bytes);
         gave = true;
-    } while (loop_now() < end);
+    } while (clock_now() < end);
     return gave;
 }
 
@@ -91,7 +91,7 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
         w->at != TASK_WAITING || count_lookups(l) >= MAX_LOOKING)
         return false;
     w->tiers_searched = true;
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
@@ -107,7 +107,7 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w)
 {
     return w->at == TASK_LOOKING && !tiers_search_done(w->search) &&
-           loop_now() < w->tiers_deadline && !tiers_disk_stalled(l->o.tiers);
+           clock_now() < w->tiers_deadline && !tiers_disk_stalled(l->o.tiers);
 }
 
 void loop_tiers_cancel(struct loop *l, struct task *w)
@@ -144,10 +144,10 @@ bool loop_tiers_start(struct loop *l, struct task *w)
     if (!w->search)
         return false;
     if (!tiers_search_done(w->search)) {
-        loop_log(l, PL_LOG_WARN,
-                 "task %" PRIu64 ": lookup in the cache folder timed out; "
-                 "computing the whole prompt",
-                 w->id);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "task %" PRIu64 ": lookup in the cache folder timed out; "
+                   "computing the whole prompt",
+                   w->id);
         loop_tiers_cancel(l, w);
         return false;
     }
@@ -168,14 +168,14 @@ bool loop_tiers_start(struct loop *l, struct task *w)
                                     found pages continue, was evicted */
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
     return w->search != NULL;
 }
 
 static void load_entry(struct loop *l, struct task *w,
                        const struct tier_entry *e)
 {
-    double began = loop_now();
+    double began = clock_now();
     bool last = ++w->n_loaded == tiers_search_found(w->search).n;
     pl_err err;
     pl_status s = pl_seq_import_page(l->e, w->seq, w->text + e->first, e->n,
@@ -185,14 +185,15 @@ static void load_entry(struct loop *l, struct task *w,
         w->n_done += e->n;
         w->n_cached = w->n_done;
     } else {
-        loop_log(l, PL_LOG_WARN,
-                 "cannot load a KV cache page from the tiers: %s", err.message);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "cannot load a KV cache page from the tiers: %s",
+                   err.message);
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_report_corrupt(l->o.tiers, e);
     }
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
     pthread_mutex_lock(&l->lock);
-    l->counts.restore_s += loop_now() - began;
+    l->counts.restore_s += clock_now() - began;
     pthread_mutex_unlock(&l->lock);
     if (s != PL_OK || last)
         finish_loading(l, w);
@@ -203,8 +204,8 @@ static void load_entry(struct loop *l, struct task *w,
  * not been read yet. */
 static bool load_next(struct loop *l, struct task *w)
 {
-    bool ended,
-        late = loop_now() > w->tiers_deadline || tiers_disk_stalled(l->o.tiers);
+    bool ended, late = clock_now() > w->tiers_deadline ||
+                       tiers_disk_stalled(l->o.tiers);
     const struct tier_entry *e =
         tiers_lookup_page(l->o.tiers, w->search, w->n_loaded, &ended);
 
@@ -213,21 +214,22 @@ static bool load_next(struct loop *l, struct task *w)
     else if (ended || late)
         finish_loading(l, w);
     if (!e && !ended && late)
-        loop_log(l, PL_LOG_WARN,
-                 "task %" PRIu64 ": loading pages from the cache folder timed "
-                 "out; computing the rest of the prompt",
-                 w->id);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "task %" PRIu64
+                   ": loading pages from the cache folder timed "
+                   "out; computing the rest of the prompt",
+                   w->id);
     return e || ended || late;
 }
 
 bool loop_tiers_load(struct loop *l)
 {
-    double end = loop_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
+    double end = clock_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
     bool any = false;
 
     for (int i = 0; i < l->n_task; i++)
         while (l->task[i]->at == TASK_LOADING) {
-            if (any && loop_now() > end)
+            if (any && clock_now() > end)
                 return true;
             if (!load_next(l, l->task[i]))
                 break;

@@ -3,6 +3,8 @@
  * counters for Prometheus. */
 #include "service.h"
 
+#include "clock.h"
+
 #include <stdlib.h>
 
 static json_t *device_json(const pl_device_counters *d)
@@ -73,18 +75,19 @@ void machine_respond(struct service *v, struct http_request *r)
 
     loop_counts(v->loop, &c);
     pl_plan_summary(pl_engine_plan(v->engine), plan, sizeof plan);
-    j = json_pack(
-        "{s:s, s:s, s:f, s:f, s:{s:i, s:i, s:i, s:I},"
-        " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
-        "model", v->name, "plan", plan, "now_s", loop_now(), "step_s", c.step_s,
-        "requests", "running", c.n_running, "waiting", c.n_waiting, "away",
-        c.n_preempted, "refused", (json_int_t)c.n_rejected, "tokens", "prompt",
-        (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached, "written",
-        (json_int_t)c.n_written, "counts", "steps", (json_int_t)c.n_step,
-        "messages", (json_int_t)c.messages, "message_bytes",
-        (json_int_t)c.message_bytes, "copy_bytes", (json_int_t)c.copy_bytes,
-        "devices", devices_json(v->loop), "cache", cache_json(&c), "slots",
-        slots_json(v->loop, pl_engine_n_ctx(v->engine)));
+    j = json_pack("{s:s, s:s, s:f, s:f, s:{s:i, s:i, s:i, s:I},"
+                  " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+                  "model", v->name, "plan", plan, "now_s", clock_now(),
+                  "step_s", c.step_s, "requests", "running", c.n_running,
+                  "waiting", c.n_waiting, "away", c.n_preempted, "refused",
+                  (json_int_t)c.n_rejected, "tokens", "prompt",
+                  (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached,
+                  "written", (json_int_t)c.n_written, "counts", "steps",
+                  (json_int_t)c.n_step, "messages", (json_int_t)c.messages,
+                  "message_bytes", (json_int_t)c.message_bytes, "copy_bytes",
+                  (json_int_t)c.copy_bytes, "devices", devices_json(v->loop),
+                  "cache", cache_json(&c), "slots",
+                  slots_json(v->loop, pl_engine_n_ctx(v->engine)));
     service_respond(r, j ? json_text_plain(j, JSON_COMPACT) : NULL);
     json_decref(j);
 }

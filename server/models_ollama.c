@@ -497,7 +497,7 @@ static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
         if (a->idle_s > 0 && !a->about.pinned)
             out->idle_s = a->n_use > 1
                               ? a->idle_s
-                              : fmax(a->used + a->idle_s - loop_now(), 0);
+                              : fmax(a->used + a->idle_s - clock_now(), 0);
     }
     pthread_mutex_unlock(&m->lock);
     if (!is)

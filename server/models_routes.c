@@ -53,7 +53,7 @@ void models_run(void *model, struct http_request *r)
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
     if (!looks)
-        a->used = loop_now();
+        a->used = clock_now();
     if (keeps)
         models_keep(m, a, seconds);
     pthread_mutex_unlock(&m->lock);

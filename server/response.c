@@ -2,6 +2,8 @@
  * share. */
 #include "response_inner.h"
 
+#include "fail.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,9 +60,8 @@ pl_status response_create(struct response **out, const struct request *a,
 no_memory:
     response_free(w);
     *out = NULL;
-    snprintf(err->message, sizeof(err->message),
-             "out of memory for the response; try again later");
-    return err->status = PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY,
+                       "out of memory for the response; try again later");
 }
 
 static void choice_fini(struct response_choice *c)

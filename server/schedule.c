@@ -2,6 +2,8 @@
  * clients is sorted by id and searched by bisection. */
 #include "schedule.h"
 
+#include "fail.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +11,6 @@
 /* The counter of a client counts as at most this many steps of tokens below the
  * highest counter of all clients. */
 enum { MAX_LAG_STEPS = 8 };
-
-static pl_status no_memory(pl_err *err)
-{
-    if (err) {
-        err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message,
-                 "out of memory for the table of clients; try again later");
-    }
-    return PL_NO_MEMORY;
-}
 
 /* Returns the index of the client with this id in s->client, or the index at
  * which it would be inserted. */
@@ -95,7 +87,9 @@ pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err)
         void *more = realloc(s->client, (size_t)max * sizeof *s->client);
 
         if (!more)
-            return no_memory(err);
+            return server_fail(
+                err, PL_NO_MEMORY,
+                "out of memory for the table of clients; try again later");
         s->client = more;
         s->max_client = max;
     }

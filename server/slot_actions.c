@@ -1,6 +1,7 @@
 /* Saves, restores and erases the contents of slots; see slot_actions.h. */
 #include "slot_actions.h"
 
+#include "clock.h"
 #include "json_field.h"
 #include "service.h"
 #include "slot_file.h"
@@ -151,7 +152,7 @@ static void response(const struct slot_action *t, json_t *j)
 
 static bool save(struct slot_action *t, struct api_error *why)
 {
-    double began = loop_now();
+    double began = clock_now();
     struct slot_file f = {0};
     pl_err err;
     pl_status s;
@@ -180,7 +181,7 @@ static bool save(struct slot_action *t, struct api_error *why)
                  json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
                            "filename", t->name, "n_saved", (json_int_t)f.n,
                            "n_written", (json_int_t)f.size, "timings",
-                           "save_ms", (loop_now() - began) * 1e3));
+                           "save_ms", (clock_now() - began) * 1e3));
     slot_file_fini(&f);
     return ok;
 }
@@ -190,7 +191,7 @@ static bool save(struct slot_action *t, struct api_error *why)
 static bool restore(struct slot_action *t, struct api_error *why)
 {
     const int64_t n_ctx = pl_engine_n_ctx(t->service->engine);
-    double began = loop_now();
+    double began = clock_now();
     struct slot_file f;
     pl_err err;
     pl_status s = slot_file_read(&f, t->path, &t->service->slots.root, &err);
@@ -212,7 +213,7 @@ static bool restore(struct slot_action *t, struct api_error *why)
                                   f.state, f.state_bytes, &err);
             if (s == PL_FULL)
                 nanosleep(&pause, NULL);
-        } while (s == PL_FULL && loop_now() - began < WAIT_S &&
+        } while (s == PL_FULL && clock_now() - began < WAIT_S &&
                  !atomic_load(&t->service->slots.stops));
     }
     if (s == PL_OK)
@@ -220,7 +221,7 @@ static bool restore(struct slot_action *t, struct api_error *why)
                  json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
                            "filename", t->name, "n_restored", (json_int_t)f.n,
                            "n_read", (json_int_t)f.size, "timings",
-                           "restore_ms", (loop_now() - began) * 1e3));
+                           "restore_ms", (clock_now() - began) * 1e3));
     slot_file_fini(&f);
     if (s == PL_NOT_FOUND || s == PL_BAD_FILE)
         return api_error_set(why, 400, "invalid_file", "filename",

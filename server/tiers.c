@@ -2,13 +2,14 @@
  * disk. See tiers.h. */
 #include "tiers.h"
 
+#include "clock.h"
+#include "fail.h"
 #include "tier_disk.h"
 #include "tier_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,8 @@ struct tiers {
     /* ended: tiers_flush was called. left: the I/O thread hangs and was left
      * running. */
     bool ended, left;
-    /* Time by now(), in seconds, since which the I/O thread waits for the disk;
-     * 0 if it does not wait. */
+    /* Time by clock_now, in seconds, since which the I/O thread waits for the
+     * disk; 0 if it does not wait. */
     _Atomic double disk_busy_s;
     /* The tokens before the page that was stored last, [n_path], and the key of
      * the page before it; owned. Only the thread that stores pages uses
@@ -110,39 +111,24 @@ struct tiers {
     uint64_t ahead;
     struct tier_table table;
     struct tiers_counts counts;
-    /* Time by now(), in seconds, before which no page is written, because the
-     * disk failed; 0 before the first failure. */
+    /* Time by clock_now, in seconds, before which no page is written, because
+     * the disk failed; 0 before the first failure. */
     double again;
     /* A disk failure was logged, and a page too large for the folder was
      * logged. Only the I/O thread uses these two fields and `again`. */
     bool failure_logged, large_logged;
 };
 
-static double now(void)
+/* Returns the log callback, which tiers_free removes if the I/O thread
+ * hangs. */
+static pl_log_fn *log_of(struct tiers *t)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
-{
-    char text[600];
     pl_log_fn *log;
-    va_list a;
 
     pthread_mutex_lock(&t->lock);
     log = t->o.log;
     pthread_mutex_unlock(&t->lock);
-    if (!log)
-        return;
-    va_start(a, form);
-    vsnprintf(text, sizeof text, form, a);
-    va_end(a);
-    log(t->o.log_user, level, text);
+    return log;
 }
 
 /* ---- storing pages in memory and writing them to disk -------------------- */
@@ -181,7 +167,7 @@ static struct tier_entry *entry_of(struct tiers *t, const int32_t *token,
  * ended it. */
 static void mark_disk_busy(struct tiers *t, bool is)
 {
-    atomic_store(&t->disk_busy_s, is ? now() : 0);
+    atomic_store(&t->disk_busy_s, is ? clock_now() : 0);
 }
 
 /* Returns true if the I/O thread waits for the disk for more than `limit`
@@ -190,7 +176,7 @@ static bool is_stalled(const struct tiers *t, double limit)
 {
     double since = atomic_load(&t->disk_busy_s);
 
-    return since > 0 && now() - since > limit;
+    return since > 0 && clock_now() - since > limit;
 }
 
 bool tiers_disk_stalled(const struct tiers *t)
@@ -284,16 +270,17 @@ static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
     if (error == EFBIG ? t->large_logged : t->failure_logged)
         return;
     if (error == EFBIG)
-        log_line(
-            t, PL_LOG_WARN,
+        server_log(
+            log_of(t), t->o.log_user, PL_LOG_WARN,
             "a cache page of %zu bytes does not fit in the cache folder; set "
             "--cache-disk to more than twice that",
             tier_entry_size(e));
     else
-        log_line(t, PL_LOG_WARN,
-                 "cannot write to the cache folder (%s); cached pages stay in "
-                 "memory, retrying every %d s",
-                 strerror(error), AGAIN_S);
+        server_log(
+            log_of(t), t->o.log_user, PL_LOG_WARN,
+            "cannot write to the cache folder (%s); cached pages stay in "
+            "memory, retrying every %d s",
+            strerror(error), AGAIN_S);
 }
 
 /* Writes the oldest dirty entry to disk. If the disk failed recently, counts
@@ -305,7 +292,7 @@ static void write_one(struct tiers *t)
     bool there = false, ok = true;
     int error = 0;
 
-    if (now() < t->again) {
+    if (clock_now() < t->again) {
         tier_table_mark_clean(&t->table, e);
         t->counts.lost++;
     } else {
@@ -326,7 +313,7 @@ static void write_one(struct tiers *t)
         t->counts.written_bytes += ok && !there ? e->bytes : 0;
         t->counts.disk_bytes = t->disk.bytes;
         if (!ok && error != EFBIG)
-            t->again = now() + AGAIN_S;
+            t->again = clock_now() + AGAIN_S;
     }
     if (t->o.ram == 0)
         tier_table_drop(&t->table, &e->key);
@@ -622,7 +609,7 @@ static void *io_thread(void *user)
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
-    while (!t->stops || now() <= t->flush_until) {
+    while (!t->stops || clock_now() <= t->flush_until) {
         struct tiers_lookup *s = t->stops ? NULL : next_search(t);
 
         if (s)
@@ -777,15 +764,6 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
 
 /* ---- creating, flushing and freeing the tiers ---------------------------- */
 
-static pl_status fail(pl_err *err, const char *what)
-{
-    if (err) {
-        err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message, "cache tiers: %s", what);
-    }
-    return PL_NO_MEMORY;
-}
-
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err)
 {
@@ -794,7 +772,7 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
 
     *out = NULL;
     if (!t)
-        return fail(err, "out of memory");
+        return server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     t->o = *o;
     t->disk.dir = -1;
     if (t->o.ahead == 0)
@@ -812,15 +790,16 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
     t->root = t->path_key = *root;
     s = tier_table_init(&t->table, o->ram > 0 ? o->ram : 2 * (uint64_t)STAGED)
             ? PL_OK
-            : fail(err, "out of memory");
+            : server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     if (s == PL_OK && o->dir)
         s = tier_disk_open(&t->disk, o->dir, o->disk, err);
     if (s == PL_OK) {
         t->counts.disk_bytes = t->disk.bytes;
         t->has_io = pthread_create(&t->io, NULL, io_thread, t) == 0;
         if (!t->has_io)
-            s = fail(err, "cannot start a thread; raise the limits of threads "
-                          "and memory (ulimit -u, -v)");
+            s = server_fail(err, PL_NO_MEMORY,
+                            "cache tiers: cannot start a thread; raise the "
+                            "limits of threads and memory (ulimit -u, -v)");
     }
     if (s != PL_OK) {
         tiers_free(t);
@@ -866,7 +845,7 @@ pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
     pl_status s = pl_state_save(e, 0, 0, 0, append, &head, err);
 
     if (s == PL_OK && !append(&head, arch, sizeof arch))
-        s = fail(err, "out of memory");
+        s = server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     if (s == PL_OK)
         tier_key_root(out, head.b, head.n);
     free(head.b);
@@ -892,7 +871,7 @@ void tiers_flush(struct tiers *t)
     t->ended = true;
     pthread_mutex_lock(&t->lock);
     t->stops = true;
-    t->flush_until = now() + t->o.flush_s;
+    t->flush_until = clock_now() + t->o.flush_s;
     pthread_cond_signal(&t->wake);
     pthread_mutex_unlock(&t->lock);
     /* pthread_timedjoin_np uses this clock. */
@@ -911,9 +890,9 @@ void tiers_free(struct tiers *t)
     /* If the I/O thread hangs, it still uses *t, so *t is not freed. Its log
      * callback is removed, because the owner of the log may be freed. */
     if (t->left) {
-        log_line(t, PL_LOG_WARN,
-                 "the cache folder does not respond; its pending writes are "
-                 "abandoned");
+        server_log(log_of(t), t->o.log_user, PL_LOG_WARN,
+                   "the cache folder does not respond; its pending writes are "
+                   "abandoned");
         pthread_mutex_lock(&t->lock);
         t->o.log = NULL;
         pthread_mutex_unlock(&t->lock);
