@@ -319,21 +319,6 @@ static void on_row(void *user, int64_t at, const float *row)
     memcpy(to, row, (size_t)width * sizeof *to);
 }
 
-/* The token callback of the task; never called, because tasks that return rows
- * generate no tokens. */
-static bool on_token(void *user, int32_t id, const float *logits)
-{
-    (void)user;
-    (void)id;
-    (void)logits;
-    return false;
-}
-
-static void set_gone(void *user)
-{
-    ((struct embeddings *)user)->gone = true;
-}
-
 static enum client_state on_poll_client(void *user)
 {
     return ((struct embedded *)user)->of->gone ? CLIENT_GONE : CLIENT_READY;
@@ -513,7 +498,6 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
         .client = http_client(g->r),
         .time_s = g->service->time_s,
         .listener = {.row = on_row,
-                     .token = on_token,
                      .poll_client = on_poll_client,
                      .end = on_end,
                      .user = t}};
@@ -528,35 +512,21 @@ static bool submit_tasks(struct embeddings *g, struct api_error *why)
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);
     bool ok = params ? true : api_error_set_memory(why);
     int n = g->n;
-    double retry_s = 0;
-    char after[32];
-    pl_err err;
-    pl_status s;
 
     for (int i = 0; i < n && ok; i++)
         ok = make_text(g, i, &params[i], why);
-    if (ok) {
-        http_on_gone(g->r, set_gone, g);
-        s = loop_add(g->service->loop, params, n, &retry_s, &err);
-        if (s != PL_OK) {
-            http_on_gone(g->r, NULL, NULL);
-            ok = api_error_set_status(why, s, &err);
-        }
-        if (s == PL_FULL) {
-            why->status = 429;
-            snprintf(after, sizeof after, "%.0f", ceil(retry_s));
-            http_set_header(g->r, "Retry-After", after);
-        }
-    }
+    ok = ok && service_submit(g->service, g->r, params, n, &g->gone, why);
     for (int i = 0; i < n && params; i++)
         free((int32_t *)params[i].prompt);
     free(params);
     return ok;
 }
 
-void embeddings_start(struct service *v, struct http_request *r,
-                      enum embeddings_protocol as)
+void embeddings_start(void *service, struct http_request *r)
 {
+    struct service *v = service;
+    const enum embeddings_protocol as =
+        (enum embeddings_protocol)http_route_arg(r);
     struct embeddings *g = NULL;
     struct api_error why;
     bool ok = v->pooling != EMBEDDINGS_OFF ||

@@ -27,8 +27,7 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
                                    const char *text)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->entry[i].grammar && g->entry[i].form == form &&
-            strcmp(g->entry[i].text, text) == 0)
+        if (g->entry[i].form == form && strcmp(g->entry[i].text, text) == 0)
             return &g->entry[i];
     return NULL;
 }
@@ -45,8 +44,6 @@ static struct grammars_entry *evict_for(struct grammars *g,
     for (int i = 0; i < g->n; i++) {
         struct grammars_entry *e = &g->entry[i];
 
-        if (!e->grammar)
-            return e;
         if (e->n_user == 0 && (!oldest || e->used < oldest->used))
             oldest = e;
     }

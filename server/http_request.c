@@ -438,6 +438,11 @@ int http_route_index(const struct http_request *r)
     return (int)(r->route - r->h->route);
 }
 
+int http_route_arg(const struct http_request *r)
+{
+    return (int)(r->route->flags >> HTTP_ARG);
+}
+
 const char *http_query(const struct http_request *r, const char *name)
 {
     for (int i = 0; i < r->n_query; i++) {

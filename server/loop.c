@@ -493,6 +493,14 @@ int loop_slots(struct loop *l, struct loop_slot *slot, int n)
     return l->o.n_seq;
 }
 
+struct loop_slot *loop_all_slots(struct loop *l, int *n)
+{
+    struct loop_slot *slot = calloc((size_t)l->o.n_seq + 1, sizeof *slot);
+
+    *n = slot ? loop_slots(l, slot, l->o.n_seq) : 0;
+    return slot;
+}
+
 int loop_devices(struct loop *l, pl_device_counters *device, int n)
 {
     pthread_mutex_lock(&l->lock);

@@ -155,6 +155,16 @@ int models_find(const struct models *m, const char *name)
     return -1;
 }
 
+int models_find_anew(struct models *m, const char *name)
+{
+    int i = models_find(m, name);
+
+    if (i >= 0)
+        return i;
+    models_scan(m);
+    return models_find(m, name);
+}
+
 void models_scan(struct models *m)
 {
     if (!m->o.scan)

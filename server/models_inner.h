@@ -114,6 +114,8 @@ struct models {
 /* Returns the index of the model that has this name or alias; -1 if there is
  * none. */
 int models_find(const struct models *m, const char *name);
+/* Does the same, but scans for new models if there is no such model. */
+int models_find_anew(struct models *m, const char *name);
 /* Calls models_options.scan, which adds new models and hides removed ones. */
 void models_scan(struct models *m);
 /* Rejects a model name that is unknown or, if `name` is NULL, missing: fills

@@ -214,11 +214,7 @@ static struct model *find_model(struct models *m, const struct http_request *r,
     if (m->o.any_name)
         return &m->model[0];
     if (read_name(r, &name, &owner, why)) {
-        i = name ? models_find(m, name) : only_model(m);
-        if (i < 0 && name) {
-            models_scan(m);
-            i = models_find(m, name);
-        }
+        i = name ? models_find_anew(m, name) : only_model(m);
         if (i >= 0)
             a = &m->model[i];
         else
@@ -310,15 +306,6 @@ static json_t *model_json(const struct models *m, const struct model *a)
         "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
-static void respond_json(struct http_request *r, json_t *j)
-{
-    char *body =
-        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-    json_decref(j);
-    service_respond(r, body);
-}
-
 static void respond_list(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -330,7 +317,8 @@ static void respond_list(void *user, struct http_request *r)
         if (!m->model[i].hidden)
             json_text_add(&list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    service_respond_json(
+        r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 /* Handles GET /models. A scan for new models reads files, so a handler thread
@@ -360,7 +348,7 @@ static void on_model(void *user, struct http_request *r)
     pthread_mutex_lock(&m->lock);
     j = model_json(m, &m->model[i]);
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, j);
+    service_respond_json(r, j);
 }
 
 /* ---- routes that load and unload models ---------------------------------- */
@@ -388,7 +376,7 @@ static void on_load(void *user, struct http_request *r)
     if (!models_is_ready(a))
         models_request_load(m, a);
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, json_pack("{s:b}", "success", 1));
+    service_respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
 /* Handles /models/unload: unloads a model once its present requests have ended.
@@ -412,7 +400,7 @@ static void on_unload(void *user, struct http_request *r)
                       a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
-        respond_json(r, json_pack("{s:b}", "success", 1));
+        service_respond_json(r, json_pack("{s:b}", "success", 1));
     else
         service_reject(r, &why);
 }
@@ -420,7 +408,7 @@ static void on_unload(void *user, struct http_request *r)
 char *models_saved_props(const struct service *v)
 {
     json_t *j = v->loop ? service_props(v, true) : NULL;
-    char *s = j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *s = j ? json_text_plain(j, JSON_COMPACT) : NULL;
 
     json_decref(j);
     return s;
@@ -454,10 +442,10 @@ static void on_props(void *user, struct http_request *r)
     struct models *m = user;
 
     if (!m->o.any_name && !http_query(r, "model"))
-        respond_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
-                                  "max_instances", m->o.max_loaded,
-                                  "models_autoload", !m->o.no_autoload,
-                                  "build_info", pl_version()));
+        service_respond_json(
+            r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                         "max_instances", m->o.max_loaded, "models_autoload",
+                         !m->o.no_autoload, "build_info", pl_version()));
     else if (!respond_asleep(m, r))
         models_on_request(m, r);
 }
