@@ -137,10 +137,7 @@ static json_t *floats(const float *x, int64_t n)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        if (json_array_append_new(list, json_real((double)x[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_text_add(&list, json_real((double)x[i]));
     return list;
 }
 
@@ -185,11 +182,7 @@ static json_t *vectors(const struct embedded *t)
         return g->base64 ? packed(t->row, g->kept) : floats(t->row, g->kept);
     list = json_array();
     for (int64_t i = 0; i < rows_of(t); i++)
-        if (json_array_append_new(
-                list, floats(t->row + i * g->width, g->kept)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_text_add(&list, floats(t->row + i * g->width, g->kept));
     return list;
 }
 

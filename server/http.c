@@ -117,15 +117,13 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Copies untrusted text to `out` for the log, truncated. Replaces blanks, and
- * bytes that could control a terminal. */
-static void show(char *out, size_t size, const char *s)
+void http_show(char *out, size_t size, const char *s, size_t n)
 {
-    size_t n = 0;
+    size_t i = 0;
 
-    for (; s[n] && n + 1 < size; n++)
-        out[n] = s[n] > ' ' && s[n] < 127 ? s[n] : '?';
-    out[n] = '\0';
+    for (; i < n && i + 1 < size; i++)
+        out[i] = s[i] > ' ' && s[i] < 127 ? s[i] : '?';
+    out[i] = '\0';
 }
 
 /* Logs a request without its query, headers and body, which may contain API
@@ -137,8 +135,8 @@ void http_log_request(struct http_request *r)
 
     if (!o->log)
         return;
-    show(method, sizeof method, r->method);
-    show(path, sizeof path, r->path);
+    http_show(method, sizeof method, r->method, strlen(r->method));
+    http_show(path, sizeof path, r->path, strlen(r->path));
     if (r->queued)
         snprintf(status, sizeof status, "%d", r->status);
     snprintf(text, sizeof text, "%s %s %s %s %s%sms=%.1f%s", r->address, method,
@@ -461,12 +459,8 @@ int http_port(const struct http *h)
 
 void http_load(const struct http *h, int *n_connection, int *n_request)
 {
-    struct http *of = (struct http *)h;
-
-    pthread_mutex_lock(&of->lock);
     *n_connection = h->n_connection;
     *n_request = h->n_request;
-    pthread_mutex_unlock(&of->lock);
 }
 
 void http_drain(struct http *h)

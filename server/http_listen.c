@@ -319,24 +319,9 @@ static bool close_slow_clients(struct http *h)
     return any;
 }
 
-static bool has_room(struct http *h)
+static bool has_room(const struct http *h)
 {
-    bool room;
-
-    pthread_mutex_lock(&h->lock);
-    room = h->n_connection < h->o.max_connections;
-    pthread_mutex_unlock(&h->lock);
-    return room;
-}
-
-static bool is_closing(struct http *h)
-{
-    bool closing;
-
-    pthread_mutex_lock(&h->lock);
-    closing = h->n_closing > 0;
-    pthread_mutex_unlock(&h->lock);
-    return closing;
+    return h->n_connection < h->o.max_connections;
 }
 
 /* Makes space for a pending connection: closes the open connection that has had
@@ -528,7 +513,7 @@ void *http_listen_thread(void *http)
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
-        bool accepting = sockets_left && !is_closing(h);
+        bool accepting = sockets_left && h->n_closing == 0;
         int n = poll_lingering(h, p + LINGER), wait = -1;
 
         if (clock_now() >= look) {

@@ -402,13 +402,7 @@ void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user)
 
 bool http_has_left(const struct http_request *r)
 {
-    struct http_request *of = (struct http_request *)r;
-    bool gone;
-
-    pthread_mutex_lock(&of->lock);
-    gone = r->gone;
-    pthread_mutex_unlock(&of->lock);
-    return gone;
+    return r->gone;
 }
 
 /* ---- functions that return fields of a request --------------------------- */

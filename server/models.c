@@ -74,7 +74,7 @@ void models_dispatch_waiting(struct models *m, struct model *a)
             models_reject_load(w->r, &a->why);
         free(w);
     }
-    a->first = a->last = NULL;
+    a->first = NULL;
 }
 
 void models_finish_load(struct models *m, struct model *a)

@@ -67,7 +67,7 @@ struct model {
     /* Nonzero cancels the load. The loader thread sets 0 when a load begins;
      * another thread sets 1. Accessed atomically. */
     int cancel;
-    struct models_waiting *first, *last;
+    struct models_waiting *first; /* the requests that wait for the model */
 };
 
 struct models {
@@ -114,7 +114,7 @@ struct models {
 /* Returns the index of the model that has this name or alias; -1 if there is
  * none. */
 int models_find(const struct models *m, const char *name);
-/* Does the same, but scans for new models if there is no such model. */
+/* Finds a model as models_find does. Scans for new models if there is none. */
 int models_find_anew(struct models *m, const char *name);
 /* Calls models_options.scan, which adds new models and hides removed ones. */
 void models_scan(struct models *m);

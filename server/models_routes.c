@@ -73,12 +73,12 @@ void models_reject_load(struct http_request *r, const pl_err *err)
 
 static void append(struct model *a, struct models_waiting *w)
 {
+    struct models_waiting **end = &a->first;
+
+    while (*end)
+        end = &(*end)->next;
     w->next = NULL;
-    if (a->last)
-        a->last->next = w;
-    else
-        a->first = w;
-    a->last = w;
+    *end = w;
 }
 
 /* Rejects those requests waiting for model `a` whose clients have disconnected.
@@ -88,7 +88,7 @@ static void end_left(struct models *m, struct model *a)
     const pl_err left = {PL_CANCELLED, "the client disconnected"};
     struct models_waiting *w = a->first, *next;
 
-    a->first = a->last = NULL;
+    a->first = NULL;
     for (; w; w = next) {
         next = w->next;
         if (!http_has_left(w->r)) {

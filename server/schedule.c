@@ -171,34 +171,31 @@ int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n)
     return writing + most - left;
 }
 
-int schedule_next(const struct schedule *s, const uint64_t *client, int n)
+/* Returns the first index of a client with the least counter if `least`, else
+ * the last index of one with the highest; -1 if n is 0. */
+static int pick(const struct schedule *s, const uint64_t *client, int n,
+                bool least)
 {
-    int first = -1;
-    int64_t least = 0;
+    int at = -1;
+    int64_t best = 0;
 
     for (int i = 0; i < n; i++) {
         int64_t has = served_by_id(s, client[i]);
 
-        if (first < 0 || has < least) {
-            first = i;
-            least = has;
+        if (at < 0 || (least ? has < best : has >= best)) {
+            at = i;
+            best = has;
         }
     }
-    return first;
+    return at;
+}
+
+int schedule_next(const struct schedule *s, const uint64_t *client, int n)
+{
+    return pick(s, client, n, true);
 }
 
 int schedule_victim(const struct schedule *s, const uint64_t *client, int n)
 {
-    int victim = -1;
-    int64_t most = 0;
-
-    for (int i = 0; i < n; i++) {
-        int64_t has = served_by_id(s, client[i]);
-
-        if (victim < 0 || has >= most) {
-            victim = i;
-            most = has;
-        }
-    }
-    return victim;
+    return pick(s, client, n, false);
 }

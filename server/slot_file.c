@@ -3,7 +3,6 @@
 
 #include "fail.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -69,7 +68,6 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     unsigned char *head = calloc(1, n), *room = malloc(n);
     struct tier_key sum;
     pl_file *file = NULL;
-    uint32_t v;
     pl_status s;
 
     s = head && room ? guard(path, err) : no_memory(err);
@@ -78,15 +76,11 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     if (s != PL_OK)
         goto done;
     memcpy(head, magic, sizeof magic);
-    v = htole32(VERSION);
-    memcpy(head + 8, &v, 4);
-    v = htole32((uint32_t)f->n);
-    memcpy(head + 12, &v, 4);
+    tier_put4(head + 8, VERSION);
+    tier_put4(head + 12, (uint32_t)f->n);
     memcpy(head + AT_ROOT, root, sizeof *root);
-    for (int64_t i = 0; i < f->n; i++) {
-        v = htole32((uint32_t)f->token[i]);
-        memcpy(head + HEAD + 4 * i, &v, 4);
-    }
+    for (int64_t i = 0; i < f->n; i++)
+        tier_put4(head + HEAD + 4 * i, (uint32_t)f->token[i]);
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
     /* Other users of the machine must not read the data, so restrict access
@@ -105,14 +99,6 @@ done:
 
 /* ---- reading a slot file ------------------------------------------------- */
 
-static uint32_t get4(const unsigned char *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, 4);
-    return le32toh(v);
-}
-
 pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
                           const struct tier_key *root, pl_err *err)
 {
@@ -125,13 +111,13 @@ pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
     if (n < HEAD || memcmp(b, magic, sizeof magic) != 0)
         return server_fail(err, PL_BAD_FILE,
                            "not a slot file; give one that action=save wrote");
-    if (get4(b + 8) != VERSION)
+    if (tier_get4(b + 8) != VERSION)
         return server_fail(
             err, PL_BAD_FILE,
             "slot file has version %u, but this server reads version "
             "%d; run the prompt again and save the slot anew",
-            (unsigned)get4(b + 8), VERSION);
-    n_tok = get4(b + 12);
+            (unsigned)tier_get4(b + 8), VERSION);
+    n_tok = tier_get4(b + 12);
     if (n_tok > INT32_MAX || (n - HEAD) / 4 < n_tok)
         return server_fail(err, PL_BAD_FILE,
                            "the slot file is truncated; save the slot again");
@@ -154,7 +140,7 @@ pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
             "numeric plan (--ranks); start the server with the options "
             "of the one that saved it");
     for (int64_t i = 0; i < f->n; i++)
-        f->token[i] = (int32_t)get4(b + HEAD + 4 * i);
+        f->token[i] = (int32_t)tier_get4(b + HEAD + 4 * i);
     f->state = b + HEAD + 4 * (size_t)n_tok;
     f->state_bytes = n - HEAD - 4 * (size_t)n_tok;
     return PL_OK;
