@@ -221,17 +221,6 @@ static bool is_cross_origin(const struct http_request *r)
     return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
 }
 
-/* Copies n bytes of untrusted text to `out` for an error message, truncated.
- * Replaces blanks and unprintable bytes. */
-static void show(char *out, size_t size, const char *s, size_t n)
-{
-    size_t i = 0;
-
-    for (; i < n && i + 1 < size; i++)
-        out[i] = s[i] > ' ' && s[i] < 127 ? s[i] : '?';
-    out[i] = '\0';
-}
-
 /* Checks that a request was not sent by a page of another site. If so, returns
  * 0; else returns an HTTP status and sets *message. Called only if the server
  * has no API keys. */
@@ -243,7 +232,7 @@ static int check_origin(struct http_request *r, const char **message)
 
     if (is_dns_rebinding(r)) {
         host = host_of(http_header(r, "Host"), &n);
-        show(name, sizeof name, host, n);
+        http_show(name, sizeof name, host, n);
         snprintf(
             r->said, sizeof r->said,
             "host \"%s\" rejected: not known to be this server; if it is, "
@@ -251,9 +240,9 @@ static int check_origin(struct http_request *r, const char **message)
             name, name);
     } else if (is_cross_origin(r)) {
         if (origin && (host = strstr(origin, "://")))
-            show(page, sizeof page, origin, strlen(origin));
+            http_show(page, sizeof page, origin, strlen(origin));
         host = host_of(host ? host + 3 : "HOST", &n);
-        show(name, sizeof name, host, n);
+        http_show(name, sizeof name, host, n);
         snprintf(r->said, sizeof r->said,
                  "cross-origin request rejected; allow it with --cors-origin "
                  "%s or require --api-key; if the page is this server's behind "
