@@ -54,8 +54,7 @@ struct string *need_string(struct render *r, struct value v)
     if (v.kind == V_STR)
         return v.str;
     render_defined(r, v);
-    work_fail(&r->w, PL_BAD_ARGUMENT, "expected a string, got a %s",
-              value_kind_name(v.kind));
+    render_bad(r, "expected a string, got a %s", value_kind_name(v.kind));
     return &r->w.empty;
 }
 
@@ -64,8 +63,7 @@ int64_t need_int(struct render *r, struct value v)
     if (value_is(v, KINDS_INT))
         return value_as_int(v);
     render_defined(r, v);
-    work_fail(&r->w, PL_BAD_ARGUMENT, "expected an integer, got a %s",
-              value_kind_name(v.kind));
+    render_bad(r, "expected an integer, got a %s", value_kind_name(v.kind));
     return 0;
 }
 
@@ -132,8 +130,7 @@ static void bind(struct render *r, const struct builtin *b,
         n_need += p[n].need;
     }
     if (args->n > n)
-        work_fail(&r->w, PL_BAD_ARGUMENT, "\"%s\" takes %d arguments, not %d",
-                  b->name, n, args->n);
+        render_bad(r, "\"%s\" takes %d arguments, not %d", b->name, n, args->n);
     for (int i = 0; i < args->n && i < n; i++)
         c->arg[i] = args->value[i];
     for (int k = 0; k < args->n_word; k++) {
@@ -145,16 +142,15 @@ static void bind(struct render *r, const struct builtin *b,
                          memcmp(p[i].name, name->s, name->len) != 0))
             i++;
         if (i == n || c->arg[i].kind != V_ABSENT)
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "\"%s\" has no parameter \"%s\", or it is already set",
-                      b->name, err_shown(shown, name->s, name->len));
+            render_bad(r,
+                       "\"%s\" has no parameter \"%s\", or it is already set",
+                       b->name, err_shown(shown, name->s, name->len));
         else
             c->arg[i] = args->value[args->n + k];
     }
     for (int i = 0; i < n_need; i++)
         if (c->arg[i].kind == V_ABSENT)
-            work_fail(&r->w, PL_BAD_ARGUMENT, "\"%s\" needs %d arguments",
-                      b->name, n_need);
+            render_bad(r, "\"%s\" needs %d arguments", b->name, n_need);
     for (int i = 0; i < n; i++)
         c->arg[i] = converted(r, &p[i], c->self, c->arg[i]);
 }
@@ -188,7 +184,7 @@ static struct value raise_exception(struct render *r, const struct call *c)
 {
     const struct string *s = c->arg[0].str;
 
-    return work_fail(&r->w, PL_BAD_ARGUMENT, "%.*s", (int)s->len, s->s);
+    return render_bad(r, "%.*s", (int)s->len, s->s);
 }
 
 static struct value range(struct render *r, const struct call *c)
@@ -200,12 +196,11 @@ static struct value range(struct render *r, const struct call *c)
     __int128 span;
 
     if (c->args->n < 1 || c->args->n > 3 || c->args->n_word > 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"range\" takes 1 to 3 arguments");
+        return render_bad(r, "\"range\" takes 1 to 3 arguments");
     for (int i = 0; i < c->args->n; i++)
         v[c->args->n == 1 ? 1 : i] = need_int(r, c->args->value[i]);
     if (v[2] == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "the step of a range is 0");
+        return render_bad(r, "the step of a range is 0");
     span = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1];
     span = span > 0 ? (span - 1) / (v[2] > 0 ? v[2] : -(__int128)v[2]) + 1 : 0;
     if (span > MOST)
@@ -224,9 +219,8 @@ static struct value make_dict(struct render *r, const struct call *c)
     struct list all = {0};
 
     if (a->n > 1)
-        return work_fail(
-            &r->w, PL_BAD_ARGUMENT,
-            "\"dict\" takes one positional argument and keyword arguments");
+        return render_bad(
+            r, "\"dict\" takes one positional argument and keyword arguments");
     if (a->n == 1 && a->value[0].kind == V_DICT) {
         const struct dict *of = a->value[0].dict;
 
@@ -241,8 +235,7 @@ static struct value make_dict(struct render *r, const struct call *c)
 
         work_spend(&r->w, 1);
         if (pair.n != 2 || !value_is(pair.item[0], KINDS_KEY))
-            return work_fail(&r->w, PL_BAD_ARGUMENT,
-                             "\"dict\" takes pairs of a key and a value");
+            return render_bad(r, "\"dict\" takes pairs of a key and a value");
         dict_put(&r->w, &d, pair.item[0], pair.item[1]);
     }
     for (int i = 0; i < a->n_word; i++)
@@ -273,9 +266,8 @@ static struct value cycler(struct render *r, const struct call *c)
     const struct cycler cycle = {.list = args_list(r, c->args, 0)};
 
     if (c->args->n == 0 || c->args->n_word > 0)
-        return work_fail(
-            &r->w, PL_BAD_ARGUMENT,
-            "\"cycler\" takes at least one item and no keyword arguments");
+        return render_bad(
+            r, "\"cycler\" takes at least one item and no keyword arguments");
     return value_new(&r->w, V_CYCLER, &cycle, sizeof cycle);
 }
 
@@ -293,8 +285,7 @@ static struct value strftime_now(struct render *r, const struct call *c)
 
     if (s->len + 2 > sizeof form || memchr(s->s, '\0', s->len) ||
         !localtime_r(&now, &tm))
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"strftime_now\" does not know this format");
+        return render_bad(r, "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
     /* Appends a character, because strftime returns 0 both on failure and for
      * an empty result. */
@@ -303,8 +294,7 @@ static struct value strftime_now(struct render *r, const struct call *c)
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);
     if (n == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "the result of \"strftime_now\" is too long");
+        return render_bad(r, "the result of \"strftime_now\" is too long");
     return value_copy(&r->w, text, n - 1);
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* ---- filters for defaults, sizes and attributes ------------------------ */
@@ -31,22 +30,9 @@ static struct value first(struct render *r, const struct call *c)
 static struct value last(struct render *r, const struct call *c)
 {
     if (c->self.kind == V_ITER)
-        return work_fail(
-            &r->w, PL_BAD_ARGUMENT,
-            "a generator has no last item; convert it with \"list\"");
+        return render_bad(
+            r, "a generator has no last item; convert it with \"list\"");
     return c->l.n > 0 ? c->l.item[c->l.n - 1] : value_undefined();
-}
-
-/* Converts a name that consists of digits to an integer. */
-static struct value name_or_index(struct value name)
-{
-    const struct string *s = name.str;
-    int64_t v = 0;
-    size_t i = 0;
-
-    for (; i < s->len && i < 18 && isdigit((unsigned char)s->s[i]); i++)
-        v = 10 * v + (s->s[i] - '0');
-    return s->len > 0 && i == s->len ? value_int(v) : name;
 }
 
 /* Returns the next part of *s, before the character `by`, and removes both from
@@ -75,9 +61,10 @@ static struct value get_path(struct render *r, struct value of,
     if (path.kind == V_ABSENT)
         return of;
     do {
-        struct value part = names ? name_or_index(next_part(r, &s, '.')) : path;
+        const struct value part = names ? next_part(r, &s, '.') : path;
+        const int64_t i = names ? string_index(part.str) : -1;
 
-        of = value_item(r, of, part);
+        of = value_item(r, of, i >= 0 ? value_int(i) : part);
         if (falls && of.kind == V_UNDEFINED)
             of = fallback;
     } while (s.s);
@@ -106,45 +93,67 @@ static struct value folded(struct render *r, struct value v, bool cases)
     return v.kind == V_STR && !cases ? string_case(r, v.str, CASE_LOWER) : v;
 }
 
-/* Returns a list of sort keys, one for each of the comma-separated paths in
- * `path`. Such lists are compared item by item, as in Python. Without a path
- * the item itself is the only key. */
-static struct value sort_keys(struct render *r, struct value item,
-                              struct value path, bool cases)
+/* The order of a filter that sorts: by the items to which `path` leads
+ * (get_path). If `many`, `path` is a comma-separated list of paths, and later
+ * ones decide between items that are equal by the first. */
+struct order {
+    struct value path, fallback;
+    bool many, cases, reverse;
+};
+
+/* Returns the key by which an item is sorted. With `many` it is a list of the
+ * values to which the paths lead, compared item by item, as in Python. */
+static struct value sort_key(struct render *r, struct value item,
+                             const struct order *o)
 {
-    struct string s = path.kind == V_STR ? *path.str : (struct string){0};
+    const bool names = o->path.kind == V_STR;
+    struct string s = o->many && names ? *o->path.str : (struct string){0};
     struct list keys = {0};
 
     do {
-        if (path.kind == V_STR)
-            path = next_part(r, &s, ',');
-        list_add(&r->w, &keys,
-                 folded(r, get_path(r, item, path, absent), cases));
+        const struct value path = s.s ? next_part(r, &s, ',') : o->path;
+        const struct value key =
+            folded(r, get_path(r, item, path, o->fallback), o->cases);
+
+        if (!o->many)
+            return key;
+        list_add(&r->w, &keys, key);
     } while (s.s);
     return value_list(&r->w, V_LIST, keys);
 }
 
-/* Returns the list of the values of p[n]. */
-static struct value values_of(struct render *r, const struct pair *p, size_t n)
+/* Returns the items of *l with their keys, sorted. Sets l->n to 0 after a
+ * failure. */
+static struct pair *sorted(struct render *r, struct list *l, struct order o)
 {
-    struct list l = {0};
+    struct pair *p = work_alloc(&r->w, l->n, sizeof *p);
 
-    for (size_t i = 0; i < n; i++)
-        list_add(&r->w, &l, p[i].value);
-    return value_list(&r->w, V_LIST, l);
+    for (size_t i = 0; p && i < l->n; i++)
+        p[i] = (struct pair){sort_key(r, l->item[i], &o), l->item[i]};
+    if (p)
+        sort_pairs(r, p, l->n, o.reverse);
+    if (r->w.status != PL_OK)
+        l->n = 0;
+    return p;
+}
+
+static struct value sorted_list(struct render *r, struct list l, struct order o)
+{
+    const struct pair *p = sorted(r, &l, o);
+    struct list out = list_with(&r->w, l.n);
+
+    for (size_t i = 0; i < l.n; i++)
+        list_add(&r->w, &out, p[i].value);
+    return value_list(&r->w, V_LIST, out);
 }
 
 static struct value sort(struct render *r, const struct call *c)
 {
-    struct pair *p = work_alloc(&r->w, c->l.n, sizeof *p);
-    const size_t n = p ? c->l.n : 0;
-
-    for (size_t i = 0; i < n; i++)
-        p[i] = (struct pair){
-            sort_keys(r, c->l.item[i], c->arg[2], c->arg[1].truth),
-            c->l.item[i]};
-    sort_pairs(r, p, n, c->arg[0].truth);
-    return values_of(r, p, n);
+    return sorted_list(r, c->l,
+                       (struct order){.path = c->arg[2],
+                                      .many = true,
+                                      .cases = c->arg[1].truth,
+                                      .reverse = c->arg[0].truth});
 }
 
 /* The filter groupby: groups the items of a list by a key. Returns a list of
@@ -152,29 +161,24 @@ static struct value sort(struct render *r, const struct call *c)
  * group is the key of its first item, not converted to lower case. */
 static struct value groupby(struct render *r, const struct call *c)
 {
-    struct pair *p = work_alloc(&r->w, c->l.n, sizeof *p);
-    const size_t n = p ? c->l.n : 0;
-    struct list all = {0}, same = {0};
+    struct list l = c->l, all = {0}, same = {0};
+    const struct pair *p = sorted(r, &l,
+                                  (struct order){.path = c->arg[0],
+                                                 .fallback = c->arg[1],
+                                                 .cases = c->arg[2].truth});
 
-    for (size_t i = 0; i < n; i++)
-        p[i] = (struct pair){
-            folded(r, get_path(r, c->l.item[i], c->arg[0], c->arg[1]),
-                   c->arg[2].truth),
-            c->l.item[i]};
-    sort_pairs(r, p, n, false);
-    for (size_t i = 0; i < n && r->w.status == PL_OK; i++) {
+    for (size_t i = 0; i < l.n; i++) {
         struct value group;
 
         list_add(&r->w, &same, p[i].value);
-        if (i + 1 < n && value_equal(r, p[i].key, p[i + 1].key))
+        if (i + 1 < l.n && value_equal(r, p[i].key, p[i + 1].key))
             continue;
         if (r->w.status != PL_OK)
             break;
         group =
             value_pair(&r->w, get_path(r, same.item[0], c->arg[0], c->arg[1]),
                        value_list(&r->w, V_LIST, same));
-        if (group.kind == V_TUPLE)
-            group.sub = TUPLE_GROUP;
+        group.sub = TUPLE_GROUP;
         list_add(&r->w, &all, group);
         same = (struct list){0};
     }
@@ -184,26 +188,27 @@ static struct value groupby(struct render *r, const struct call *c)
 static struct value dictsort(struct render *r, const struct call *c)
 {
     const struct value by = c->arg[1];
-    const struct dict *d = c->self.dict;
     const bool by_value = by.kind == V_STR && string_is(by.str, "value");
-    struct pair *p;
+    struct value items;
 
     render_defined(r, c->self);
     if (c->self.kind != V_DICT ||
         (by.kind != V_ABSENT && !by_value &&
          !(by.kind == V_STR && string_is(by.str, "key"))))
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"dictsort\" sorts by \"key\" or \"value\"");
-    p = work_alloc(&r->w, d->n, sizeof *p);
-    if (!p)
-        return value_undefined();
-    for (size_t i = 0; i < d->n; i++)
-        p[i] = (struct pair){
-            folded(r, by_value ? d->pair[i].value : d->pair[i].key,
-                   c->arg[0].truth),
-            value_pair(&r->w, d->pair[i].key, d->pair[i].value)};
-    sort_pairs(r, p, d->n, c->arg[2].truth);
-    return values_of(r, p, d->n);
+        return render_bad(r, "\"dictsort\" sorts by \"key\" or \"value\"");
+    items = dict_view(r, &(struct call){.self = c->self, .what = VIEW_ITEMS});
+    return sorted_list(r, value_items(r, items),
+                       (struct order){.path = value_int(by_value),
+                                      .cases = c->arg[0].truth,
+                                      .reverse = c->arg[2].truth});
+}
+
+/* Returns the value by which the filters max, min and unique compare an item,
+ * by their arguments case_sensitive and attribute. */
+static struct value compared(struct render *r, const struct call *c,
+                             struct value item)
+{
+    return folded(r, get_path(r, item, c->arg[1], absent), c->arg[0].truth);
 }
 
 /* The filters max (`what` is true) and min. */
@@ -212,8 +217,7 @@ static struct value extreme(struct render *r, const struct call *c)
     struct value best = {0}, out = value_undefined();
 
     for (size_t i = 0; i < c->l.n; i++) {
-        const struct value key = folded(
-            r, get_path(r, c->l.item[i], c->arg[1], absent), c->arg[0].truth);
+        const struct value key = compared(r, c, c->l.item[i]);
 
         if (i == 0 ||
             value_less(r, c->what ? best : key, c->what ? key : best)) {
@@ -288,9 +292,7 @@ static struct value items(struct render *r, const struct call *c)
     if (c->self.kind == V_UNDEFINED)
         return make_iter(r, (struct list){0});
     if (c->self.kind != V_DICT)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "a %s is not a mapping, so it has no items",
-                         value_kind_name(c->self.kind));
+        return render_wrong(r, c->self, "is not a mapping, so it has no items");
     view = dict_view(r, &(struct call){.self = c->self, .what = VIEW_ITEMS});
     return make_iter(r, value_items(r, view));
 }
@@ -300,9 +302,7 @@ static struct value items(struct render *r, const struct call *c)
 static void check_hashable(struct render *r, struct value v)
 {
     if (value_is(v, 1 << V_LIST | 1 << V_DICT))
-        work_fail(&r->w, PL_BAD_ARGUMENT,
-                  "a %s cannot be compared for uniqueness",
-                  value_kind_name(v.kind));
+        render_wrong(r, v, "cannot be compared for uniqueness");
     if (v.kind != V_TUPLE || !work_enter(&r->w))
         return;
     for (size_t i = 0; i < v.list->n; i++)
@@ -315,8 +315,7 @@ static struct value unique(struct render *r, const struct call *c)
     struct list keys = {0}, kept = {0};
 
     for (size_t i = 0; i < c->l.n && r->w.status == PL_OK; i++) {
-        struct value key = folded(
-            r, get_path(r, c->l.item[i], c->arg[1], absent), c->arg[0].truth);
+        const struct value key = compared(r, c, c->l.item[i]);
         bool seen = false;
 
         check_hashable(r, key);
@@ -368,7 +367,7 @@ static struct value slice(struct render *r, const struct call *c)
     struct list out = {0};
 
     if (n == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "division by zero");
+        return render_bad(r, "division by zero");
     for (int64_t i = 0, at = 0, k; i < n && r->w.status == PL_OK;
          i++, at += k) {
         const int64_t each = (int64_t)c->l.n / n, more = (int64_t)c->l.n % n;
@@ -428,8 +427,8 @@ static struct value map(struct render *r, const struct call *c)
         return make_iter(r, mapped);
     filter = named(r, c->args, 0, true, &rest);
     if (!filter && path.kind == V_ABSENT)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"map\" needs the name of a filter or attribute=");
+        return render_bad(r,
+                          "\"map\" needs the name of a filter or attribute=");
     l = value_items(r, c->self);
     for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++) {
         work_spend(&r->w, 1);
@@ -458,8 +457,7 @@ static struct value choose(struct render *r, const struct call *c)
     if (!value_truth(c->self))
         return make_iter(r, kept);
     if (by_path && c->args->n == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "the name of an attribute is missing");
+        return render_bad(r, "the name of an attribute is missing");
     test = named(r, c->args, by_path, false, &rest);
     l = value_items(r, c->self);
     for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++) {

@@ -31,9 +31,8 @@ static struct value format(struct render *r, const struct call *c)
     struct dict d = {0};
 
     if (a->n > 0 && a->n_word > 0)
-        return work_fail(
-            &r->w, PL_BAD_ARGUMENT,
-            "\"format\" takes positional or keyword arguments, not both");
+        return render_bad(
+            r, "\"format\" takes positional or keyword arguments, not both");
     for (int i = 0; i < a->n_word; i++)
         dict_put(&r->w, &d, value_str(a->word[i]), a->value[i]);
     args = a->n_word > 0 ? value_new(&r->w, V_DICT, &d, sizeof d)
@@ -86,18 +85,15 @@ static struct value escape(struct render *r, const struct call *c)
 
 static struct value wordcount(struct render *r, const struct call *c)
 {
-    bool inside = false;
+    bool inside = false, word;
     int64_t n = 0;
+    size_t at = 0;
+    uint32_t ch;
 
     (void)r;
-    for (size_t at = 0; at < c->s->len;) {
-        uint32_t ch;
-        bool word;
-
-        at += unicode_get(c->s->s + at, c->s->len - at, &ch);
+    for (; string_next(c->s, &at, &ch); inside = word) {
         word = (ch >= '0' && ch <= '9') || ch == '_' || unicode_is_letter(ch);
         n += word && !inside;
-        inside = word;
     }
     return value_int(n);
 }
@@ -114,8 +110,7 @@ static struct value tojson(struct render *r, const struct call *c)
         const struct list l = value_items(r, c->arg[2]);
 
         if (l.n != 2)
-            return work_fail(&r->w, PL_BAD_ARGUMENT,
-                             "separators must be a pair of strings");
+            return render_bad(r, "separators must be a pair of strings");
         style.item = need_string(r, l.item[0]);
         style.key = need_string(r, l.item[1]);
     }
@@ -158,7 +153,7 @@ static bool number_text(const struct string *s, char *buf, size_t size)
     return n > 0;
 }
 
-static bool text_to_float(const struct string *s, double *out)
+bool string_to_float(const struct string *s, double *out)
 {
     char buf[400], *end;
     const char *p = buf;
@@ -176,10 +171,15 @@ static bool text_to_float(const struct string *s, double *out)
     return *end == '\0';
 }
 
-/* Parses an integer as Python's int() does. If `base` is 0, the prefix of the
- * text, such as 0x, determines the base. Returns false if the text is not an
- * integer or the integer has more than 64 bits. */
-static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
+int digit_value(char c)
+{
+    c = ascii_lower(c);
+    return isdigit((unsigned char)c)     ? c - '0'
+           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
+                                         : 99;
+}
+
+bool string_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
     const char *p = buf;
@@ -199,19 +199,13 @@ static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
             p += 2;
         }
     }
-    if (base == 0)
-        base = 10;
+    base = base == 0 ? 10 : base;
     if (*p == '\0')
         return false;
-    for (; *p; p++) {
-        int d = isdigit((unsigned char)*p) ? *p - '0'
-                : ascii_is_letter(*p)      ? ascii_lower(*p) - 'a' + 10
-                                           : 99;
-
-        if (d >= base || __builtin_mul_overflow(v, base, &v) ||
-            __builtin_add_overflow(v, d, &v))
+    for (; *p; p++)
+        if (digit_value(*p) >= base || __builtin_mul_overflow(v, base, &v) ||
+            __builtin_add_overflow(v, digit_value(*p), &v))
             return false;
-    }
     *out = minus ? -v : v;
     return true;
 }
@@ -228,11 +222,11 @@ static struct value to_int(struct render *r, const struct call *c)
     if (v.kind == V_FLOAT && isfinite(value_as_float(v)) &&
         !(fabs(value_as_float(v)) < 0x1p63))
         return value_too_large(r);
-    if (v.kind == V_STR && text_to_int(v.str, c->arg[1].i, &i))
+    if (v.kind == V_STR && string_to_int(v.str, c->arg[1].i, &i))
         return value_int(i);
     if (v.kind == V_FLOAT)
         f = value_as_float(v);
-    else if (v.kind != V_STR || !text_to_float(v.str, &f))
+    else if (v.kind != V_STR || !string_to_float(v.str, &f))
         f = HUGE_VAL;
     if (fabs(f) < 0x1p63)
         return value_int((int64_t)f);
@@ -246,7 +240,7 @@ static struct value to_float(struct render *r, const struct call *c)
     render_defined(r, c->self);
     if (value_is(c->self, KINDS_NUMBER))
         return value_float(value_as_float(c->self));
-    if (c->self.kind == V_STR && text_to_float(c->self.str, &f))
+    if (c->self.kind == V_STR && string_to_float(c->self.str, &f))
         return value_float(f);
     return c->arg[0].kind == V_ABSENT ? value_float(0) : c->arg[0];
 }
@@ -276,13 +270,9 @@ static struct value round_to(struct render *r, const struct call *c)
 
     if (method.kind != V_ABSENT && !up && !down &&
         !(method.kind == V_STR && string_is(method.str, "common")))
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "method must be common, ceil or floor");
-    render_defined(r, v);
+        return render_bad(r, "method must be common, ceil or floor");
     if (!value_is(v, KINDS_NUMBER) || digits < -300 || digits > 300)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "a %s cannot be rounded by this method",
-                         value_kind_name(v.kind));
+        return render_wrong(r, v, "cannot be rounded by this method");
     if (!up && !down && v.kind != V_FLOAT && digits >= 0)
         return value_int(value_as_int(v));
     f = value_as_float(v);
@@ -311,10 +301,10 @@ static struct value truncate(struct render *r, const struct call *c)
     size_t n;
 
     if (most < n_end || leeway < 0)
-        work_fail(&r->w, PL_BAD_ARGUMENT,
-                  "\"truncate\": the length must be at least %" PRId64
-                  ", that of the end marker, and the leeway at least 0",
-                  n_end);
+        render_bad(r,
+                   "\"truncate\": the length must be at least %" PRId64
+                   ", that of the end marker, and the leeway at least 0",
+                   n_end);
     if (r->w.status != PL_OK || len <= leeway || len - leeway <= most)
         return c->self;
     need_string(r, c->self);
@@ -396,8 +386,8 @@ static struct value urlencode(struct render *r, const struct call *c)
         const struct list pair = value_items(r, l.item[i]);
 
         if (pair.n != 2)
-            return work_fail(&r->w, PL_BAD_ARGUMENT,
-                             "\"urlencode\" takes pairs of a key and a value");
+            return render_bad(r,
+                              "\"urlencode\" takes pairs of a key and a value");
         render_puts(r, i > 0 ? "&" : "");
         put_url(r, pair.item[0], true);
         render_puts(r, "=");
@@ -424,18 +414,16 @@ static struct value xmlattr(struct render *r, const struct call *c)
     const struct dict *d = c->self.dict;
 
     if (c->self.kind != V_DICT)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"xmlattr\" takes a dict, not a %s",
-                         value_kind_name(c->self.kind));
+        return render_bad(r, "\"xmlattr\" takes a dict, not a %s",
+                          value_kind_name(c->self.kind));
     for (size_t i = 0; i < d->n && r->w.status == PL_OK; i++) {
         const struct value key = d->pair[i].key, v = d->pair[i].value;
 
         if (value_is(v, 1 << V_NONE | 1 << V_UNDEFINED))
             continue;
         if (key.kind != V_STR || !is_attribute(key.str))
-            return work_fail(&r->w, PL_BAD_ARGUMENT,
-                             "the name of an attribute must be a string "
-                             "without blanks, /, > and =");
+            return render_bad(r, "the name of an attribute must be a string "
+                                 "without blanks, /, > and =");
         render_puts(r, r->n_out > from || c->arg[0].truth ? " " : "");
         put_str(r, markup_escape(r, key, false));
         render_puts(r, "=\"");

@@ -1,13 +1,11 @@
 /* Splits the text of a template into tokens. Comments, the tags of {% raw %},
  * and whitespace that a "-" sign or the settings strip become no tokens. */
-#include "chat/syntax.h"
+#include "chat/strings.h"
 
 #include "base/ascii.h"
-#include "base/numeral.h"
 #include "chat/unicode.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* Maximum number of brackets that are open at one position. */
@@ -51,9 +49,13 @@ static void add(struct lexer *l, struct token t)
     l->token[l->n++] = t;
 }
 
-static void add_kind(struct lexer *l, enum token_kind kind)
+/* Adds an operator, or the marker of a tag. */
+static void add_op(struct lexer *l, const char *op)
 {
-    add(l, (struct token){.kind = kind});
+    struct token t = {.kind = T_OPERATOR};
+
+    memcpy(t.op, op, strlen(op));
+    add(l, t);
 }
 
 static void add_string(struct lexer *l, enum token_kind kind, const char *s,
@@ -65,9 +67,12 @@ static void add_string(struct lexer *l, enum token_kind kind, const char *s,
     add(l, (struct token){.kind = kind, .value = v});
 }
 
-/* Advances l->at to offset `to`, and counts the lines in between. */
+/* Advances l->at to offset `to`, and counts the lines in between. After a
+ * failure it goes to the end of the text. */
 static void go_to(struct lexer *l, size_t to)
 {
+    if (l->w->status != PL_OK)
+        to = l->len;
     for (; l->at < to; l->at++)
         l->w->line += l->s[l->at] == '\n';
     if (to > 0)
@@ -216,61 +221,32 @@ static size_t float_length(const struct lexer *l)
     return is_float ? n : 0;
 }
 
-static int digit_value(char c)
-{
-    c = ascii_lower(c);
-    return isdigit((unsigned char)c)     ? c - '0'
-           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
-                                         : 99;
-}
-
-static void lex_float(struct lexer *l, size_t n)
-{
-    char text[64];
-    size_t k = 0;
-
-    for (size_t j = 0; j < n && k + 1 < sizeof text; j++)
-        if (l->s[l->at + j] != '_')
-            text[k++] = l->s[l->at + j];
-    text[k] = '\0';
-    add(l, (struct token){.kind = T_NUMBER,
-                          .value = value_float(numeral_double(text, NULL))});
-    go_to(l, l->at + n);
-}
-
 static void lex_number(struct lexer *l)
 {
-    static const char prefixes[] = "box";
-    static const int bases[] = {2, 8, 16};
-    size_t n = float_length(l), i = 0;
-    const char *prefix;
-    int64_t v = 0;
-    int base = 10;
+    const char *s = l->s + l->at;
+    struct token t = {.kind = T_NUMBER, .value = {.kind = V_FLOAT}};
+    struct string text = {.s = s, .len = float_length(l)};
+    const char prefix = l->len - l->at > 2 ? ascii_lower(s[1]) : '\0';
+    const int base = s[0] != '0'     ? 10
+                     : prefix == 'x' ? 16
+                     : prefix == 'o' ? 8
+                     : prefix == 'b' ? 2
+                                     : 10;
 
-    if (n > 0) {
-        lex_float(l, n);
-        return;
-    }
-    n = digits(l, l->at);
-    if (l->s[l->at] == '0' && l->at + 1 < l->len &&
-        (prefix = memchr(prefixes, ascii_lower(l->s[l->at + 1]), 3))) {
-        base = bases[prefix - prefixes];
-        for (n = i = 2;
-             l->at + n < l->len &&
-             (digit_value(l->s[l->at + n]) < base || l->s[l->at + n] == '_');)
-            n++;
-    }
-    for (; i < n; i++) {
-        if (l->s[l->at + i] == '_')
-            continue;
-        if (__builtin_mul_overflow(v, base, &v) ||
-            __builtin_add_overflow(v, digit_value(l->s[l->at + i]), &v)) {
+    if (text.len > 0) {
+        if (!string_to_float(&text, &t.value.f))
+            bad(l, "a number is too long");
+    } else {
+        t.value.kind = V_INT;
+        text.len = base == 10 ? digits(l, l->at) : 2;
+        while (base != 10 && l->at + text.len < l->len &&
+               (digit_value(s[text.len]) < base || s[text.len] == '_'))
+            text.len++;
+        if (!string_to_int(&text, 0, &t.value.i))
             bad(l, "an integer has more than 64 bits");
-            return;
-        }
     }
-    add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
-    go_to(l, l->at + n);
+    add(l, t);
+    go_to(l, l->at + text.len);
 }
 
 /* Decodes one backslash escape; s[0] is the character after the backslash.
@@ -389,7 +365,7 @@ static void lex_tag(struct lexer *l, bool print)
 {
     size_t behind;
 
-    add_kind(l, print ? T_PRINT_BEGIN : T_BLOCK_BEGIN);
+    add_op(l, print ? "{{" : "{%");
     go_to(l, l->at + 2 + is_sign(l, l->at + 2));
     l->n_open = 0;
     for (;;) {
@@ -417,10 +393,8 @@ static void lex_tag(struct lexer *l, bool print)
         } else {
             lex_operator(l);
         }
-        if (l->w->status != PL_OK)
-            l->at = l->len;
     }
-    add_kind(l, print ? T_PRINT_END : T_BLOCK_END);
+    add_op(l, print ? "}}" : "%}");
     go_to(l, behind);
 }
 
@@ -468,6 +442,6 @@ const struct token *lex_template(struct work *w, const char *text, size_t len)
         else
             lex_tag(&l, l.s[mark + 1] == '{');
     }
-    add_kind(&l, T_END);
+    add(&l, (struct token){.kind = T_END});
     return w->status == PL_OK ? l.token : NULL;
 }

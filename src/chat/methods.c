@@ -43,21 +43,16 @@ enum { SHARP_S = 0xdf };
 struct value string_case(struct render *r, const struct string *s,
                          enum string_case to)
 {
-    size_t from = r->n_out;
-    uint32_t before = 0;
+    size_t from = r->n_out, at = 0;
+    uint32_t before = 0, c;
+    bool first = true;
 
     work_spend(&r->w, s->len / 16);
-    for (size_t at = 0; at < s->len;) {
-        uint32_t c;
-        size_t len = unicode_get(s->s + at, s->len - at, &c);
-
-        if (c == SHARP_S && cased('s', to, at == 0, before) == 'S')
+    for (; string_next(s, &at, &c); before = c, first = false)
+        if (c == SHARP_S && cased('s', to, first, before) == 'S')
             render_puts(r, to == CASE_UPPER || to == CASE_SWAP ? "SS" : "Ss");
         else
-            render_put_char(r, cased(c, to, at == 0, before));
-        before = c;
-        at += len;
-    }
+            render_put_char(r, cased(c, to, first, before));
     return render_take(r, from);
 }
 
@@ -71,12 +66,11 @@ struct value string_is_case(struct render *r, const struct call *c)
     const struct string *s = c->s;
     const bool upper = c->what;
     bool any = false;
+    size_t at = 0;
+    uint32_t ch;
 
     (void)r;
-    for (size_t at = 0; at < s->len;) {
-        uint32_t ch;
-
-        at += unicode_get(s->s + at, s->len - at, &ch);
+    while (string_next(s, &at, &ch)) {
         if (upper ? unicode_lower(ch) != ch : unicode_upper(ch) != ch)
             any = true;
         else if (upper ? unicode_upper(ch) != ch : unicode_lower(ch) != ch)
@@ -170,34 +164,37 @@ static bool ends_line(uint32_t c)
 
 struct list string_lines(struct render *r, const struct string *s, bool ends)
 {
-    size_t start = 0, at = 0;
+    size_t start = 0, at = 0, end = 0;
     struct list out = {0};
+    uint32_t c;
 
     work_spend(&r->w, s->len / 16);
-    while (at < s->len) {
-        uint32_t c;
-        size_t len = unicode_get(s->s + at, s->len - at, &c);
-
-        if (!ends_line(c)) {
-            at += len;
+    for (; string_next(s, &at, &c); end = at) {
+        if (!ends_line(c))
             continue;
-        }
-        if (c == '\r' && at + 1 < s->len && s->s[at + 1] == '\n')
-            len = 2;
-        list_add(
-            &r->w, &out,
-            value_view(&r->w, s->s + start, at - start + (ends ? len : 0)));
-        at += len;
+        if (c == '\r' && at < s->len && s->s[at] == '\n')
+            at++;
+        list_add_view(r, &out, s->s + start, (ends ? at : end) - start);
         start = at;
     }
     if (start < s->len)
-        list_add(&r->w, &out, value_view(&r->w, s->s + start, s->len - start));
+        list_add_view(r, &out, s->s + start, s->len - start);
     return out;
 }
 
 static struct value splitlines(struct render *r, const struct call *c)
 {
     return value_list(&r->w, V_LIST, string_lines(r, c->s, c->arg[0].truth));
+}
+
+int64_t string_index(const struct string *s)
+{
+    int64_t v = 0;
+    size_t i = 0;
+
+    for (; i < s->len && i < 18 && s->s[i] >= '0' && s->s[i] <= '9'; i++)
+        v = 10 * v + (s->s[i] - '0');
+    return i > 0 && i == s->len ? v : -1;
 }
 
 /* ---- searching in strings ---------------------------------------------- */
@@ -294,7 +291,7 @@ static struct value find_in(struct render *r, const struct call *c)
         return value_int(first +
                          (int64_t)unicode_count(s->s, (size_t)(found - s->s)));
     if (c->what & MUST_FIND)
-        work_fail(&r->w, PL_BAD_ARGUMENT, "substring not found");
+        render_bad(r, "substring not found");
     return value_int(-1);
 }
 
@@ -360,11 +357,11 @@ static struct list split_words(struct render *r, const struct string *self,
     struct list out = {0};
 
     for (; most != 0 && next_word(&s, &n, last, &word, &len); most -= most > 0)
-        list_add(&r->w, &out, value_view(&r->w, word, len));
+        list_add_view(r, &out, word, len);
     skip = last ? 0 : unicode_space_first(s, n);
     n -= last ? unicode_space_last(s, n) : skip;
     if (n > 0)
-        list_add(&r->w, &out, value_view(&r->w, s + skip, n));
+        list_add_view(r, &out, s + skip, n);
     return out;
 }
 
@@ -386,7 +383,7 @@ static struct list split_at(struct render *r, const struct string *self,
         n = last ? before : rest;
         s = last ? s : found + sep->len;
     }
-    list_add(&r->w, &out, value_view(&r->w, s, n));
+    list_add_view(r, &out, s, n);
     return out;
 }
 
@@ -399,7 +396,7 @@ static struct value split(struct render *r, const struct call *c)
     if (c->arg[0].kind == V_ABSENT)
         l = split_words(r, c->s, c->arg[1].i, c->what);
     else if (sep->len == 0)
-        work_fail(&r->w, PL_BAD_ARGUMENT, "empty separator");
+        render_bad(r, "empty separator");
     else
         l = split_at(r, c->s, sep, c->arg[1].i, c->what);
     for (size_t i = 0; c->what == FROM_RIGHT && i < l.n / 2; i++) {
@@ -420,13 +417,13 @@ static struct value partition(struct render *r, const struct call *c)
     struct list l = {0};
 
     if (sep->len == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "empty separator");
+        return render_bad(r, "empty separator");
     found = find_part(r, s->s, s->len, sep, last);
     n = found ? (size_t)(found - s->s) : last ? 0 : s->len;
-    list_add(&r->w, &l, value_view(&r->w, s->s, n));
-    list_add(&r->w, &l, value_view(&r->w, s->s + n, found ? sep->len : 0));
+    list_add_view(r, &l, s->s, n);
+    list_add_view(r, &l, s->s + n, found ? sep->len : 0);
     n += found ? sep->len : 0;
-    list_add(&r->w, &l, value_view(&r->w, s->s + n, s->len - n));
+    list_add_view(r, &l, s->s + n, s->len - n);
     return value_list(&r->w, V_TUPLE, l);
 }
 
@@ -460,8 +457,7 @@ struct value string_justify(struct render *r, const struct call *c)
 
     if (fill &&
         (fill->len == 0 || unicode_get(fill->s, fill->len, &ch) != fill->len))
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "the fill character must be one character");
+        return render_bad(r, "the fill character must be one character");
     if (more > (64 << 20))
         return work_fail(&r->w, PL_FULL,
                          "the resulting string has more than 64 MiB");
@@ -502,16 +498,14 @@ static struct value all_are(struct render *r, const struct call *c)
 {
     const struct string *s = c->s;
     bool all = s->len > 0;
+    size_t at = 0;
+    uint32_t ch;
 
     (void)r;
-    for (size_t at = 0; at < s->len && all;) {
-        uint32_t ch;
-
-        at += unicode_get(s->s + at, s->len - at, &ch);
+    while (all && string_next(s, &at, &ch))
         all = (c->what == 's' && unicode_is_space(ch)) ||
               (strchr("dn", c->what) && ch >= '0' && ch <= '9') ||
               (strchr("an", c->what) && unicode_is_letter(ch));
-    }
     return value_bool(all);
 }
 
@@ -598,9 +592,9 @@ static struct value copy(struct render *r, const struct call *c)
     return c->self;
 }
 
-/* A row without a function is a method that would change the dict, which
- * templates may not do. The attribute of this name is undefined, even if the
- * dict has such a key. */
+/* A row without a function is a method that would change the dict or list,
+ * which templates may not do. The attribute of this name is undefined, even if
+ * the dict has such a key. */
 const struct builtin builtin_dict_methods[] = {
     {"get", ' ', "key:v default:v?", dict_get, 0},
     {"keys", ' ', "", dict_view, VIEW_KEYS},
@@ -632,7 +626,7 @@ static struct value list_index(struct render *r, const struct call *c)
     for (size_t i = 0; i < l->n; i++)
         if (value_equal(r, l->item[i], c->arg[0]))
             return value_int((int64_t)i);
-    return work_fail(&r->w, PL_BAD_ARGUMENT, "the value is not in the list");
+    return render_bad(r, "the value is not in the list");
 }
 
 /* ---- methods that change a list ---------------------------------------- */
@@ -646,13 +640,13 @@ static void check_outside(struct render *r, const struct list *l,
     if (!value_is(v, KINDS_LIST | 1 << V_DICT))
         return;
     if (v.kind != V_DICT && v.list == l)
-        work_fail(&r->w, PL_BAD_ARGUMENT, "a list cannot contain itself");
-    if (!work_enter(&r->w))
-        return;
-    for (size_t i = 0; v.kind == V_DICT && i < v.dict->n; i++)
-        check_outside(r, l, v.dict->pair[i].value);
-    for (size_t i = 0; v.kind != V_DICT && i < v.list->n; i++)
-        check_outside(r, l, v.list->item[i]);
+        render_bad(r, "a list cannot contain itself");
+    if (work_enter(&r->w)) {
+        for (size_t i = 0; v.kind == V_DICT && i < v.dict->n; i++)
+            check_outside(r, l, v.dict->pair[i].value);
+        for (size_t i = 0; v.kind != V_DICT && i < v.list->n; i++)
+            check_outside(r, l, v.list->item[i]);
+    }
     r->w.left.depth++;
 }
 
@@ -715,9 +709,8 @@ static struct value list_pop(struct render *r, const struct call *c)
     struct value out;
 
     if (at >= l->n)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"pop\" of a list with %zu items: no such item",
-                         l->n);
+        return render_bad(r, "\"pop\" of a list with %zu items: no such item",
+                          l->n);
     out = l->item[at];
     if (at == 0 || at == l->n - 1) {
         moved = (struct list){.n = l->n - 1, .item = l->item + (at == 0)};
@@ -737,6 +730,10 @@ static struct value list_copy(struct render *r, const struct call *c)
 
 const struct builtin builtin_list_methods[] = {
     {"append", ' ', "object:v", list_append, 0},
+    {"clear", ' ', "", NULL, 0},
+    {"remove", ' ', "", NULL, 0},
+    {"reverse", ' ', "", NULL, 0},
+    {"sort", ' ', "", NULL, 0},
     {"extend", ' ', "iterable:v", list_extend, 0},
     {"insert", ' ', "index:i object:v", list_insert, 0},
     {"pop", ' ', "index:i?-1", list_pop, 0},
@@ -757,8 +754,7 @@ const struct builtin builtin_tuple_methods[] = {
 static struct value cycle(struct render *r, const struct call *c)
 {
     if (c->args->n == 0)
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "\"cycle\" needs at least one item");
+        return render_bad(r, "\"cycle\" needs at least one item");
     return c->args->value[c->self.loop->at % c->args->n];
 }
 

@@ -66,9 +66,7 @@ bool value_equal(struct render *r, struct value a, struct value b)
     bool same;
 
     render_look(r, a);
-    if (!work_enter(&r->w))
-        return false;
-    same = equal_inner(r, a, b);
+    same = work_enter(&r->w) && equal_inner(r, a, b);
     r->w.left.depth++;
     return same;
 }
@@ -86,8 +84,8 @@ static bool less_inner(struct render *r, struct value a, struct value b)
     if (a.kind != b.kind || !value_is(a, KINDS_LIST)) {
         render_defined(r, a);
         render_defined(r, b);
-        work_fail(&r->w, PL_BAD_ARGUMENT, "a %s and a %s cannot be ordered",
-                  value_kind_name(a.kind), value_kind_name(b.kind));
+        render_bad(r, "a %s and a %s cannot be ordered",
+                   value_kind_name(a.kind), value_kind_name(b.kind));
         return false;
     }
     for (size_t i = 0; i < a.list->n && i < b.list->n; i++)
@@ -101,9 +99,7 @@ bool value_less(struct render *r, struct value a, struct value b)
     bool less;
 
     render_look(r, a);
-    if (!work_enter(&r->w))
-        return false;
-    less = less_inner(r, a, b);
+    less = work_enter(&r->w) && less_inner(r, a, b);
     r->w.left.depth++;
     return less;
 }
@@ -118,14 +114,13 @@ static bool contains(struct render *r, struct value all, struct value part)
     if (all.kind == V_STR) {
         if (part.kind == V_STR)
             return memmem(all.str->s, all.str->len, part.str->s, part.str->len);
-        work_fail(&r->w, PL_BAD_ARGUMENT, "cannot search for a %s in a string",
-                  value_kind_name(part.kind));
+        render_bad(r, "cannot search for a %s in a string",
+                   value_kind_name(part.kind));
         return false;
     }
     if (all.kind == V_DICT) {
         if (value_is(part, 1 << V_LIST | 1 << V_DICT))
-            work_fail(&r->w, PL_BAD_ARGUMENT, "a %s cannot be a dict key",
-                      value_kind_name(part.kind));
+            render_wrong(r, part, "cannot be a dict key");
         return value_is(part, KINDS_KEY) && dict_find(all.dict, part);
     }
     l = value_items(r, all);
@@ -166,7 +161,7 @@ struct value value_too_large(struct render *r)
 
 static struct value by_zero(struct render *r)
 {
-    return work_fail(&r->w, PL_BAD_ARGUMENT, "division by zero");
+    return render_bad(r, "division by zero");
 }
 
 static struct value int_power(struct render *r, int64_t a, int64_t b)
@@ -354,9 +349,9 @@ static struct value binary_plain(struct render *r, enum node_kind kind,
     if (kind == N_MULTIPLY && value_is(a, KINDS_INT) &&
         value_is(b, KINDS_SEQUENCE))
         return repeat(r, b, value_as_int(a));
-    return work_fail(
-        &r->w, PL_BAD_ARGUMENT, "\"%s\" is not supported between a %s and a %s",
-        names[kind], value_kind_name(a.kind), value_kind_name(b.kind));
+    return render_bad(r, "\"%s\" is not supported between a %s and a %s",
+                      names[kind], value_kind_name(a.kind),
+                      value_kind_name(b.kind));
 }
 
 struct value value_binary(struct render *r, enum node_kind kind, struct value a,
@@ -378,10 +373,8 @@ struct value value_binary(struct render *r, enum node_kind kind, struct value a,
 
 struct value value_negate(struct render *r, bool minus, struct value v)
 {
-    render_defined(r, v);
     if (!value_is(v, KINDS_NUMBER))
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "a %s cannot be negated",
-                         value_kind_name(v.kind));
+        return render_wrong(r, v, "cannot be negated");
     if (v.kind == V_FLOAT)
         return value_float(minus ? -value_as_float(v) : value_as_float(v));
     return int_binary(r, minus ? N_SUBTRACT : N_ADD, 0, value_as_int(v));
@@ -409,8 +402,7 @@ int64_t value_length(struct render *r, struct value v)
     case V_LOOP:
         return value_length(r, v.loop->items);
     default:
-        work_fail(&r->w, PL_BAD_ARGUMENT, "a %s has no length",
-                  value_kind_name(v.kind));
+        render_wrong(r, v, "has no length");
         return 0;
     }
 }
@@ -450,6 +442,7 @@ struct list value_items(struct render *r, struct value v)
     case V_STR:
         return characters(r, v.str);
     case V_ITER:
+        r->n_event++;
         l = (struct list){.n = v.iter->list.n - v.iter->at,
                           .item = v.iter->list.item + v.iter->at};
         v.iter->at = v.iter->list.n;
@@ -465,8 +458,7 @@ struct list value_items(struct render *r, struct value v)
             list_add(&r->w, &l, value_at(v, (int64_t)i));
         return l;
     default:
-        work_fail(&r->w, PL_BAD_ARGUMENT, "a %s has no items",
-                  value_kind_name(v.kind));
+        render_wrong(r, v, "has no items");
         return l;
     }
 }
@@ -485,13 +477,12 @@ static int64_t slice_bounds(struct render *r, const struct value part[3],
         at[i] = value_is(part[i], KINDS_INT) ? value_as_int(part[i]) : 0;
         render_defined(r, part[i]);
         if (!value_is(part[i], KINDS_INT | 1 << V_NONE))
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "slice indices must be integers, not a %s",
-                      value_kind_name(part[i].kind));
+            render_bad(r, "slice indices must be integers, not a %s",
+                       value_kind_name(part[i].kind));
     }
     *step = part[2].kind == V_NONE ? 1 : at[2];
     if (*step == 0)
-        work_fail(&r->w, PL_BAD_ARGUMENT, "the step of a slice is 0");
+        render_bad(r, "the step of a slice is 0");
     *first = 0;
     if (r->w.status != PL_OK)
         return 0;
@@ -544,10 +535,8 @@ struct value value_slice(struct render *r, struct value v,
     int64_t first, step, n;
     struct list all, l = {0};
 
-    render_defined(r, v);
     if (!value_is(v, KINDS_SEQUENCE | 1 << V_RANGE))
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "a %s cannot be sliced",
-                         value_kind_name(v.kind));
+        return render_wrong(r, v, "cannot be sliced");
     n = slice_bounds(r, part, value_length(r, v), &first, &step);
     if (v.kind == V_STR)
         return markup_like(v, slice_string(r, v.str, first, step, n));

@@ -33,14 +33,12 @@ static void fail(struct parser *p, pl_status s, const char *what)
  * expression". */
 static void unexpected(struct parser *p, const char *want)
 {
-    static const char *const names[] = {
-        [T_END] = "end of template", [T_PRINT_BEGIN] = "tag",
-        [T_PRINT_END] = "}}",        [T_BLOCK_BEGIN] = "tag",
-        [T_BLOCK_END] = "%}",        [T_NUMBER] = "number",
-    };
     char shown[ERR_SHOWN], what[ERR_SHOWN + 128];
     const struct token *t = p->t;
-    const char *text = t->kind == T_OPERATOR ? t->op : names[t->kind];
+    const char *text = t->kind == T_OPERATOR ? t->op
+                       : t->kind == T_NUMBER ? "number"
+                       : t->kind == T_END    ? "end of template"
+                                             : NULL;
     size_t len = text ? strlen(text) : t->value.str->len;
 
     snprintf(what, sizeof what, "unexpected \"%s\"; expected %s",
@@ -58,60 +56,42 @@ static void deeper(struct parser *p)
 
 /* ---- reading tokens and making nodes ----------------------------------- */
 
-static bool is_op(const struct parser *p, const char *op)
+/* Returns true if token `t` is this operator, marker or name. */
+static bool token_is(const struct token *t, const char *text)
 {
-    return p->t->kind == T_OPERATOR && strcmp(p->t->op, op) == 0;
+    return t->kind == T_NAME
+               ? string_is(t->value.str, text)
+               : t->kind == T_OPERATOR && strcmp(t->op, text) == 0;
 }
 
-static bool is_name(const struct parser *p, const char *name)
+static bool is(const struct parser *p, const char *text)
 {
-    return p->t->kind == T_NAME && string_is(p->t->value.str, name);
+    return token_is(p->t, text);
 }
 
-static bool skip_op(struct parser *p, const char *op)
+static bool skip(struct parser *p, const char *text)
 {
-    bool is = is_op(p, op);
+    bool is_next = is(p, text);
 
-    p->t += is;
-    return is;
+    p->t += is_next;
+    return is_next;
 }
 
-static bool skip_name(struct parser *p, const char *name)
-{
-    bool is = is_name(p, name);
-
-    p->t += is;
-    return is;
-}
-
-static void need_op(struct parser *p, const char *op)
+static void need(struct parser *p, const char *text)
 {
     char want[16];
 
-    snprintf(want, sizeof want, "\"%s\"", op);
-    if (!skip_op(p, op))
-        unexpected(p, want);
-}
-
-static void need(struct parser *p, enum token_kind kind, const char *want)
-{
-    if (p->t->kind == kind)
-        p->t++;
-    else
+    snprintf(want, sizeof want, "\"%s\"", text);
+    if (!skip(p, text))
         unexpected(p, want);
 }
 
 static struct string *need_name(struct parser *p)
 {
-    const struct token *t = p->t;
-
-    need(p, T_NAME, "a name");
-    return t->kind == T_NAME ? t->value.str : &p->w.empty;
-}
-
-static void need_block_end(struct parser *p)
-{
-    need(p, T_BLOCK_END, "\"%}\"");
+    if (p->t->kind == T_NAME)
+        return (p->t++)->value.str;
+    unexpected(p, "a name");
+    return &p->w.empty;
 }
 
 static struct node *make(struct parser *p, enum node_kind kind, int line)
@@ -205,30 +185,27 @@ static struct node *make_name(struct parser *p, struct string *name, int line)
 
 static struct node *expression(struct parser *p);
 static struct node *primary(struct parser *p);
+static struct node *condition(struct parser *p);
 static struct node *operators(struct parser *p, int least);
-
-/* The items that the grammar allows in a comma-separated list without brackets:
- * any expressions, or all but conditional ones, "a if b else c". */
-enum tuple_items { ITEMS_ANY, ITEMS_NO_CONDITION };
 
 static bool tuple_ends(const struct parser *p, const char *end)
 {
-    return p->t->kind == T_PRINT_END || p->t->kind == T_BLOCK_END ||
-           is_op(p, ")") || (end && is_name(p, end));
+    return is(p, "}}") || is(p, "%}") || is(p, ")") || (end && is(p, end));
 }
 
 /* Parses a comma-separated list; a single item without a comma is returned as
- * it is. `end` is the word after the list, such as "in"; NULL if none is
- * expected. The list may be empty if it is in brackets. */
-static struct node *tuple(struct parser *p, enum tuple_items items,
+ * it is. `item` parses an item. `end` is the word after the list, such as "in";
+ * NULL if none is expected. The list may be empty if it is in brackets. */
+static struct node *tuple(struct parser *p,
+                          struct node *(*item)(struct parser *p),
                           const char *end, bool in_brackets)
 {
     struct node *out = make(p, N_TUPLE, p->t->line);
     bool is_tuple = false;
 
     while (!tuple_ends(p, end)) {
-        add_kid(p, out, items == ITEMS_ANY ? expression(p) : operators(p, 0));
-        if (!skip_op(p, ","))
+        add_kid(p, out, item(p));
+        if (!skip(p, ","))
             break;
         is_tuple = true;
     }
@@ -246,16 +223,16 @@ static struct node *display(struct parser *p, enum node_kind kind,
     struct node *out = make(p, kind, p->t->line);
 
     p->t++;
-    while (!is_op(p, close)) {
+    while (!is(p, close)) {
         add_kid(p, out, expression(p));
         if (kind == N_DICT) {
-            need_op(p, ":");
+            need(p, ":");
             add_kid(p, out, expression(p));
         }
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
     }
-    need_op(p, close);
+    need(p, close);
     return out;
 }
 
@@ -305,14 +282,14 @@ static struct node *primary_inner(struct parser *p)
         p->t++;
         return make_name(p, t->value.str, t->line);
     }
-    if (skip_op(p, "(")) {
-        out = tuple(p, ITEMS_ANY, NULL, true);
-        need_op(p, ")");
+    if (skip(p, "(")) {
+        out = tuple(p, expression, NULL, true);
+        need(p, ")");
         return out;
     }
-    if (is_op(p, "["))
+    if (is(p, "["))
         return display(p, N_LIST, "]");
-    if (is_op(p, "{"))
+    if (is(p, "{"))
         return display(p, N_DICT, "}");
     if (t->kind == T_STRING)
         v = strings(p);
@@ -336,14 +313,13 @@ static struct node *primary(struct parser *p)
 /* Parses one argument of a call: *list, **dict, name=value, or value. */
 static void argument(struct parser *p, struct node *node)
 {
-    bool named = p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
-                 strcmp(p->t[1].op, "=") == 0;
+    bool named = p->t->kind == T_NAME && token_is(&p->t[1], "=");
 
-    if (node->c || (node->b && !named && !is_op(p, "**"))) {
+    if (node->c || (node->b && !named && !is(p, "**"))) {
         unexpected(p, "no further argument");
-    } else if (skip_op(p, "*")) {
+    } else if (skip(p, "*")) {
         node->b = expression(p);
-    } else if (skip_op(p, "**")) {
+    } else if (skip(p, "**")) {
         node->c = expression(p);
     } else if (named) {
         struct word w = {.name = p->t->value.str};
@@ -361,15 +337,15 @@ static void argument(struct parser *p, struct node *node)
 /* Parses the arguments in brackets that follow a function, filter or test. */
 static void arguments(struct parser *p, struct node *node)
 {
-    need_op(p, "(");
-    while (!is_op(p, ")")) {
+    need(p, "(");
+    while (!is(p, ")")) {
         argument(p, node);
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
     }
     if (node->n_kid + node->n_word > BUILTIN_MAX_ARG)
         fail(p, PL_UNSUPPORTED, "too many arguments");
-    need_op(p, ")");
+    need(p, ")");
 }
 
 static struct node *call(struct parser *p, struct node *of)
@@ -388,12 +364,12 @@ static struct node *slice(struct parser *p, struct node *of, struct node *first)
 
     add_kid(p, out, first);
     for (int i = 1; i < 3; i++) {
-        const bool there = i == 1 || is_op(p, ":");
+        const bool there = i == 1 || is(p, ":");
 
         if (there)
-            need_op(p, ":");
+            need(p, ":");
         add_kid(p, out,
-                there && !is_op(p, ":") && !is_op(p, "]") && !is_op(p, ",")
+                there && !is(p, ":") && !is(p, "]") && !is(p, ",")
                     ? expression(p)
                     : NULL);
     }
@@ -405,7 +381,7 @@ static struct node *subscript(struct parser *p, struct node *of)
     const struct token *t = p->t;
     struct node *index = NULL, *out;
 
-    if (skip_op(p, ".")) {
+    if (skip(p, ".")) {
         const struct value v = p->t->value;
         const bool name = p->t->kind == T_NAME;
 
@@ -421,22 +397,22 @@ static struct node *subscript(struct parser *p, struct node *of)
         return out;
     }
     p->t++;
-    if (is_op(p, "]"))
+    if (is(p, "]"))
         unexpected(p, "an index");
-    if (!is_op(p, ":"))
+    if (!is(p, ":"))
         index = expression(p);
-    out = is_op(p, ":") ? slice(p, of, index)
-                        : make_ab(p, N_ITEM, of, index, t->line);
-    need_op(p, "]");
+    out = is(p, ":") ? slice(p, of, index)
+                     : make_ab(p, N_ITEM, of, index, t->line);
+    need(p, "]");
     return out;
 }
 
 static struct node *postfix(struct parser *p, struct node *node)
 {
     for (;;) {
-        if (is_op(p, ".") || is_op(p, "["))
+        if (is(p, ".") || is(p, "["))
             node = subscript(p, node);
-        else if (is_op(p, "("))
+        else if (is(p, "("))
             node = call(p, node);
         else
             return node;
@@ -453,11 +429,11 @@ static struct node *named(struct parser *p, enum node_kind kind, struct node *a)
     out->value = value_str(name);
     out->builtin = kind == N_FILTER ? builtin_filter(name) : builtin_test(name);
     /* A name with dots is valid, but no builtin has such a name. */
-    while (skip_op(p, ".")) {
+    while (skip(p, ".")) {
         out->builtin = NULL;
         need_name(p);
     }
-    if (is_op(p, "("))
+    if (is(p, "("))
         arguments(p, out);
     return out;
 }
@@ -465,15 +441,15 @@ static struct node *named(struct parser *p, enum node_kind kind, struct node *a)
 static struct node *test(struct parser *p, struct node *of)
 {
     const int line = (p->t++)->line; /* skips the word "is" */
-    const bool negated = skip_name(p, "not");
+    const bool negated = skip(p, "not");
     struct node *out = named(p, N_TEST, of);
     const struct token *t = p->t;
 
     if (p->w.status == PL_OK && t[-1].kind == T_NAME &&
         (t->kind == T_NAME || t->kind == T_STRING || t->kind == T_NUMBER ||
-         is_op(p, "[") || is_op(p, "{")) &&
-        !is_name(p, "else") && !is_name(p, "or") && !is_name(p, "and")) {
-        if (is_name(p, "is"))
+         is(p, "[") || is(p, "{")) &&
+        !is(p, "else") && !is(p, "or") && !is(p, "and")) {
+        if (is(p, "is"))
             fail(p, PL_BAD_FILE, "tests cannot be chained with \"is\"");
         add_kid(p, out, postfix(p, primary(p)));
     }
@@ -483,11 +459,11 @@ static struct node *test(struct parser *p, struct node *of)
 static struct node *filters(struct parser *p, struct node *node)
 {
     for (;;) {
-        if (skip_op(p, "|"))
+        if (skip(p, "|"))
             node = named(p, N_FILTER, node);
-        else if (is_name(p, "is"))
+        else if (is(p, "is"))
             node = test(p, node);
-        else if (is_op(p, "("))
+        else if (is(p, "("))
             node = call(p, node);
         else
             return node;
@@ -497,11 +473,11 @@ static struct node *filters(struct parser *p, struct node *node)
 static struct node *unary(struct parser *p, bool with_filters)
 {
     const int line = p->t->line;
-    const bool minus = is_op(p, "-");
+    const bool minus = is(p, "-");
     struct node *out;
 
     deeper(p);
-    if (minus || is_op(p, "+")) {
+    if (minus || is(p, "+")) {
         p->t++;
         out = unary(p, false);
         out = make_ab(p, minus ? N_NEGATE : N_PLUS, out, NULL, line);
@@ -560,10 +536,8 @@ static const struct binary *operator_at(const struct parser *p)
     for (size_t i = 0; i < sizeof binaries / sizeof binaries[0]; i++) {
         const struct binary *row = &binaries[i];
 
-        if (!is_op(p, row->op) && !is_name(p, row->op))
-            continue;
-        if (row->kind != N_COMPARE || row->is != IS_NOT_IN ||
-            (p->t[1].kind == T_NAME && string_is(p->t[1].value.str, "in")))
+        if (is(p, row->op) &&
+            (row->is != IS_NOT_IN || token_is(&p->t[1], "in")))
             return row;
     }
     return NULL;
@@ -577,7 +551,7 @@ static struct node *operators(struct parser *p, int least)
     const struct binary *row;
     struct node *out, *chain = NULL;
 
-    if (least <= LEVEL_NOT && skip_name(p, "not")) {
+    if (least <= LEVEL_NOT && skip(p, "not")) {
         deeper(p);
         out = make_ab(p, N_NOT, operators(p, LEVEL_NOT), NULL, line);
         p->w.left.depth++;
@@ -588,7 +562,7 @@ static struct node *operators(struct parser *p, int least)
         struct node *right;
 
         line = p->t->line;
-        p->t += row->kind == N_COMPARE && row->is == IS_NOT_IN ? 2 : 1;
+        p->t += row->is == IS_NOT_IN ? 2 : 1;
         right = operators(p, row->level + 1);
         /* a < b < c and a ~ b ~ c are one node each. */
         if (!chain || chain != out || chain->kind != row->kind)
@@ -602,18 +576,24 @@ static struct node *operators(struct parser *p, int least)
     return out;
 }
 
+/* Parses any expression but "a if b else c". */
+static struct node *condition(struct parser *p)
+{
+    return operators(p, LEVEL_OR);
+}
+
 static struct node *expression(struct parser *p)
 {
     struct node *out;
 
     deeper(p);
-    out = operators(p, 0);
-    while (is_name(p, "if")) {
+    out = condition(p);
+    while (is(p, "if")) {
         int line = (p->t++)->line;
-        struct node *condition = operators(p, 0);
-        struct node *other = skip_name(p, "else") ? expression(p) : NULL;
+        struct node *when = condition(p);
+        struct node *other = skip(p, "else") ? expression(p) : NULL;
 
-        out = make_ab(p, N_CONDITIONAL, out, condition, line);
+        out = make_ab(p, N_CONDITIONAL, out, when, line);
         out->c = other;
     }
     p->w.left.depth++;
@@ -629,7 +609,7 @@ static struct node *block(struct parser *p, const char *const *ends);
 static bool is_any(const struct parser *p, const char *const *names)
 {
     for (; *names; names++)
-        if (is_name(p, *names))
+        if (is(p, *names))
             return true;
     return false;
 }
@@ -638,8 +618,8 @@ static bool is_any(const struct parser *p, const char *const *names)
  * with one of the words in `ends`. */
 static struct node *open_body(struct parser *p, const char *const *ends)
 {
-    skip_op(p, ":");
-    need_block_end(p);
+    skip(p, ":");
+    need(p, "%}");
     return block(p, ends);
 }
 
@@ -648,7 +628,7 @@ static void close_body(struct parser *p)
 {
     if (p->w.status == PL_OK)
         p->t++;
-    need_block_end(p);
+    need(p, "%}");
 }
 
 /* As open_body, and parses the tag with the word `end`. */
@@ -695,13 +675,13 @@ static struct node *target(struct parser *p, const char *end, bool attributes)
     while (!tuple_ends(p, end)) {
         struct node *node = primary(p);
 
-        if (attributes && node->kind == N_NAME && is_op(p, "."))
+        if (attributes && node->kind == N_NAME && is(p, "."))
             node = subscript(p, node);
         check_target(p, node, attributes);
         add_kid(p, out, node);
         if (node->kind == N_NAME)
             sets_name(p, node->sym);
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
         is_tuple = true;
     }
@@ -716,10 +696,10 @@ static void if_statement(struct parser *p, struct node *out)
     static const char *const ends[] = {"elif", "else", "endif", NULL};
 
     do {
-        add_kid(p, out, tuple(p, ITEMS_NO_CONDITION, NULL, false));
+        add_kid(p, out, tuple(p, condition, NULL, false));
         add_kid(p, out, open_body(p, ends));
-    } while (skip_name(p, "elif"));
-    if (skip_name(p, "else"))
+    } while (skip(p, "elif"));
+    if (skip(p, "else"))
         out->a = body(p, "endif");
     else
         close_body(p);
@@ -730,16 +710,15 @@ static void for_statement(struct parser *p, struct node *out)
     static const char *const ends[] = {"else", "endfor", NULL};
 
     out->a = target(p, "in", false);
-    if (!skip_name(p, "in"))
-        unexpected(p, "\"in\"");
-    out->b = tuple(p, ITEMS_NO_CONDITION, "recursive", false);
-    if (skip_name(p, "if"))
+    need(p, "in");
+    out->b = tuple(p, condition, "recursive", false);
+    if (skip(p, "if"))
         out->c = expression(p);
-    out->flags = skip_name(p, "recursive");
+    out->flags = skip(p, "recursive");
     p->n_loop++;
     add_kid(p, out, open_body(p, ends));
     p->n_loop--;
-    if (skip_name(p, "else"))
+    if (skip(p, "else"))
         add_kid(p, out, body(p, "endfor"));
     else
         close_body(p);
@@ -751,9 +730,9 @@ static struct node *block_filters(struct parser *p, bool started)
 {
     struct node *out = NULL;
 
-    if (started || is_op(p, "|"))
+    if (started || is(p, "|"))
         out = make(p, N_HOLE, p->t->line);
-    while (started || skip_op(p, "|")) {
+    while (started || skip(p, "|")) {
         started = false;
         out = named(p, N_FILTER, out);
     }
@@ -763,9 +742,9 @@ static struct node *block_filters(struct parser *p, bool started)
 static void set_statement(struct parser *p, struct node *out)
 {
     out->a = target(p, NULL, true);
-    if (skip_op(p, "=")) {
-        out->b = tuple(p, ITEMS_ANY, NULL, false);
-        need_block_end(p);
+    if (skip(p, "=")) {
+        out->b = tuple(p, expression, NULL, false);
+        need(p, "%}");
         return;
     }
     out->kind = N_SET_BLOCK;
@@ -782,11 +761,11 @@ static void filter_statement(struct parser *p, struct node *out)
 static void with_statement(struct parser *p, struct node *out)
 {
     add_kid(p, out, NULL);
-    while (p->t->kind != T_BLOCK_END) {
+    while (!is(p, "%}")) {
         add_kid(p, out, target(p, NULL, false));
-        need_op(p, "=");
+        need(p, "=");
         add_kid(p, out, expression(p));
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
     }
     if (out->n_kid > 0)
@@ -801,21 +780,21 @@ static void generation_statement(struct parser *p, struct node *out)
 /* Parses the parameters of a macro, which are in brackets. */
 static void signature(struct parser *p, struct node *out)
 {
-    need_op(p, "(");
-    while (!is_op(p, ")")) {
+    need(p, "(");
+    while (!is(p, ")")) {
         struct word w = {.name = need_name(p)};
 
         w.sym = number_of(p, w.name);
-        if (skip_op(p, "="))
+        if (skip(p, "="))
             w.value = expression(p);
         else if (out->n_word > 0 && out->word[out->n_word - 1].value)
             fail(p, PL_BAD_FILE,
                  "a parameter without a default follows one with a default");
         add_word(p, out, w);
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
     }
-    need_op(p, ")");
+    need(p, ")");
 }
 
 /* Parses the body of a macro. Records in out->flags which implicit arguments,
@@ -856,7 +835,7 @@ static void macro_statement(struct parser *p, struct node *out)
 static void call_statement(struct parser *p, struct node *out)
 {
     out->value = p->name.pair[SYM_CALLER].key;
-    if (is_op(p, "("))
+    if (is(p, "("))
         signature(p, out);
     out->a = expression(p);
     if (out->a->kind != N_CALL)
@@ -866,14 +845,14 @@ static void call_statement(struct parser *p, struct node *out)
 
 static void print_statement(struct parser *p, struct node *out)
 {
-    while (p->t->kind != T_BLOCK_END && p->t->kind != T_END) {
+    while (!is(p, "%}") && p->t->kind != T_END) {
         int line = p->t->line;
 
         if (out->n_kid > 0)
-            need_op(p, ",");
+            need(p, ",");
         add_kid(p, out, make_ab(p, N_PRINT, expression(p), NULL, line));
     }
-    need_block_end(p);
+    need(p, "%}");
 }
 
 static void loop_statement(struct parser *p, struct node *out)
@@ -881,7 +860,7 @@ static void loop_statement(struct parser *p, struct node *out)
     (void)out;
     if (p->n_loop == 0)
         fail(p, PL_BAD_FILE, "break or continue outside a loop");
-    need_block_end(p);
+    need(p, "%}");
 }
 
 /* The tags of the template language, by their first word. */
@@ -914,7 +893,7 @@ static struct node *statement(struct parser *p)
     char what[64];
 
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
-        if (skip_name(p, tags[i].name)) {
+        if (skip(p, tags[i].name)) {
             out = make(p, tags[i].kind, t->line);
             tags[i].parse(p, out);
             return out;
@@ -931,9 +910,9 @@ static struct node *statement(struct parser *p)
 static struct node *print(struct parser *p)
 {
     int line = (p->t++)->line;
-    struct node *a = tuple(p, ITEMS_ANY, NULL, false);
+    struct node *a = tuple(p, expression, NULL, false);
 
-    need(p, T_PRINT_END, "\"}}\"");
+    need(p, "}}");
     return make_ab(p, N_PRINT, a, NULL, line);
 }
 
@@ -949,7 +928,7 @@ static struct node *block(struct parser *p, const char *const *ends)
             node = make(p, N_DATA, p->t->line);
             node->value = p->t->value;
             p->t += p->t->kind == T_DATA;
-        } else if (p->t->kind == T_PRINT_BEGIN) {
+        } else if (is(p, "{{")) {
             node = print(p);
         } else {
             p->t++; /* skips the token "{%" */

@@ -1,5 +1,5 @@
 /* Formats values as Python does: "%5.2f" % x, and "{:>5}".format(x). */
-#include "chat/render.h"
+#include "chat/strings.h"
 
 #include "base/numeral.h"
 #include "chat/unicode.h"
@@ -29,8 +29,7 @@ struct form {
 
 static struct value bad_form(struct render *r)
 {
-    return work_fail(&r->w, PL_BAD_ARGUMENT,
-                     "the format does not suit the values");
+    return render_bad(r, "the format does not suit the values");
 }
 
 /* Pads the text in r->out from offset `from` on to f->width characters. The
@@ -181,8 +180,7 @@ static struct value next_arg(struct render *r, struct percent *p)
 {
     if (p->used < p->n)
         return p->item[p->used++];
-    return work_fail(&r->w, PL_BAD_ARGUMENT,
-                     "the format has more conversions than values");
+    return render_bad(r, "the format has more conversions than values");
 }
 
 /* Parses the flags, width, precision and type after a percent sign at offset
@@ -291,8 +289,7 @@ struct value format_percent(struct render *r, struct string *s,
             put_percent(r, v.kind == V_ABSENT ? next_arg(r, &p) : v, f);
     }
     if (p.used < p.n && !value_is(args, 1 << V_DICT | 1 << V_LIST))
-        work_fail(&r->w, PL_BAD_ARGUMENT,
-                  "the format has fewer conversions than values");
+        render_bad(r, "the format has fewer conversions than values");
     return render_take(r, from);
 }
 
@@ -369,18 +366,6 @@ static void put_brace(struct render *r, struct value v, const struct form *f)
     }
 }
 
-/* Returns the digits s[0 .. n) as an integer; -1 if there are other
- * characters. */
-static int64_t index_of(const char *s, size_t n)
-{
-    int64_t v = 0;
-    size_t i = 0;
-
-    for (; i < n && i < 18 && isdigit((unsigned char)s[i]); i++)
-        v = 10 * v + (s[i] - '0');
-    return i == n ? v : -1;
-}
-
 /* Follows the ".name" and "[key]" parts of a replacement field, from offset
  * `at` of s on, from the value v. */
 static struct value brace_path(struct render *r, const struct string *s,
@@ -399,7 +384,7 @@ static struct value brace_path(struct render *r, const struct string *s,
             (!item && s->s[at - 1] != '.'))
             return bad_form(r);
         key = value_view(&r->w, s->s + at, end - at);
-        i = index_of(s->s + at, end - at);
+        i = string_index(key.str);
         if (!item)
             v = value_attribute(r, v, key.str);
         else
@@ -423,7 +408,8 @@ static struct value brace_value(struct render *r, const struct string *s,
 
     while (n < s->len && s->s[n] != '.' && s->s[n] != '[')
         n++;
-    i = n == 0 ? (*next)++ : index_of(s->s, n);
+    i = n == 0 ? (*next)++
+               : string_index(&(struct string){.s = s->s, .len = n});
     if (i >= 0)
         return i < args->n ? brace_path(r, s, n, args->value[i]) : bad_form(r);
     while (k < args->n_word &&

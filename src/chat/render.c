@@ -4,29 +4,24 @@
 #include "chat/strings.h"
 
 #include "base/err.h"
+#include "base/numeral.h"
 #include "chat/unicode.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- error messages and limits ----------------------------------------- */
 
-/* Returns true if the undefined value `v` has the name of a Python method that
- * changes a list or a dict and that is not supported here. Jinja's sandbox
- * forbids these methods, but templates that were written for other programs may
- * use them. */
-static bool is_change(const struct value *v)
+struct value render_bad(struct render *r, const char *fmt, ...)
 {
-    static const char *const names[] = {"clear",   "pop",        "popitem",
-                                        "remove",  "setdefault", "sort",
-                                        "reverse", "update"};
+    char text[sizeof r->w.err->message];
+    va_list ap;
 
-    if (!v->str || (v->sub != V_LIST && v->sub != V_DICT))
-        return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (string_is(v->str, names[i]))
-            return true;
-    return false;
+    va_start(ap, fmt);
+    numeral_vprint(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return work_fail(&r->w, PL_BAD_ARGUMENT, "%s", text);
 }
 
 struct value render_undefined(struct render *r, struct value v)
@@ -35,15 +30,23 @@ struct value render_undefined(struct render *r, struct value v)
 
     if (v.str)
         err_shown(shown, v.str->s, v.str->len);
-    if (is_change(&v))
-        return work_fail(&r->w, PL_BAD_ARGUMENT,
-                         "'%s' would modify a %s, which templates may not; "
-                         "build a new one, as in x = x + [item]",
-                         shown, value_kind_name(v.sub));
+    if (v.str && builtin_method(v.sub, v.str))
+        /* Jinja's sandbox forbids this method, but templates that were written
+         * for other programs may use it. */
+        return render_bad(r,
+                          "'%s' would modify a %s, which templates may not; "
+                          "build a new one, as in x = x + [item]",
+                          shown, value_kind_name(v.sub));
     if (v.sub == V_ABSENT)
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "'%s' is undefined", shown);
-    return work_fail(&r->w, PL_BAD_ARGUMENT, "'%s' has no attribute '%s'",
-                     value_kind_name(v.sub), shown);
+        return render_bad(r, "'%s' is undefined", shown);
+    return render_bad(r, "'%s' has no attribute '%s'", value_kind_name(v.sub),
+                      shown);
+}
+
+struct value render_wrong(struct render *r, struct value v, const char *what)
+{
+    render_defined(r, v);
+    return render_bad(r, "a %s %s", value_kind_name(v.kind), what);
 }
 
 void render_defined(struct render *r, struct value v)
@@ -67,6 +70,7 @@ void render_put(struct render *r, const char *s, size_t len)
                   r->w.left.output_bytes);
     if (r->w.status != PL_OK || len == 0)
         return;
+    r->n_event++;
     if (len > r->cap_out - r->n_out) {
         size_t cap = 2 * r->cap_out + len + 4096;
         char *more = realloc(r->out, cap);
@@ -150,12 +154,18 @@ static void set_name(struct render *r, int sym, struct value v)
     s->b[s->n++] = (struct binding){sym, v};
 }
 
-static struct value get_name(const struct render *r, const struct node *name)
+static struct value get_name(struct render *r, const struct node *name)
 {
-    for (const struct scope *s = r->scope; s; s = s->outer)
+    bool inside = true; /* the scope is that of the innermost loop, or in it */
+
+    for (const struct scope *s = r->scope; s; s = s->outer) {
         for (int i = 0; i < s->n; i++)
-            if (s->b[i].sym == name->sym)
+            if (s->b[i].sym == name->sym) {
+                r->n_event += inside;
                 return s->b[i].value;
+            }
+        inside = inside && !s->of_loop;
+    }
     if (r->root[name->sym].kind != V_ABSENT)
         return r->root[name->sym];
     if (name->builtin)
@@ -218,9 +228,8 @@ static void add_word(struct render *r, struct args *args, struct string *name,
 
     for (int i = 0; i < args->n_word; i++)
         if (string_equal(args->word[i], name))
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "the argument \"%s\" is given twice",
-                      err_shown(shown, name->s, name->len));
+            render_bad(r, "the argument \"%s\" is given twice",
+                       err_shown(shown, name->s, name->len));
     if (!has_room(r, args, 1))
         return;
     args->word[args->n_word] = name;
@@ -236,8 +245,7 @@ static void eval_dict_args(struct render *r, const struct node *n,
 
     render_defined(r, v);
     if (v.kind != V_DICT) {
-        work_fail(&r->w, PL_BAD_ARGUMENT, "** needs a dict, not a %s",
-                  value_kind_name(v.kind));
+        render_bad(r, "** needs a dict, not a %s", value_kind_name(v.kind));
         return;
     }
     for (size_t i = 0; i < v.dict->n && r->w.status == PL_OK; i++) {
@@ -246,9 +254,7 @@ static void eval_dict_args(struct render *r, const struct node *n,
         if (p->key.kind == V_STR)
             add_word(r, args, p->key.str, p->value);
         else
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "a %s is not an argument name; use strings",
-                      value_kind_name(p->key.kind));
+            render_wrong(r, p->key, "is not an argument name; use strings");
     }
 }
 
@@ -293,6 +299,7 @@ eval_call(struct render *r, const struct node *n, struct value caller)
     eval_args(r, n, caller, &args);
     if (r->w.status != PL_OK)
         return of;
+    r->n_event += n->kind == N_CALL;
     if (n->kind == N_CALL)
         return call_value(r, of, &args);
     if (n->builtin)
@@ -381,12 +388,11 @@ static struct value eval_inner(struct render *r, const struct node *n)
 
 static struct value eval(struct render *r, const struct node *n)
 {
-    struct value v;
+    struct value v = value_undefined();
 
     r->w.line = n->line;
-    if (!work_enter(&r->w))
-        return value_undefined();
-    v = eval_inner(r, n);
+    if (work_enter(&r->w))
+        v = eval_inner(r, n);
     r->w.left.depth++;
     return v;
 }
@@ -422,8 +428,8 @@ static void bind_words(struct render *r, const struct node *macro,
         if (taken >> k & 1)
             continue;
         if (!kept)
-            work_fail(
-                &r->w, PL_BAD_ARGUMENT,
+            render_bad(
+                r,
                 "the macro \"%s\" has no parameter \"%s\", or it is already "
                 "set",
                 err_shown(of, macro->value.str->s, macro->value.str->len),
@@ -467,10 +473,9 @@ static void bind_macro(struct render *r, const struct node *macro,
         set_name(r, SYM_VARARGS,
                  value_list(&r->w, V_TUPLE, args_list(r, args, macro->n_word)));
     else if (args->n > macro->n_word)
-        work_fail(&r->w, PL_BAD_ARGUMENT,
-                  "the macro \"%s\" takes %d arguments, not %d",
-                  err_shown(shown, macro->value.str->s, macro->value.str->len),
-                  macro->n_word, args->n);
+        render_bad(r, "the macro \"%s\" takes %d arguments, not %d",
+                   err_shown(shown, macro->value.str->s, macro->value.str->len),
+                   macro->n_word, args->n);
 }
 
 static void run_over(struct render *r, const struct node *n, struct value items,
@@ -505,14 +510,13 @@ static struct value call_value(struct render *r, struct value callee,
         return builtin_run(r, callee.method->row, callee.method->self, args);
     case V_LOOP:
         if (!callee.loop->node->flags)
-            return work_fail(&r->w, PL_BAD_ARGUMENT,
-                             "the loop is not recursive; write \"recursive\" "
-                             "after its iterable");
+            return render_bad(r,
+                              "the loop is not recursive; write \"recursive\" "
+                              "after its iterable");
         if (args->n + args->n_word != 1 ||
             (args->n_word == 1 && !string_is(args->word[0], "iterable")))
-            return work_fail(
-                &r->w, PL_BAD_ARGUMENT,
-                "a recursive loop takes one argument, its iterable");
+            return render_bad(
+                r, "a recursive loop takes one argument, its iterable");
         return call_text(r, callee, args);
     case V_MACRO:
         return call_text(r, callee, args);
@@ -521,11 +525,8 @@ static struct value call_value(struct render *r, struct value callee,
             return value_str(callee.joiner->sep);
         callee.joiner->used = true;
         return value_str(&r->w.empty);
-    case V_UNDEFINED:
-        return render_undefined(r, callee);
     default:
-        return work_fail(&r->w, PL_BAD_ARGUMENT, "a %s cannot be called",
-                         value_kind_name(callee.kind));
+        return render_wrong(r, callee, "cannot be called");
     }
 }
 
@@ -535,6 +536,7 @@ static void assign(struct render *r, const struct node *target, struct value v)
 {
     struct list l;
 
+    r->n_event++;
     if (target->kind == N_NAME) {
         set_name(r, target->sym, v);
     } else if (target->kind == N_ATTRIBUTE) {
@@ -544,15 +546,13 @@ static void assign(struct render *r, const struct node *target, struct value v)
         if (of.kind == V_NAMESPACE)
             dict_put(&r->w, of.dict, target->value, v);
         else
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "cannot set attributes of a %s; use a namespace",
-                      value_kind_name(of.kind));
+            render_bad(r, "cannot set attributes of a %s; use a namespace",
+                       value_kind_name(of.kind));
     } else {
         l = value_items(r, v);
         if (l.n != (size_t)target->n_kid)
-            work_fail(&r->w, PL_BAD_ARGUMENT,
-                      "cannot unpack %zu values into %d names", l.n,
-                      target->n_kid);
+            render_bad(r, "cannot unpack %zu values into %d names", l.n,
+                       target->n_kid);
         for (int i = 0; i < target->n_kid && r->w.status == PL_OK; i++)
             assign(r, target->kid[i], l.item[i]);
     }
@@ -584,18 +584,22 @@ static bool run_loop(struct render *r, struct value self)
 {
     struct loop *loop = self.loop;
     const int64_t n = value_length(r, loop->items);
-    bool whole = false;
+    bool whole = false, idle = false;
 
-    for (int64_t i = 0; i < n && r->flow != FLOW_BREAK && r->w.status == PL_OK;
-         i++) {
+    for (int64_t i = 0;
+         i < n && r->flow != FLOW_BREAK && !idle && r->w.status == PL_OK; i++) {
+        uint64_t before;
+
         work_spend(&r->w, 1);
         loop->at = i;
         r->flow = FLOW_ON;
         r->scope->n = 0;
         set_name(r, SYM_LOOP, self);
         assign(r, loop->node->a, value_at(loop->items, i));
+        before = r->n_event;
         run(r, loop->node->kid[0]);
         whole |= r->flow == FLOW_ON;
+        idle = r->n_event == before;
     }
     r->flow = FLOW_ON;
     return whole;
@@ -619,6 +623,7 @@ static void run_over(struct render *r, const struct node *n, struct value items,
     self = value_new(&r->w, V_LOOP, &loop, sizeof loop);
     if (!scope_open(r, outer) || self.kind != V_LOOP)
         return;
+    r->scope->of_loop = true;
     /* As in jinja2, the `else` part runs if the body did not reach its end for
      * any item, even if break ended the loop. */
     if (!run_loop(r, self) && n->n_kid > 1) {
@@ -731,9 +736,8 @@ static void run_inner(struct render *r, const struct node *n)
 static void run(struct render *r, const struct node *n)
 {
     r->w.line = n->line;
-    if (!work_enter(&r->w))
-        return;
-    run_inner(r, n);
+    if (work_enter(&r->w))
+        run_inner(r, n);
     r->w.left.depth++;
 }
 

@@ -18,6 +18,7 @@ struct scope {
     struct scope *outer;
     struct binding *b; /* the variables, [n], with capacity `cap` */
     int n, cap;
+    bool of_loop; /* it is the scope of a loop's body */
 };
 
 struct loop {
@@ -51,6 +52,10 @@ struct render {
     /* Innermost scope at the current statement; NULL outside all scopes. */
     struct scope *scope;
     enum flow flow;
+    /* Number of events so far by which an iteration of a loop can differ from
+     * the one before: reads of variables that are set in the innermost loop,
+     * assignments, output, calls, and the use of iterators. */
+    uint64_t n_event;
     /* The text of a block to which filters are applied; value of N_HOLE
      * nodes. */
     struct value hole;
@@ -59,9 +64,15 @@ struct render {
     size_t n_out, cap_out;
 };
 
+/* Fails with PL_BAD_ARGUMENT and the message. */
+struct value render_bad(struct render *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Fails with an error message for the use of the undefined value `v`: "'x' is
  * undefined" or "'dict object' has no attribute 'x'". */
 struct value render_undefined(struct render *r, struct value v);
+/* Fails with the message "a TYPE what", where TYPE is that of `v`; as
+ * render_undefined does if `v` is undefined. */
+struct value render_wrong(struct render *r, struct value v, const char *what);
 /* Fails as render_undefined does if `v` is undefined. */
 void render_defined(struct render *r, struct value v);
 /* Spends one step of the limit for each 64 bytes of `v`, if it is a string. */

@@ -4,6 +4,17 @@
 #define CHAT_STRINGS_H
 
 #include "chat/render.h"
+#include "chat/unicode.h"
+
+/* Decodes the character at offset *at of the string and advances *at behind it.
+ * Returns false at the end of the string. */
+static inline bool string_next(const struct string *s, size_t *at, uint32_t *c)
+{
+    if (*at >= s->len)
+        return false;
+    *at += unicode_get(s->s + *at, s->len - *at, c);
+    return true;
+}
 
 enum string_case {
     CASE_LOWER,
@@ -23,9 +34,28 @@ struct value string_case(struct render *r, const struct string *s,
 /* Returns a list of the lines of `s`, with their ends if `ends`. */
 struct list string_lines(struct render *r, const struct string *s, bool ends);
 
+/* Returns the number that the string consists of, of at most 18 digits; -1 if
+ * it is not such a number. */
+int64_t string_index(const struct string *s);
+
+/* Parse a number as Python's float() and int() do. If `base` is 0, the prefix
+ * of the text, such as 0x, determines the base. Return false if the text is not
+ * such a number, is too long, or is an integer of more than 64 bits. */
+bool string_to_float(const struct string *s, double *out);
+bool string_to_int(const struct string *s, int64_t base, int64_t *out);
+/* Returns the value of a digit of base 36; 99 for other characters. */
+int digit_value(char c);
+
 /* Return the string or the integer `v`. Fail if `v` has another type. */
 struct string *need_string(struct render *r, struct value v);
 int64_t need_int(struct render *r, struct value v);
+
+/* Appends the string s[0 .. len), which is borrowed, to the list. */
+static inline void list_add_view(struct render *r, struct list *l,
+                                 const char *s, size_t len)
+{
+    list_add(&r->w, l, value_view(&r->w, s, len));
+}
 
 /* Returns a list of the positional arguments from `first` on. */
 struct list args_list(struct render *r, const struct args *args, int first);

@@ -20,25 +20,15 @@
 /* Maximum nesting of statements and expressions in a template. */
 enum { SYNTAX_MAX_DEPTH = 200 };
 
-enum token_kind {
-    T_END, /* the end of the template */
-    T_DATA,
-    T_PRINT_BEGIN, /* the marker {{ */
-    T_PRINT_END,
-    T_BLOCK_BEGIN, /* the marker {% */
-    T_BLOCK_END,
-    T_NAME,
-    T_STRING,
-    T_NUMBER,
-    T_OPERATOR,
-};
+enum token_kind { T_END, T_DATA, T_NAME, T_STRING, T_NUMBER, T_OPERATOR };
 
 struct token {
     enum token_kind kind;
     int line;
     /* Value of a token with text, a name, a string or a number. */
     struct value value;
-    char op[3]; /* the operator, NUL-terminated */
+    /* The operator, or the marker of a tag, such as "{%", NUL-terminated. */
+    char op[3];
 };
 
 /* Splits the template text[0 .. len) into tokens, the last of which is T_END.

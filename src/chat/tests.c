@@ -1,35 +1,29 @@
 /* The tests of the template language, "x is name(argument)". */
 #include "chat/strings.h"
 
-/* The kinds of the operand are bits 1 << V_. */
+/* Bits besides 1 << V_ that tell values of a kind apart. */
+enum {
+    IS_TRUE = 1 << 26,
+    IS_FALSE = 1 << 27,
+    IS_MARKUP = 1 << 28,
+    IS_WIDE = 1 << 29,  /* an integer kept as its digits */
+    IS_FLOAT = 1 << 30, /* any other float */
+};
+
+/* Returns true if `what` has a bit of the operand. */
 static struct value is_kind(struct render *r, const struct call *c)
 {
-    (void)r;
-    return value_bool(value_is(c->self, (unsigned)c->what));
-}
+    const struct value v = c->self;
+    int bits = 1 << v.kind;
 
-static struct value is_truth(struct render *r, const struct call *c)
-{
     (void)r;
-    return value_bool(c->self.kind == V_BOOL && c->self.truth == c->what);
-}
-
-static struct value is_integer(struct render *r, const struct call *c)
-{
-    (void)r;
-    return value_bool(c->self.kind == V_INT || value_is_wide(c->self));
-}
-
-static struct value is_float(struct render *r, const struct call *c)
-{
-    (void)r;
-    return value_bool(c->self.kind == V_FLOAT && !value_is_wide(c->self));
-}
-
-static struct value is_escaped(struct render *r, const struct call *c)
-{
-    (void)r;
-    return value_bool(value_is_markup(c->self));
+    if (v.kind == V_BOOL)
+        bits |= v.truth ? IS_TRUE : IS_FALSE;
+    if (v.kind == V_FLOAT)
+        bits |= value_is_wide(v) ? IS_WIDE : IS_FLOAT;
+    if (value_is_markup(v))
+        bits |= IS_MARKUP;
+    return value_bool(bits & c->what);
 }
 
 /* The tests odd and even; divisibleby, which has an argument. */
@@ -57,41 +51,39 @@ static struct value compares(struct render *r, const struct call *c)
         value_compare(r, (enum comparison)c->what, c->self, c->arg[0]));
 }
 
-static struct value is_filter(struct render *r, const struct call *c)
+/* The tests filter (`what` is true) and test. */
+static struct value is_builtin(struct render *r, const struct call *c)
 {
     (void)r;
-    return value_bool(c->self.kind == V_STR && builtin_filter(c->self.str));
-}
-
-static struct value is_test(struct render *r, const struct call *c)
-{
-    (void)r;
-    return value_bool(c->self.kind == V_STR && builtin_test(c->self.str));
+    return value_bool(
+        c->self.kind == V_STR &&
+        (c->what ? builtin_filter(c->self.str) : builtin_test(c->self.str)));
 }
 
 enum {
     SEQUENCES = KINDS_SEQUENCE | 1 << V_DICT | 1 << V_RANGE | 1 << V_UNDEFINED,
     ITERABLES = SEQUENCES | 1 << V_VIEW | 1 << V_ITER | 1 << V_LOOP,
+    IS_ANY = (1 << (V_CYCLER + 1)) - 1,
     CALLABLES = 1 << V_MACRO | 1 << V_METHOD | 1 << V_FUNCTION | 1 << V_JOINER |
                 1 << V_LOOP | 1 << V_UNDEFINED,
 };
 
 const struct builtin builtin_tests[] = {
-    {"defined", ' ', "", is_kind, ~(1 << V_UNDEFINED)},
+    {"defined", ' ', "", is_kind, IS_ANY & ~(1 << V_UNDEFINED)},
     {"undefined", ' ', "", is_kind, 1 << V_UNDEFINED},
     {"none", ' ', "", is_kind, 1 << V_NONE},
     {"boolean", ' ', "", is_kind, 1 << V_BOOL},
-    {"true", ' ', "", is_truth, true},
-    {"false", ' ', "", is_truth, false},
-    {"integer", ' ', "", is_integer, 0},
-    {"float", ' ', "", is_float, 0},
+    {"true", ' ', "", is_kind, IS_TRUE},
+    {"false", ' ', "", is_kind, IS_FALSE},
+    {"integer", ' ', "", is_kind, 1 << V_INT | IS_WIDE},
+    {"float", ' ', "", is_kind, IS_FLOAT},
     {"number", ' ', "", is_kind, KINDS_NUMBER},
     {"string", ' ', "", is_kind, 1 << V_STR},
     {"mapping", ' ', "", is_kind, 1 << V_DICT},
     {"sequence", ' ', "", is_kind, SEQUENCES},
     {"iterable", ' ', "", is_kind, ITERABLES},
     {"callable", ' ', "", is_kind, CALLABLES},
-    {"escaped", ' ', "", is_escaped, 0},
+    {"escaped", ' ', "", is_kind, IS_MARKUP},
     {"odd", ' ', "", has_remainder, 1},
     {"even", ' ', "", has_remainder, 0},
     {"divisibleby", ' ', "num:v", has_remainder, 0},
@@ -114,7 +106,7 @@ const struct builtin builtin_tests[] = {
     {"ge", ' ', "other:v", compares, IS_GE},
     {">=", ' ', "other:v", compares, IS_GE},
     {"in", ' ', "seq:v", compares, IS_IN},
-    {"filter", ' ', "", is_filter, 0},
-    {"test", ' ', "", is_test, 0},
+    {"filter", ' ', "", is_builtin, true},
+    {"test", ' ', "", is_builtin, false},
     {0},
 };

@@ -168,8 +168,8 @@ void work_no_memory(struct work *w);
 /* Spends steps of the limit; fails with PL_FULL at the limit. */
 void work_spend(struct work *w, uint64_t steps);
 /* Begins one more level of nesting; fails with PL_BAD_ARGUMENT at the limit.
- * Returns false if anything has failed. Else the caller ends the level by
- * `w->left.depth++`. */
+ * Returns false if anything has failed. The caller ends the level by
+ * `w->left.depth++`, which is harmless after a failure. */
 bool work_enter(struct work *w);
 /* Returns n zeroed elements of `size` bytes; NULL after a failure, such as that
  * of the memory limit. */

@@ -268,8 +268,8 @@ static void put_inner(struct render *r, struct value v,
         return;
     default:
         if (json)
-            work_fail(&r->w, PL_BAD_ARGUMENT, "a %s cannot be written as JSON",
-                      value_kind_name(v.kind));
+            render_bad(r, "a %s cannot be written as JSON",
+                       value_kind_name(v.kind));
         else
             put_python(r, v, depth);
     }
@@ -278,9 +278,8 @@ static void put_inner(struct render *r, struct value v,
 static void put_value(struct render *r, struct value v,
                       const struct json_style *json, int depth)
 {
-    if (!work_enter(&r->w))
-        return;
-    put_inner(r, v, json, depth);
+    if (work_enter(&r->w))
+        put_inner(r, v, json, depth);
     r->w.left.depth++;
 }
 

@@ -169,7 +169,7 @@ TEST(chat_templates_that_do_not_end_are_stopped)
 {
     static const char many[] =
         "{% set l = range(999)|list %}{% for a in l %}{% for b in l %}"
-        "{% for c in l %}{% endfor %}{% endfor %}{% endfor %}";
+        "{% for c in l %}{% set d = c %}{% endfor %}{% endfor %}{% endfor %}";
     static const char deep[] = "{% macro m(x) %}{{ m(x) }}{% endmacro %}"
                                "{{ m(1) }}";
     static const char nested[] =
