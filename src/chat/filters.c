@@ -21,18 +21,14 @@ static struct value length(struct render *r, const struct call *c)
     return value_int(value_length(r, c->self));
 }
 
-static struct value first(struct render *r, const struct call *c)
+/* The filters first and last (`what` is true). */
+static struct value end_item(struct render *r, const struct call *c)
 {
-    (void)r;
-    return c->l.n > 0 ? c->l.item[0] : value_undefined();
-}
-
-static struct value last(struct render *r, const struct call *c)
-{
-    if (c->self.kind == V_ITER)
-        return render_bad(
-            r, "a generator has no last item; convert it with \"list\"");
-    return c->l.n > 0 ? c->l.item[c->l.n - 1] : value_undefined();
+    if (c->what && c->self.kind == V_ITER)
+        render_bad(r, "a generator has no last item; convert it with \"list\"");
+    if (c->l.n == 0)
+        return value_undefined();
+    return c->l.item[c->what ? c->l.n - 1 : 0];
 }
 
 /* Returns the next part of *s, before the character `by`, and removes both from
@@ -481,11 +477,11 @@ const struct builtin builtin_filters[] = {
     {"d", ' ', "default_value:v? boolean:b?", use_default, 0},
     {"default", ' ', "default_value:v? boolean:b?", use_default, 0},
     {"dictsort", ' ', "case_sensitive:b? by:v? reverse:b?", dictsort, 0},
-    {"first", 'l', "", first, 0},
+    {"first", 'l', "", end_item, false},
     {"groupby", 'l', "attribute:v default:v? case_sensitive:b?", groupby, 0},
     {"items", ' ', "", items, 0},
     {"join", 'l', "d:S? attribute:v~", join, 0},
-    {"last", 'l', "", last, 0},
+    {"last", 'l', "", end_item, true},
     {"length", ' ', "", length, 0},
     {"list", 'l', "", list, 0},
     {"map", ' ', "*", map, 0},

@@ -19,7 +19,7 @@ struct lexer {
     /* The text before offset `at` ends with a newline, or is empty. */
     bool line_starts;
     struct token *token;
-    size_t n, cap;
+    size_t n;
     /* The closing brackets for those that are open, the innermost last. */
     char open[MAX_NESTED];
     int n_open;
@@ -34,18 +34,12 @@ static void bad(struct lexer *l, const char *what)
 
 static void add(struct lexer *l, struct token t)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap > 0 ? 2 * l->cap : 256;
-        struct token *token = work_alloc(l->w, cap, sizeof *token);
+    struct token *more = work_extended(l->w, l->token, l->n, sizeof *l->token);
 
-        if (!token)
-            return;
-        if (l->n > 0)
-            memcpy(token, l->token, l->n * sizeof *token);
-        l->token = token;
-        l->cap = cap;
-    }
+    if (!more)
+        return;
     t.line = l->w->line;
+    l->token = more;
     l->token[l->n++] = t;
 }
 

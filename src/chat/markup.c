@@ -43,21 +43,3 @@ struct value markup_argument(struct render *r, struct value v)
 {
     return value_is(v, KINDS_NUMBER) ? v : markup_escape(r, v, false);
 }
-
-struct value markup_arguments(struct render *r, struct value args)
-{
-    struct list l = {0};
-    struct dict d = {0};
-
-    if (args.kind == V_TUPLE) {
-        for (size_t i = 0; i < args.list->n; i++)
-            list_add(&r->w, &l, markup_argument(r, args.list->item[i]));
-        return value_list(&r->w, V_TUPLE, l);
-    }
-    if (args.kind != V_DICT)
-        return markup_argument(r, args);
-    for (size_t i = 0; i < args.dict->n; i++)
-        dict_put(&r->w, &d, args.dict->pair[i].key,
-                 markup_argument(r, args.dict->pair[i].value));
-    return value_new(&r->w, V_DICT, &d, sizeof d);
-}

@@ -650,13 +650,13 @@ static void check_outside(struct render *r, const struct list *l,
     r->w.left.depth++;
 }
 
-/* Copies the items from[n] to the end of the list `l`. */
-static void add_items(struct render *r, struct list *l,
-                      const struct value *from, size_t n)
+/* Appends the items `first` to `end` - 1 of `from` to the list `l`. */
+static void add_items(struct render *r, struct list *l, const struct list *from,
+                      size_t first, size_t end)
 {
-    work_spend(&r->w, n / 4);
-    for (size_t i = 0; i < n; i++)
-        list_add(&r->w, l, from[i]);
+    work_spend(&r->w, (end - first) / 4);
+    for (size_t i = first; i < end; i++)
+        list_add(&r->w, l, from->item[i]);
 }
 
 static struct value list_append(struct render *r, const struct call *c)
@@ -691,9 +691,9 @@ static struct value list_insert(struct render *r, const struct call *c)
     const size_t at = offset_of(c->arg[0].i, l->n);
 
     check_outside(r, l, c->arg[1]);
-    add_items(r, &moved, l->item, at);
+    add_items(r, &moved, l, 0, at);
     list_add(&r->w, &moved, c->arg[1]);
-    add_items(r, &moved, l->item + at, l->n - at);
+    add_items(r, &moved, l, at, l->n);
     if (r->w.status == PL_OK)
         *l = moved;
     return value_none();
@@ -715,8 +715,8 @@ static struct value list_pop(struct render *r, const struct call *c)
     if (at == 0 || at == l->n - 1) {
         moved = (struct list){.n = l->n - 1, .item = l->item + (at == 0)};
     } else {
-        add_items(r, &moved, l->item, at);
-        add_items(r, &moved, l->item + at + 1, l->n - at - 1);
+        add_items(r, &moved, l, 0, at);
+        add_items(r, &moved, l, at + 1, l->n);
     }
     if (r->w.status == PL_OK)
         *l = moved;

@@ -336,7 +336,7 @@ static struct value binary_plain(struct render *r, enum node_kind kind,
     if (value_is(a, KINDS_NUMBER) && value_is(b, KINDS_NUMBER))
         return float_binary(r, kind, value_as_float(a), value_as_float(b));
     if (kind == N_REMAINDER && a.kind == V_STR)
-        return format_percent(r, a.str, b);
+        return format_percent(r, a, b);
     render_defined(r, a);
     render_defined(r, b);
     if (kind == N_ADD && a.kind == V_STR && b.kind == V_STR)
@@ -362,9 +362,7 @@ struct value value_binary(struct render *r, enum node_kind kind, struct value a,
 
     if (!marked)
         return binary_plain(r, kind, a, b);
-    if (kind == N_REMAINDER) {
-        b = markup_arguments(r, b);
-    } else if (kind == N_ADD && a.kind == V_STR && b.kind == V_STR) {
+    if (kind == N_ADD && a.kind == V_STR && b.kind == V_STR) {
         a = markup_escape(r, a, false);
         b = markup_escape(r, b, false);
     }
@@ -443,8 +441,9 @@ struct list value_items(struct render *r, struct value v)
         return characters(r, v.str);
     case V_ITER:
         r->n_event++;
-        l = (struct list){.n = v.iter->list.n - v.iter->at,
-                          .item = v.iter->list.item + v.iter->at};
+        if (v.iter->at < v.iter->list.n)
+            l = (struct list){.n = v.iter->list.n - v.iter->at,
+                              .item = v.iter->list.item + v.iter->at};
         v.iter->at = v.iter->list.n;
         return l;
     case V_DICT:

@@ -124,24 +124,10 @@ static struct node *make_const(struct parser *p, struct value v, int line)
     return node;
 }
 
-/* Returns an array with space for one element more than from[n]: it is from[]
- * if n is not 0 or a power of 2, else a copy of double its size. Returns NULL
- * after a failure. */
-static void *extended(struct parser *p, void *from, int n, size_t size)
-{
-    void *more;
-
-    if ((n & (n - 1)) != 0 && p->w.status == PL_OK)
-        return from;
-    more = work_alloc(&p->w, n > 0 ? 2 * (size_t)n : 1, size);
-    if (more && n > 0)
-        memcpy(more, from, (size_t)n * size);
-    return more;
-}
-
 static void add_kid(struct parser *p, struct node *of, struct node *kid)
 {
-    struct node **more = extended(p, of->kid, of->n_kid, sizeof *more);
+    struct node **more =
+        work_extended(&p->w, of->kid, (size_t)of->n_kid, sizeof *more);
 
     if (!more)
         return;
@@ -151,7 +137,8 @@ static void add_kid(struct parser *p, struct node *of, struct node *kid)
 
 static void add_word(struct parser *p, struct node *of, struct word word)
 {
-    struct word *more = extended(p, of->word, of->n_word, sizeof *more);
+    struct word *more =
+        work_extended(&p->w, of->word, (size_t)of->n_word, sizeof *more);
 
     if (!more)
         return;
@@ -918,12 +905,14 @@ static struct node *print(struct parser *p)
 
 static struct node *block(struct parser *p, const char *const *ends)
 {
-    struct node *out, *node;
+    struct node *out;
     char what[64];
 
     deeper(p);
     out = make(p, N_BLOCK, p->t->line);
     while (p->t->kind != T_END) {
+        struct node *node;
+
         if (p->t->kind == T_DATA) {
             node = make(p, N_DATA, p->t->line);
             node->value = p->t->value;
@@ -932,22 +921,19 @@ static struct node *block(struct parser *p, const char *const *ends)
             node = print(p);
         } else {
             p->t++; /* skips the token "{%" */
-            if (is_any(p, ends)) {
-                p->w.left.depth++;
-                return out;
-            }
+            if (is_any(p, ends))
+                break;
             node = statement(p);
         }
         add_kid(p, out, node);
     }
     p->w.left.depth++;
-    if (*ends) {
-        while (ends[1])
-            ends++;
-        snprintf(what, sizeof what, "the template ends; expected \"%s\"",
-                 *ends);
-        fail(p, PL_BAD_FILE, what);
-    }
+    if (p->t->kind != T_END || !*ends)
+        return out;
+    while (ends[1])
+        ends++;
+    snprintf(what, sizeof what, "the template ends; expected \"%s\"", *ends);
+    fail(p, PL_BAD_FILE, what);
     return out;
 }
 

@@ -261,9 +261,10 @@ static struct value percent_name(struct render *r, struct percent *p,
     return found ? *found : bad_form(r);
 }
 
-struct value format_percent(struct render *r, struct string *s,
+struct value format_percent(struct render *r, struct value form,
                             struct value args)
 {
+    const struct string *s = form.str;
     struct percent p = {.args = args, .item = &args, .n = 1};
     size_t from = r->n_out;
 
@@ -283,10 +284,13 @@ struct value format_percent(struct render *r, struct string *s,
         if (char_at(s, at) == '(')
             v = percent_name(r, &p, s, &at);
         f = percent_form(r, &p, s, &at);
-        if (f.type == '%')
+        if (f.type == '%') {
             render_puts(r, "%");
-        else
-            put_percent(r, v.kind == V_ABSENT ? next_arg(r, &p) : v, f);
+            continue;
+        }
+        if (v.kind == V_ABSENT)
+            v = next_arg(r, &p);
+        put_percent(r, value_is_markup(form) ? markup_argument(r, v) : v, f);
     }
     if (p.used < p.n && !value_is(args, 1 << V_DICT | 1 << V_LIST))
         render_bad(r, "the format has fewer conversions than values");

@@ -210,30 +210,27 @@ static struct value eval_slice(struct render *r, const struct node *n)
     return value_slice(r, of, part);
 }
 
-/* Returns true if a call has space for `more` arguments; fails if it would have
- * more than BUILTIN_MAX_ARG, including those from *list and **dict
- * arguments. */
-static bool has_room(struct render *r, const struct args *args, size_t more)
+/* Adds an argument of a call; a positional one if `name` is NULL. */
+static void add_arg(struct render *r, struct args *args, struct string *name,
+                    struct value v)
 {
-    if ((size_t)(args->n + args->n_word) + more > BUILTIN_MAX_ARG)
-        work_fail(&r->w, PL_UNSUPPORTED, "a call has more than %d arguments",
-                  BUILTIN_MAX_ARG);
-    return r->w.status == PL_OK;
-}
-
-static void add_word(struct render *r, struct args *args, struct string *name,
-                     struct value v)
-{
+    const int n = args->n + args->n_word;
     char shown[ERR_SHOWN];
 
-    for (int i = 0; i < args->n_word; i++)
+    for (int i = 0; name && i < args->n_word; i++)
         if (string_equal(args->word[i], name))
             render_bad(r, "the argument \"%s\" is given twice",
                        err_shown(shown, name->s, name->len));
-    if (!has_room(r, args, 1))
+    if (n == BUILTIN_MAX_ARG)
+        work_fail(&r->w, PL_UNSUPPORTED, "a call has more than %d arguments",
+                  BUILTIN_MAX_ARG);
+    if (r->w.status != PL_OK)
         return;
-    args->word[args->n_word] = name;
-    args->value[args->n + args->n_word++] = v;
+    args->value[n] = v;
+    if (name)
+        args->word[args->n_word++] = name;
+    else
+        args->n++;
 }
 
 /* Evaluates the argument "**dict" of a call and appends the pairs of the dict
@@ -252,7 +249,7 @@ static void eval_dict_args(struct render *r, const struct node *n,
         const struct pair *p = &v.dict->pair[i];
 
         if (p->key.kind == V_STR)
-            add_word(r, args, p->key.str, p->value);
+            add_arg(r, args, p->key.str, p->value);
         else
             render_wrong(r, p->key, "is not an argument name; use strings");
     }
@@ -265,19 +262,17 @@ static void eval_args(struct render *r, const struct node *n,
 {
     struct list l = {0};
 
-    args->n = n->n_kid;
-    args->n_word = 0;
+    args->n = args->n_word = 0;
     for (int i = 0; i < n->n_kid; i++)
-        args->value[i] = eval(r, n->kid[i]);
+        add_arg(r, args, NULL, eval(r, n->kid[i]));
     if (n->b)
         l = value_items(r, eval(r, n->b));
-    if (has_room(r, args, l.n))
-        for (size_t i = 0; i < l.n; i++)
-            args->value[args->n++] = l.item[i];
+    for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++)
+        add_arg(r, args, NULL, l.item[i]);
     for (int i = 0; i < n->n_word; i++)
-        add_word(r, args, n->word[i].name, eval(r, n->word[i].value));
+        add_arg(r, args, n->word[i].name, eval(r, n->word[i].value));
     if (caller.kind == V_MACRO)
-        add_word(r, args, caller.macro->node->value.str, caller);
+        add_arg(r, args, caller.macro->node->value.str, caller);
     if (n->c)
         eval_dict_args(r, n, args);
     r->w.line = n->line;
@@ -801,10 +796,9 @@ static void set_variable(struct render *r, const struct chat_variable *var)
     else if (v.kind == V_DICT)
         for (size_t i = 0; i < v.dict->n; i++)
             set_root(r, v.dict->pair[i].key, v.dict->pair[i].value);
-    else if (r->w.status == PL_OK)
-        r->w.status = err_set(r->w.err, PL_BAD_ARGUMENT,
-                              "variables: not a JSON object; give one, like "
-                              "{\"enable_thinking\": false}");
+    else
+        render_bad(r, "variables: not a JSON object; give one, like "
+                      "{\"enable_thinking\": false}");
 }
 
 pl_status chat_template_render(const struct chat_template *t,
@@ -815,6 +809,10 @@ pl_status chat_template_render(const struct chat_template *t,
     struct render r = {.syntax = &t->syntax, .now = now};
 
     work_init(&r.w, limits, err);
+    r.cap_out = 4096;
+    r.out = malloc(r.cap_out);
+    if (!r.out)
+        work_no_memory(&r.w);
     r.root = work_alloc(&r.w, t->syntax.name->n, sizeof *r.root);
     for (int i = 0; i < n_var && r.w.status == PL_OK; i++)
         set_variable(&r, &var[i]);

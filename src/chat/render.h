@@ -149,13 +149,10 @@ struct value markup_escape(struct render *r, struct value v, bool again);
 /* Escapes a value whose text becomes part of markup (HTML), unless it is a
  * number. */
 struct value markup_argument(struct render *r, struct value v);
-/* Escapes the values in `args`, the right operand of `%` when the left operand
- * is markup. */
-struct value markup_arguments(struct render *r, struct value args);
 
 /* In printf_text.c: evaluate form % args, and self.format(args), as Python
  * does. */
-struct value format_percent(struct render *r, struct string *form,
+struct value format_percent(struct render *r, struct value form,
                             struct value args);
 struct value format_braces(struct render *r, const struct call *c);
 

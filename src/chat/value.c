@@ -30,7 +30,9 @@ struct value work_fail(struct work *w, pl_status s, const char *fmt, ...)
         va_start(ap, fmt);
         numeral_vprint(text, sizeof text, fmt, ap);
         va_end(ap);
-        w->status = err_set(w->err, s, "template line %d: %s", w->line, text);
+        w->status = w->line > 0 ? err_set(w->err, s, "template line %d: %s",
+                                          w->line, text)
+                                : err_set(w->err, s, "%s", text);
     }
     return value_undefined();
 }
@@ -80,6 +82,18 @@ void *work_alloc(struct work *w, size_t n, size_t size)
     if (!p)
         work_no_memory(w);
     return p;
+}
+
+void *work_extended(struct work *w, void *from, size_t n, size_t size)
+{
+    void *more;
+
+    if ((n & (n - 1)) != 0 && w->status == PL_OK)
+        return from;
+    more = work_alloc(w, n > 0 ? 2 * n : 1, size);
+    if (more && n > 0)
+        memcpy(more, from, n * size);
+    return more;
 }
 
 /* ---- single values ----------------------------------------------------- */

@@ -152,7 +152,8 @@ struct work {
     struct arena arena;
     /* The steps, depth and bytes that may still be used. */
     struct chat_limits left;
-    /* Line in the template of the current node, for messages. */
+    /* Line in the template of the current node, for messages; 0 before the
+     * first one. */
     int line;
     pl_status status; /* PL_OK until the first failure */
     pl_err *err;
@@ -160,8 +161,9 @@ struct work {
 };
 
 void work_init(struct work *w, const struct chat_limits *limits, pl_err *err);
-/* Keeps the failure `s` with the message "template line N: ...", unless there
- * was a failure before. Returns an undefined value. */
+/* Keeps the failure `s` with its message, which begins with "template line N: "
+ * if there is a current line, unless there was a failure before. Returns an
+ * undefined value. */
 struct value work_fail(struct work *w, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void work_no_memory(struct work *w);
@@ -174,6 +176,11 @@ bool work_enter(struct work *w);
 /* Returns n zeroed elements of `size` bytes; NULL after a failure, such as that
  * of the memory limit. */
 void *work_alloc(struct work *w, size_t n, size_t size);
+
+/* Returns an array with space for one element more than from[n]: it is from[]
+ * if n is not 0 or a power of 2, else a copy of double its size. Returns NULL
+ * after a failure. */
+void *work_extended(struct work *w, void *from, size_t n, size_t size);
 
 static inline struct value value_none(void)
 {

@@ -2,7 +2,6 @@
  * values that uses jansson. */
 #include "chat/value.h"
 
-#include "base/err.h"
 #include "base/numeral.h"
 #include "base/wide_json.h"
 
@@ -10,33 +9,6 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 150 };
-
-static struct value convert(struct work *w, const json_t *j, int depth,
-                            const char *name);
-
-static struct value convert_array(struct work *w, const json_t *j, int depth,
-                                  const char *name)
-{
-    struct list l = list_with(w, json_array_size(j));
-
-    for (size_t i = 0; i < l.cap; i++)
-        list_add(w, &l, convert(w, json_array_get(j, i), depth - 1, name));
-    return value_list(w, V_LIST, l);
-}
-
-static struct value convert_object(struct work *w, json_t *j, int depth,
-                                   const char *name)
-{
-    struct dict d = {0};
-
-    for (void *at = json_object_iter(j); at && w->status == PL_OK;
-         at = json_object_iter_next(j, at))
-        dict_put(w, &d,
-                 value_copy(w, json_object_iter_key(at),
-                            json_object_iter_key_len(at)),
-                 convert(w, json_object_iter_value(at), depth - 1, name));
-    return value_new(w, V_DICT, &d, sizeof d);
-}
 
 /* Converts a JSON string to a value. The string may stand for an integer of
  * more than 64 bits, which jansson cannot read. */
@@ -53,22 +25,30 @@ static struct value convert_string(struct work *w, const json_t *j)
     return v;
 }
 
-static struct value convert(struct work *w, const json_t *j, int depth,
+static struct value convert(struct work *w, json_t *j, int depth,
                             const char *name)
 {
-    if (depth == 0) {
-        if (w->status == PL_OK)
-            w->status =
-                err_set(w->err, PL_BAD_ARGUMENT,
-                        "%s: lists and objects nest deeper than %d levels",
-                        name, MAX_DEPTH);
-        return value_undefined();
-    }
+    struct list l = {0};
+    struct dict d = {0};
+
+    if (depth == 0)
+        return work_fail(w, PL_BAD_ARGUMENT,
+                         "%s: lists and objects nest deeper than %d levels",
+                         name, MAX_DEPTH);
     switch (json_typeof(j)) {
     case JSON_OBJECT:
-        return convert_object(w, (json_t *)j, depth, name);
+        for (void *at = json_object_iter(j); at && w->status == PL_OK;
+             at = json_object_iter_next(j, at))
+            dict_put(w, &d,
+                     value_copy(w, json_object_iter_key(at),
+                                json_object_iter_key_len(at)),
+                     convert(w, json_object_iter_value(at), depth - 1, name));
+        return value_new(w, V_DICT, &d, sizeof d);
     case JSON_ARRAY:
-        return convert_array(w, j, depth, name);
+        l = list_with(w, json_array_size(j));
+        for (size_t i = 0; i < l.cap; i++)
+            list_add(w, &l, convert(w, json_array_get(j, i), depth - 1, name));
+        return value_list(w, V_LIST, l);
     case JSON_STRING:
         return convert_string(w, j);
     case JSON_INTEGER:
@@ -97,10 +77,10 @@ struct value value_from_json(struct work *w, const char *s, size_t len,
     else if (json_error_code(&e) == json_error_out_of_memory ||
              json_error_code(&e) == json_error_unknown)
         work_no_memory(w);
-    else if (w->status == PL_OK)
-        w->status = err_set(w->err, PL_BAD_ARGUMENT,
-                            "%s: invalid JSON: line %d, column %d: %s", name,
-                            e.line, e.column, e.text);
+    else
+        work_fail(w, PL_BAD_ARGUMENT,
+                  "%s: invalid JSON: line %d, column %d: %s", name, e.line,
+                  e.column, e.text);
     json_decref(j);
     return v;
 }
