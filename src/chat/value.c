@@ -311,13 +311,12 @@ struct value *dict_find(const struct dict *d, struct value key)
     return NULL;
 }
 
-/* Moves the pairs of a dict to an array with capacity for more. Gives a dict
- * that then has more than a few pairs a hash table. */
-static bool dict_grow(struct work *w, struct dict *d)
+/* Moves the pairs of a dict to an array with the capacity `cap`. Gives a dict
+ * with more than a few pairs a hash table. */
+static bool dict_resize(struct work *w, struct dict *d, size_t cap)
 {
-    const size_t cap = d->n < 4 ? 4 : 2 * d->n;
     const uint32_t n_slot = cap > FEW && cap <= UINT32_MAX / 4
-                                ? 1u << (32 - __builtin_clz((uint32_t)cap))
+                                ? 1u << (33 - __builtin_clz((uint32_t)cap))
                                 : 0;
     struct pair *pair = work_alloc(w, cap, sizeof *pair);
     uint32_t *slot = work_alloc(w, n_slot, sizeof *slot);
@@ -337,6 +336,14 @@ static bool dict_grow(struct work *w, struct dict *d)
     return true;
 }
 
+struct dict dict_with(struct work *w, size_t n)
+{
+    struct dict d = {0};
+
+    dict_resize(w, &d, n);
+    return d;
+}
+
 void dict_put(struct work *w, struct dict *d, struct value key,
               struct value value)
 {
@@ -350,7 +357,7 @@ void dict_put(struct work *w, struct dict *d, struct value key,
     there = dict_find(d, key);
     if (there) {
         *there = value;
-    } else if (d->n < d->cap || dict_grow(w, d)) {
+    } else if (d->n < d->cap || dict_resize(w, d, d->n < 4 ? 4 : 2 * d->n)) {
         d->pair[d->n++] = (struct pair){key, value};
         if (d->slot)
             slot_add(d, d->n - 1);

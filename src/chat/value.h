@@ -270,6 +270,8 @@ struct list list_with(struct work *w, size_t n);
  * capacity of its own. */
 void list_add(struct work *w, struct list *l, struct value v);
 
+/* Returns an empty dict with the capacity for n pairs. */
+struct dict dict_with(struct work *w, size_t n);
 /* Sets d[key] to `value`, replacing the value of an existing key. Fails if
  * `key` is not of KINDS_KEY. */
 void dict_put(struct work *w, struct dict *d, struct value key,

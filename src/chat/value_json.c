@@ -28,22 +28,26 @@ static struct value convert_string(struct work *w, const json_t *j)
 static struct value convert(struct work *w, json_t *j, int depth,
                             const char *name)
 {
-    struct list l = {0};
-    struct dict d = {0};
+    struct list l;
+    struct dict d;
+    struct value v;
 
     if (depth == 0)
         return work_fail(w, PL_BAD_ARGUMENT,
                          "%s: lists and objects nest deeper than %d levels",
                          name, MAX_DEPTH);
     switch (json_typeof(j)) {
-    case JSON_OBJECT:
+    case JSON_OBJECT: /* the dict is before its values in memory, because most
+                         templates only look at some keys */
+        d = dict_with(w, json_object_size(j));
+        v = value_new(w, V_DICT, &d, sizeof d);
         for (void *at = json_object_iter(j); at && w->status == PL_OK;
              at = json_object_iter_next(j, at))
-            dict_put(w, &d,
+            dict_put(w, v.dict,
                      value_copy(w, json_object_iter_key(at),
                                 json_object_iter_key_len(at)),
                      convert(w, json_object_iter_value(at), depth - 1, name));
-        return value_new(w, V_DICT, &d, sizeof d);
+        return v;
     case JSON_ARRAY:
         l = list_with(w, json_array_size(j));
         for (size_t i = 0; i < l.cap; i++)
