@@ -1,8 +1,7 @@
-/* One guess: compiled for real, weighed, priced. */
+/* Compiles one guess, weighs it, prices it, and keeps it if it is the best. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
-#include "cost/rates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@ void fit_unref(struct fit_candidate *p)
     if (!p || --p->n_ref > 0)
         return;
     compiled_free(p->q);
+    free(p->need);
     free(p);
 }
 
@@ -28,36 +28,6 @@ static void take(struct fit_candidate **to, struct fit_candidate *p)
     fit_ref(p);
     fit_unref(*to);
     *to = p;
-}
-
-int64_t fit_all_lacks(const struct fit *f, const struct compiled *q)
-{
-    int64_t sum = 0;
-
-    for (int d = 0; d < q->list.n; d++) {
-        int64_t m = fit_lacks(f, q, d);
-
-        sum += m > 0 ? m : 0;
-    }
-    return sum;
-}
-
-static pl_status price(const struct fit *f, struct fit_candidate *p,
-                       pl_err *err)
-{
-    const struct compiled *q = p->q;
-    struct cost_rates *r = calloc((size_t)q->list.n + 1, sizeof *r);
-    struct rates_basis basis;
-    pl_status s;
-
-    if (!r)
-        return err_no_memory(err, "an estimate");
-    s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
-    if (s == PL_OK)
-        s = fit_seconds(q, r, f->default_config.n_ctx, &p->seconds,
-                        &p->prompt_s, err);
-    free(r);
-    return s;
 }
 
 /* Is it what stands with nothing changed? */
@@ -73,14 +43,10 @@ static bool is_usual(const struct fit *f, const struct plan_config *in)
 
 static void keep(struct fit *f, struct fit_candidate *p)
 {
-    int mode = p->in.mode;
     /* a longer context is worth a little */
     double worth = f->best && p->in.n_ctx > f->best->in.n_ctx ? 1.02 : 1;
 
-    if (!(f->of_mode_s[mode] > 0) || p->seconds < f->of_mode_s[mode]) {
-        f->of_mode[mode] = p->in;
-        f->of_mode_s[mode] = p->seconds;
-    }
+    f->layers_fit |= p->in.mode == PL_SPLIT_LAYER;
     if (is_usual(f, &p->in))
         take(&f->usual_plan, p);
     if (!f->best || p->seconds < f->best->seconds * worth)
@@ -131,14 +97,26 @@ pl_status candidate_compile(struct fit *f, const struct plan_config *in,
         }
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
-    p->missing = fit_all_lacks(f, p->q);
+    p->need = malloc((size_t)p->q->list.n * sizeof *p->need);
+    if (!p->need) {
+        fit_unref(p);
+        return err_no_memory(err, "a plan");
+    }
+    for (int d = 0; d < p->q->list.n; d++)
+        p->need[d] = fit_need(p->q, d);
+    p->missing = fit_all_lacks(f, p);
     *out = p;
     return PL_OK;
 }
 
-pl_status candidate_score(struct fit *f, struct fit_candidate *p, pl_err *err)
+/* Prices a plan, and keeps it as the best if it fits and is. */
+static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
 {
-    PL_TRY(price(f, p, err));
+    struct cost_rates *r;
+
+    PL_TRY(fit_rates(f, p->q, &r, err));
+    PL_TRY(fit_seconds(p->q, r, f->default_config.n_ctx, &p->seconds,
+                       &p->prompt_s, err));
     if (p->missing == 0)
         keep(f, p);
     else if (!f->nearest || p->missing < f->nearest->missing)
@@ -154,7 +132,7 @@ pl_status candidate_try(struct fit *f, const struct plan_config *in,
 
     PL_TRY(candidate_compile(f, in, &p, err));
     if (p)
-        s = candidate_score(f, p, err);
+        s = score(f, p, err);
     if (s == PL_OK && out)
         *out = p;
     else
