@@ -109,6 +109,28 @@ pl_status candidate_compile(struct fit *f, const struct plan_config *in,
     return PL_OK;
 }
 
+/* Returns true if a plan has all weights and caches on devices. */
+static bool is_on_devices(const struct fit *f, const struct plan_config *in)
+{
+    return in->n_on > f->asked.n_layer && !in->cache && !in->experts &&
+           in->n_override == 0;
+}
+
+/* If k devices that are alike split each layer, one of them computes at least
+ * the k-th part of an answer. The usual plan is compared with the best, so it
+ * is always needed. */
+double candidate_bound(const struct fit *f, const struct plan_config *in)
+{
+    double least = f->alone_s / (in->mode == PL_SPLIT_TENSOR   ? f->asked.list.n
+                                 : in->mode == PL_SPLIT_HYBRID ? in->width
+                                                               : 1);
+
+    return f->best && least > f->best->seconds && is_on_devices(f, in) &&
+                   !is_usual(f, in)
+               ? least
+               : 0;
+}
+
 /* Prices a plan, and keeps it as the best if it fits and is. */
 static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
 {
@@ -117,6 +139,8 @@ static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
     PL_TRY(fit_rates(f, p->q, &r, err));
     PL_TRY(fit_seconds(p->q, r, f->default_config.n_ctx, &p->seconds,
                        &p->prompt_s, err));
+    if (p->in.mode == PL_SPLIT_NONE && !f->unlike && is_on_devices(f, &p->in))
+        f->alone_s = p->seconds - p->prompt_s;
     if (p->missing == 0)
         keep(f, p);
     else if (!f->nearest || p->missing < f->nearest->missing)
@@ -127,10 +151,11 @@ static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
 pl_status candidate_try(struct fit *f, const struct plan_config *in,
                         struct fit_candidate **out, pl_err *err)
 {
-    struct fit_candidate *p;
+    struct fit_candidate *p = NULL;
     pl_status s = PL_OK;
 
-    PL_TRY(candidate_compile(f, in, &p, err));
+    if (!(candidate_bound(f, in) > 0))
+        PL_TRY(candidate_compile(f, in, &p, err));
     if (p)
         s = score(f, p, err);
     if (s == PL_OK && out)

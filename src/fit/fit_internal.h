@@ -54,6 +54,9 @@ struct fit {
     struct plan_config_auto may; /* what may be changed */
     int64_t ctx_least, ctx_most;
     int n_plan, budget; /* plans made, and that are worth making */
+    /* seconds of an answer on one device that holds everything, if devices are
+     * alike; 0: unknown */
+    double alone_s;
     struct plan_config default_config; /* what options and defaults ask for */
     struct fit_candidate *ready; /* a reference to its plan, not priced yet */
     struct fit_candidate *best, *usual_plan, *nearest; /* refs; NULL: none yet.
@@ -92,7 +95,11 @@ pl_status fit_rates(struct fit *f, const struct compiled *q,
  * be compiled, which is an error only for want of memory. */
 pl_status candidate_compile(struct fit *f, const struct plan_config *in,
                             struct fit_candidate **out, pl_err *err);
-/* Compiles and prices a guess, and keeps it as the best if it fits and is. *out is set as above; `out`
+/* Returns seconds that a guess takes at least, if these are more than those of
+ * the best plan; else 0. */
+double candidate_bound(const struct fit *f, const struct plan_config *in);
+/* Compiles and prices a guess, and keeps it as the best if it fits and is. If
+ * it has a candidate_bound, does not compile it. *out is set as above; `out`
  * may be NULL. */
 pl_status candidate_try(struct fit *f, const struct plan_config *in,
                         struct fit_candidate **out, pl_err *err);
