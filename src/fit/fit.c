@@ -141,7 +141,7 @@ static void forget(struct fit *f)
         fit_unref(f->oversized[i]);
     f->n_lack = f->n_plan = 0;
     f->layers_fit = false;
-    f->alone_s = 0;
+    f->alone_s = f->fixed_s = 0;
 }
 
 static void close_fit(struct fit *f)

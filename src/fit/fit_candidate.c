@@ -116,19 +116,34 @@ static bool is_on_devices(const struct fit *f, const struct plan_config *in)
            in->n_override == 0;
 }
 
-/* If k devices that are alike split each layer, one of them computes at least
- * the k-th part of an answer. The usual plan is compared with the best, so it
- * is always needed. */
+/* Sets f->alone_s and f->fixed_s by a plan on one device with the rates r. */
+static void time_alone(struct fit *f, const struct fit_candidate *p,
+                       const struct cost_rates *r)
+{
+    const struct graph_sizes one = graph_sizes_of(&p->q->max, 1, 1, 1);
+    int d = p->in.main_device, n = 0;
+    const struct variant *x = &p->q->low->prog[d].variant[0];
+
+    for (int i = 0; i < x->n_insn; i++)
+        n += x->insn[i].kind == INSN_KERNEL &&
+             (x->insn[i].max_rows == 0 ||
+              insn_predicate_holds(&x->insn[i], &one));
+    f->alone_s = p->seconds - p->prompt_s;
+    f->fixed_s = FIT_ANSWER * n * r[d].insn_s;
+}
+
+/* If k devices that are alike split each layer, each runs every kernel, and one
+ * of them computes at least the k-th part of an answer. The usual plan is
+ * compared with the best, so it is always needed. */
 double candidate_bound(const struct fit *f, const struct plan_config *in)
 {
-    double least = f->alone_s / (in->mode == PL_SPLIT_TENSOR   ? f->asked.list.n
-                                 : in->mode == PL_SPLIT_HYBRID ? in->width
-                                                               : 1);
+    int k = in->mode == PL_SPLIT_TENSOR   ? f->asked.list.n
+            : in->mode == PL_SPLIT_HYBRID ? in->width
+                                          : 1;
+    double least = f->fixed_s + (f->alone_s - f->fixed_s) / k;
+    bool slower = f->best && least > f->best->seconds;
 
-    return f->best && least > f->best->seconds && is_on_devices(f, in) &&
-                   !is_usual(f, in)
-               ? least
-               : 0;
+    return slower && is_on_devices(f, in) && !is_usual(f, in) ? least : 0;
 }
 
 /* Prices a plan, and keeps it as the best if it fits and is. */
@@ -140,7 +155,7 @@ static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
     PL_TRY(fit_seconds(p->q, r, f->default_config.n_ctx, &p->seconds,
                        &p->prompt_s, err));
     if (p->in.mode == PL_SPLIT_NONE && !f->unlike && is_on_devices(f, &p->in))
-        f->alone_s = p->seconds - p->prompt_s;
+        time_alone(f, p, r);
     if (p->missing == 0)
         keep(f, p);
     else if (!f->nearest || p->missing < f->nearest->missing)

@@ -54,9 +54,10 @@ struct fit {
     struct plan_config_auto may; /* what may be changed */
     int64_t ctx_least, ctx_most;
     int n_plan, budget; /* plans made, and that are worth making */
-    /* seconds of an answer on one device that holds everything, if devices are
-     * alike; 0: unknown */
-    double alone_s;
+    /* Seconds of an answer on one device that holds everything, if devices are
+     * alike; 0: unknown. fixed_s: the part that each kernel takes whatever its
+     * size. */
+    double alone_s, fixed_s;
     struct plan_config default_config; /* what options and defaults ask for */
     struct fit_candidate *ready; /* a reference to its plan, not priced yet */
     struct fit_candidate *best, *usual_plan, *nearest; /* refs; NULL: none yet.

@@ -189,7 +189,7 @@ static pl_status write_nodes(struct writer *w)
     return PL_OK;
 }
 
-/* ---- hash ---------------------------------------------------------------- */
+/* ---- hash -------------------------------------------------------------- */
 
 /* State of hash_of(), which hashes everything in a numeric plan that determines
  * bits. Numbers are collected in `word` and hashed 64 at a time. */
@@ -267,7 +267,7 @@ static uint64_t hash_of(const struct numeric *p)
     return hash64_end(&m.h);
 }
 
-/* ---- all of it ------------------------------------------------------------ */
+/* ---- all of it ---------------------------------------------------------- */
 
 pl_status numeric_create(struct numeric **out, const pl_graph *g, int n_rank,
                          const pl_layout *const *leaf, pl_err *err)
