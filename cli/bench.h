@@ -158,24 +158,25 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
  * benchmark; NULL if limits were not requested. */
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *best);
-/* A column of a Markdown table. cell() writes the text of a row's cell to buf.
- * A column whose text is empty in all rows is omitted. */
+/* A column of a Markdown table. A column whose text is empty in all rows is
+ * omitted. */
 enum { BENCH_CELL = 200 };
+/* Writes the text of a row's cell to buf[BENCH_CELL]. `key` is that of the
+ * column. */
+typedef void bench_cell(char *buf, const json_t *row, const char *key);
 struct bench_column {
     const char *title;
-    /* Writes the text of this column for `row` to buf[BENCH_CELL]. */
-    void (*cell)(char *buf, const json_t *row);
-    bool right; /* the column is right-aligned */
+    bench_cell *cell;
+    const char *key; /* of the value in a row; NULL if `cell` takes several */
+    bool right;      /* the column is right-aligned */
 };
+/* Write the row's value of `key`: a text, a whole number, and a number with two
+ * decimals below 10, one below 1000, else none, or "-" if it is null. */
+bench_cell bench_cell_text, bench_cell_count, bench_cell_figure;
 void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
-/* Prints the rows as CSV, without keys whose values are lists or objects. All
- * rows must have the keys of the first row. */
-void bench_print_csv(json_t *rows);
 /* Prints the rows in the format o->form, which must be JSON, JSON Lines, CSV or
  * SQL. */
 void bench_print_data(const struct options *o, json_t *rows);
-/* Formats v >= 0 with two decimals below 10, one below 1000, else none. */
-void bench_figure(char *buf, double v);
 enum exit_code bench_draw(const struct options *o, json_t *rows);
 
 #endif

@@ -2,8 +2,10 @@
  * scalars, a Markdown table. Keys that llama-bench has, too, have the same
  * names. */
 #include "bench.h"
+#include "server/json_text.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,59 +71,58 @@ static double median(double *v, int n)
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
 }
 
+/* Adds a value to the row under the key NAME_UNIT. */
+static void put(json_t **row, const char *name, const char *unit, json_t *value)
+{
+    char key[24];
+
+    snprintf(key, sizeof(key), "%s_%s", name, unit);
+    json_text_put(row, key, value);
+}
+
 /* Adds n measured values and their mean, standard deviation, median, minimum
  * and maximum to the row, under keys that end with `unit`. */
-static bool add_samples(json_t *row, const char *unit, double *v, int n)
+static void add_samples(json_t **row, const char *unit, double *v, int n)
 {
     json_t *all = json_array();
     double sum = 0, squares = 0;
-    char key[24];
-    bool ok = true;
 
-#define ADD(name, value)                                                       \
-    (snprintf(key, sizeof(key), "%s_%s", name, unit),                          \
-     ok &= json_object_set_new(row, key, value) == 0)
     for (int i = 0; i < n; i++) {
         sum += v[i];
-        ok &= json_array_append_new(all, json_real(v[i])) == 0;
+        json_text_add(&all, json_real(v[i]));
     }
     for (int i = 0; i < n; i++)
         squares += (v[i] - sum / n) * (v[i] - sum / n);
-    ADD("avg", json_real(sum / n));
-    ADD("stddev", json_real(n > 1 ? sqrt(squares / (n - 1)) : 0));
-    ADD("median", json_real(median(v, n)));
-    ADD("min", json_real(v[0]));
-    ADD("max", json_real(v[n - 1]));
-    ADD("samples", all);
-#undef ADD
-    return ok;
+    put(row, "avg", unit, json_real(sum / n));
+    put(row, "stddev", unit, json_real(n > 1 ? sqrt(squares / (n - 1)) : 0));
+    put(row, "median", unit, json_real(median(v, n)));
+    put(row, "min", unit, json_real(v[0]));
+    put(row, "max", unit, json_real(v[n - 1]));
+    put(row, "samples", unit, all);
 }
 
 /* Adds the fractions of each device's time in a test (struct bench_share) and
  * their means over the devices to the row. */
-static bool add_shares(json_t *row, const struct bench_config *c, int test)
+static void add_shares(json_t **row, const struct bench_config *c, int test)
 {
     const struct bench_share *s = c->share + test * c->n_dev;
     json_t *all = json_array(), *d;
     struct bench_share mean = {0};
-    bool ok = true;
     size_t i;
 
     json_array_foreach (json_object_get(c->plan, "devices"), i, d) {
         mean.compute += s[i].compute / c->n_dev;
         mean.wait += s[i].wait / c->n_dev;
         mean.copy += s[i].copy / c->n_dev;
-        ok &= json_array_append_new(
-                  all, json_pack("{s:s, s:f, s:f, s:f}", "name",
-                                 bench_word(d, "name"), "compute_share",
-                                 s[i].compute, "wait_share", s[i].wait,
-                                 "copy_share", s[i].copy)) == 0;
+        json_text_add(&all, json_pack("{s:s, s:f, s:f, s:f}", "name",
+                                      bench_word(d, "name"), "compute_share",
+                                      s[i].compute, "wait_share", s[i].wait,
+                                      "copy_share", s[i].copy));
     }
-    return json_object_set_new(row, "compute_share", json_real(mean.compute)) ==
-               0 &&
-           json_object_set_new(row, "wait_share", json_real(mean.wait)) == 0 &&
-           json_object_set_new(row, "copy_share", json_real(mean.copy)) == 0 &&
-           json_object_set_new(row, "device_shares", all) == 0 && ok;
+    json_text_put(row, "compute_share", json_real(mean.compute));
+    json_text_put(row, "wait_share", json_real(mean.wait));
+    json_text_put(row, "copy_share", json_real(mean.copy));
+    json_text_put(row, "device_shares", all);
 }
 
 /* Returns true if only CPUs compute in this row. The measured limits are those
@@ -133,48 +134,48 @@ static bool on_processors(const json_t *row)
 
 /* Adds the medians of the limits measured around n runs. Also adds the median
  * fraction of the upper bound of its speed that a run reached; seconds[i] is
- * the time of run i. */
-static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
-                       int n, double tokens, const struct bench_work *work)
+ * the time of run i. `v` is scratch memory for n values. */
+static void add_limits(json_t **row, const pl_limits *l, const double *seconds,
+                       int n, double tokens, const struct bench_work *work,
+                       double *v)
 {
-    double *v = malloc((size_t)n * sizeof(*v));
-    bool ok = v != NULL, known = on_processors(row);
+    static const struct {
+        const char *key;
+        size_t offset;
+    } rates[] = {
+        {"read_bytes_per_s", offsetof(pl_limits, read_bytes_per_s)},
+        {"int8_ops_per_s", offsetof(pl_limits, int8_ops_per_s)},
+        {"float_ops_per_s", offsetof(pl_limits, float_ops_per_s)},
+        {"amx_ops_per_s", offsetof(pl_limits, amx_ops_per_s)},
+        {"bf16_ops_per_s", offsetof(pl_limits, bf16_ops_per_s)},
+    };
+    bool known = on_processors(*row);
     json_t *limits = json_array(), *shares = json_array();
 
-#define MEDIAN(key, value, there)                                              \
-    do {                                                                       \
-        for (int i = 0; i < n && ok; i++)                                      \
-            v[i] = value;                                                      \
-        ok = ok && json_object_set_new(row, key,                               \
-                                       (there) ? json_real(median(v, n))       \
-                                               : json_null()) == 0;            \
-    } while (0)
-    for (int i = 0; i < n && ok && known; i++) {
-        double least_s = bench_roofline_s(work, &l[i]);
-
-        ok =
-            json_array_append_new(limits, json_real(tokens / least_s)) == 0 &&
-            json_array_append_new(shares, json_real(least_s / seconds[i])) == 0;
+    for (int i = 0; i < n && known; i++) {
+        v[i] = tokens / bench_roofline_s(work, &l[i]);
+        json_text_add(&limits, json_real(v[i]));
     }
-    MEDIAN("limit_ts", json_number_value(json_array_get(limits, (size_t)i)),
-           known);
-    MEDIAN("limit_share", json_number_value(json_array_get(shares, (size_t)i)),
-           known);
-    ok &= json_object_set_new(row, "samples_limit_ts", limits) == 0;
-    ok &= json_object_set_new(row, "samples_limit_share", shares) == 0;
-    MEDIAN("read_bytes_per_s", l[i].read_bytes_per_s, true);
-    MEDIAN("int8_ops_per_s", l[i].int8_ops_per_s, true);
-    MEDIAN("float_ops_per_s", l[i].float_ops_per_s, true);
-    MEDIAN("amx_ops_per_s", l[i].amx_ops_per_s, true);
-    MEDIAN("bf16_ops_per_s", l[i].bf16_ops_per_s, true);
-#undef MEDIAN
-    free(v);
-    return ok &&
-           json_object_update_new(
-               row, json_pack("{s:s, s:i, s:i, s:s, s:s}", "cpu_info", l->cpu,
-                              "read_streams", l->n_streams, "n_cores",
-                              l->n_threads, "int8_unit", l->int8_unit,
-                              "float_unit", l->float_unit)) == 0;
+    json_text_put(row, "limit_ts",
+                  known ? json_real(median(v, n)) : json_null());
+    for (int i = 0; i < n && known; i++) {
+        v[i] = bench_roofline_s(work, &l[i]) / seconds[i];
+        json_text_add(&shares, json_real(v[i]));
+    }
+    json_text_put(row, "limit_share",
+                  known ? json_real(median(v, n)) : json_null());
+    json_text_put(row, "samples_limit_ts", limits);
+    json_text_put(row, "samples_limit_share", shares);
+    for (size_t k = 0; k < sizeof(rates) / sizeof(rates[0]); k++) {
+        for (int i = 0; i < n; i++)
+            memcpy(&v[i], (const char *)&l[i] + rates[k].offset, sizeof(v[i]));
+        json_text_put(row, rates[k].key, json_real(median(v, n)));
+    }
+    json_text_put(row, "cpu_info", json_string(l->cpu));
+    json_text_put(row, "read_streams", json_integer(l->n_streams));
+    json_text_put(row, "n_cores", json_integer(l->n_threads));
+    json_text_put(row, "int8_unit", json_string(l->int8_unit));
+    json_text_put(row, "float_unit", json_string(l->float_unit));
 }
 
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
@@ -189,8 +190,9 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     int n_thread = 0, n_dev = 0;
     json_t *row, *caches = json_object_get(c->plan, "caches"), *d;
     size_t k;
-    bool ok = v != NULL;
 
+    if (v == NULL)
+        return NULL;
     json_array_foreach (json_object_get(c->plan, "devices"), k, d) {
         n_thread += is_host(d) && k > 0 ? 0 : (int)bench_number(d, "threads");
         n_dev += !is_host(d) || k == 0;
@@ -214,21 +216,18 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq",
         t->n_seq, "read_bytes", work.read_bytes, "int8_ops", work.int8_ops,
         "float_ops", work.float_ops, "bf16_ops", work.bf16_ops);
-    for (int r = 0; r < n && ok; r++)
+    for (int r = 0; r < n; r++)
         v[r] = tokens / c->seconds[i * n + r];
-    ok = ok && add_samples(row, "ts", v, n);
-    for (int r = 0; r < n && ok; r++)
+    add_samples(&row, "ts", v, n);
+    for (int r = 0; r < n; r++)
         v[r] = c->seconds[i * n + r] * 1e9;
-    ok = ok && add_samples(row, "ns", v, n);
-    ok = ok && add_shares(row, c, i);
-    if (ok && b->meter != NULL)
-        ok = add_limits(row, c->limits + i * n, c->seconds + i * n, n, tokens,
-                        &work);
+    add_samples(&row, "ns", v, n);
+    add_shares(&row, c, i);
+    if (b->meter != NULL)
+        add_limits(&row, c->limits + i * n, c->seconds + i * n, n, tokens,
+                   &work, v);
     free(v);
-    if (ok)
-        return row;
-    json_decref(row);
-    return NULL;
+    return row;
 }
 
 /* ---- CSV ----------------------------------------------------------------- */
@@ -245,33 +244,38 @@ static void say_quoted(const char *s, char quote)
     putchar(quote);
 }
 
-void bench_print_csv(json_t *rows)
+/* Returns true if a value has a place in CSV and SQL. */
+static bool is_scalar(const json_t *v)
+{
+    return !json_is_array(v) && !json_is_object(v);
+}
+
+/* Prints the rows as CSV. All rows must have the keys of the first row. */
+static void print_csv(json_t *rows)
 {
     json_t *row, *v;
-    const char *key;
+    const char *key, *before = "";
     size_t i;
-    bool first = true;
 
-    json_object_foreach (json_array_get(rows, 0), key, v) {
-        if (json_is_array(v) || json_is_object(v))
-            continue;
-        printf(first ? "" : ",");
-        say_quoted(key, '"');
-        first = false;
-    }
+    json_object_foreach (json_array_get(rows, 0), key, v)
+        if (is_scalar(v)) {
+            printf("%s", before);
+            say_quoted(key, '"');
+            before = ",";
+        }
     printf("\n");
     json_array_foreach (rows, i, row) {
-        first = true;
+        before = "";
         json_object_foreach (row, key, v) {
             char buf[40] = "";
 
-            if (json_is_array(v) || json_is_object(v))
+            if (!is_scalar(v))
                 continue;
             if (json_is_number(v))
                 snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
-            printf(first ? "" : ",");
+            printf("%s", before);
             say_quoted(json_is_string(v) ? json_string_value(v) : buf, '"');
-            first = false;
+            before = ",";
         }
         printf("\n");
     }
@@ -284,30 +288,27 @@ void bench_print_csv(json_t *rows)
 static void print_sql(json_t *rows)
 {
     json_t *row, *v;
-    const char *key;
+    const char *key, *before = "";
     size_t i;
-    bool first = true;
 
     printf("CREATE TABLE IF NOT EXISTS test (\n");
-    json_object_foreach (json_array_get(rows, 0), key, v) {
-        if (json_is_array(v) || json_is_object(v))
-            continue;
-        printf("%s  %s %s", first ? "" : ",\n", key,
-               json_is_integer(v)  ? "INTEGER"
-               : json_is_number(v) ? "REAL"
-                                   : "TEXT");
-        first = false;
-    }
+    json_object_foreach (json_array_get(rows, 0), key, v)
+        if (is_scalar(v)) {
+            printf("%s  %s %s", before, key,
+                   json_is_integer(v)  ? "INTEGER"
+                   : json_is_number(v) ? "REAL"
+                                       : "TEXT");
+            before = ",\n";
+        }
     printf("\n);\n\n");
     json_array_foreach (rows, i, row) {
-        const char *comma = "";
-
+        before = "";
         printf("INSERT INTO test VALUES (");
         json_object_foreach (row, key, v) {
-            if (json_is_array(v) || json_is_object(v))
+            if (!is_scalar(v))
                 continue;
-            printf("%s", comma);
-            comma = ", ";
+            printf("%s", before);
+            before = ", ";
             if (json_is_number(v))
                 printf("%.17g", json_number_value(v));
             else if (json_is_string(v))
@@ -325,7 +326,7 @@ void bench_print_data(const struct options *o, json_t *rows)
     size_t i;
 
     if (o->form == FORM_CSV)
-        bench_print_csv(rows);
+        print_csv(rows);
     else if (o->form == FORM_SQL)
         print_sql(rows);
     else if (o->form == FORM_JSON &&
@@ -338,64 +339,58 @@ void bench_print_data(const struct options *o, json_t *rows)
 
 /* ---- Markdown ------------------------------------------------------------ */
 
-void bench_figure(char *buf, double v)
+void bench_cell_text(char *buf, const json_t *r, const char *key)
 {
-    snprintf(buf, BENCH_CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
+    snprintf(buf, BENCH_CELL, "%.190s", bench_word(r, key));
 }
 
-static void cell_model(char *buf, const json_t *r)
+void bench_cell_count(char *buf, const json_t *r, const char *key)
 {
-    const char *name = bench_word(r, "model_filename"),
-               *slash = strrchr(name, '/');
+    snprintf(buf, BENCH_CELL, "%.0f", bench_number(r, key));
+}
+
+void bench_cell_figure(char *buf, const json_t *r, const char *key)
+{
+    double v = bench_number(r, key);
+
+    if (json_is_number(json_object_get(r, key)))
+        snprintf(buf, BENCH_CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
+    else
+        snprintf(buf, BENCH_CELL, "-");
+}
+
+static void cell_model(char *buf, const json_t *r, const char *key)
+{
+    const char *name = bench_word(r, key), *slash = strrchr(name, '/');
 
     snprintf(buf, BENCH_CELL, "%.190s", slash != NULL ? slash + 1 : name);
 }
 
-static void cell_size(char *buf, const json_t *r)
+static void cell_size(char *buf, const json_t *r, const char *key)
 {
-    double mib = bench_number(r, "model_size") / 0x1p20;
+    double mib = bench_number(r, key) / 0x1p20;
 
     snprintf(buf, BENCH_CELL, mib < 1024 ? "%.2f MiB" : "%.2f GiB",
              mib < 1024 ? mib : mib / 1024);
 }
 
-static void cell_params(char *buf, const json_t *r)
+static void cell_params(char *buf, const json_t *r, const char *key)
 {
-    double n = bench_number(r, "model_n_params");
+    double n = bench_number(r, key);
 
     snprintf(buf, BENCH_CELL, n < 1e9 ? "%.2f M" : "%.2f B",
              n < 1e9 ? n / 1e6 : n / 1e9);
 }
 
-static void cell_backend(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%s", bench_word(r, "backend"));
-}
-
-static void cell_threads(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%.0f", bench_number(r, "n_threads"));
-}
-
-static void cell_devices(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%.190s", bench_word(r, "devices"));
-}
-
-static void cell_split(char *buf, const json_t *r)
+static void cell_split(char *buf, const json_t *r, const char *key)
 {
     const char *shares = bench_word(r, "tensor_split");
 
-    snprintf(buf, BENCH_CELL, "%s%s%.150s", bench_word(r, "split_mode"),
+    snprintf(buf, BENCH_CELL, "%s%s%.150s", bench_word(r, key),
              shares[0] != '\0' ? " " : "", shares);
 }
 
-static void cell_varied(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%.190s", bench_word(r, "varied"));
-}
-
-static void cell_test(char *buf, const json_t *r)
+static void cell_test(char *buf, const json_t *r, const char *key)
 {
     double p = bench_number(r, "n_prompt"), g = bench_number(r, "n_gen");
     double d = bench_number(r, "n_depth"), s = bench_number(r, "n_seq");
@@ -408,23 +403,20 @@ static void cell_test(char *buf, const json_t *r)
         n += snprintf(buf + n, BENCH_CELL - (size_t)n, " x %.0f", s);
     if (d > 0)
         snprintf(buf + n, BENCH_CELL - (size_t)n, " @ %.0f", d);
+    (void)key;
 }
 
-static void cell_speed(char *buf, const json_t *r)
-{
-    bench_figure(buf, bench_number(r, "median_ts"));
-}
-
-static void cell_spread(char *buf, const json_t *r)
+static void cell_spread(char *buf, const json_t *r, const char *key)
 {
     char lo[BENCH_CELL], hi[BENCH_CELL];
 
-    bench_figure(lo, bench_number(r, "min_ts"));
-    bench_figure(hi, bench_number(r, "max_ts"));
+    (void)key;
+    bench_cell_figure(lo, r, "min_ts");
+    bench_cell_figure(hi, r, "max_ts");
     snprintf(buf, BENCH_CELL, "%.40s to %.40s", lo, hi);
 }
 
-static void percent(char *buf, const json_t *r, const char *key)
+static void cell_percent(char *buf, const json_t *r, const char *key)
 {
     if (!json_is_number(json_object_get(r, key)))
         snprintf(buf, BENCH_CELL, "-");
@@ -432,21 +424,16 @@ static void percent(char *buf, const json_t *r, const char *key)
         snprintf(buf, BENCH_CELL, "%.0f %%", 100 * bench_number(r, key));
 }
 
-static void cell_limit(char *buf, const json_t *r)
-{
-    percent(buf, r, "limit_share");
-}
-
 /* Writes the fraction that the row has under `key`, in percent; if it has one
  * for each device, a list: "97, 95 %". */
-static void shares(char *buf, const json_t *r, const char *key)
+static void cell_shares(char *buf, const json_t *r, const char *key)
 {
     json_t *all = json_object_get(r, "device_shares"), *d;
     size_t i, n = 0;
 
     if (json_array_size(all) > 8) { /* a longer list would make the table too
                                        wide, so show the mean */
-        percent(buf, r, key);
+        cell_percent(buf, r, key);
         return;
     }
     json_array_foreach (all, i, d)
@@ -455,30 +442,22 @@ static void shares(char *buf, const json_t *r, const char *key)
     snprintf(buf + n, BENCH_CELL - n, " %%");
 }
 
-static void cell_compute(char *buf, const json_t *r)
-{
-    shares(buf, r, "compute_share");
-}
-
-static void cell_wait(char *buf, const json_t *r)
-{
-    shares(buf, r, "wait_share");
-}
-
-static void cell_copy(char *buf, const json_t *r)
-{
-    shares(buf, r, "copy_share");
-}
-
 static const struct bench_column columns[] = {
-    {"model", cell_model, false},    {"size", cell_size, true},
-    {"params", cell_params, true},   {"backend", cell_backend, false},
-    {"threads", cell_threads, true}, {"devices", cell_devices, false},
-    {"split", cell_split, false},    {"options", cell_varied, false},
-    {"test", cell_test, false},      {"t/s", cell_speed, true},
-    {"spread", cell_spread, true},   {"% of limit", cell_limit, true},
-    {"compute", cell_compute, true}, {"wait", cell_wait, true},
-    {"copies", cell_copy, true},
+    {"model", cell_model, "model_filename", false},
+    {"size", cell_size, "model_size", true},
+    {"params", cell_params, "model_n_params", true},
+    {"backend", bench_cell_text, "backend", false},
+    {"threads", bench_cell_count, "n_threads", true},
+    {"devices", bench_cell_text, "devices", false},
+    {"split", cell_split, "split_mode", false},
+    {"options", bench_cell_text, "varied", false},
+    {"test", cell_test, NULL, false},
+    {"t/s", bench_cell_figure, "median_ts", true},
+    {"spread", cell_spread, NULL, true},
+    {"% of limit", cell_percent, "limit_share", true},
+    {"compute", cell_shares, "compute_share", true},
+    {"wait", cell_shares, "wait_share", true},
+    {"copies", cell_shares, "copy_share", true},
 };
 enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]), MAX_COLUMN = 32 };
 
@@ -491,7 +470,7 @@ static int width_of(const struct bench_column *c, json_t *rows)
     char buf[BENCH_CELL];
 
     json_array_foreach (rows, i, row) {
-        c->cell(buf, row);
+        c->cell(buf, row, c->key);
         if (strlen(buf) > width)
             width = strlen(buf);
     }
@@ -523,7 +502,7 @@ void bench_print_table(const struct bench_column *c, int n, json_t *rows)
     printf("|\n");
     json_array_foreach (rows, k, row) {
         for (int i = 0; i < n; i++) {
-            c[i].cell(buf, row);
+            c[i].cell(buf, row, c[i].key);
             if (width[i] > 0)
                 printf(c[i].right ? "| %*s " : "| %-*s ", width[i], buf);
         }

@@ -3,13 +3,13 @@
  * over the number of devices. A line joins the rows that differ only in the
  * quantity on the x axis. */
 #include "bench.h"
-#include "svg.h"
+#include "svg_chart.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
+enum { HIGH = 300, TOP = 40, BOTTOM = 110 };
 
 /* Returns true if the row belongs in the charts for prompts; if `prompt` is
  * false, in those for generation. */
@@ -53,46 +53,18 @@ static void line_name(char *buf, size_t size, const json_t *row, const char *x)
 }
 
 struct panel {
-    struct whole_file *w;
+    struct svg_chart chart;
     json_t *rows;
     const char *x;
     bool prompt;
-    double x0, y0, most_x, most_y;
 };
-
-static double at_x(const struct panel *p, double v)
-{
-    return p->x0 + LEFT + v / p->most_x * (WIDE - LEFT - RIGHT);
-}
-
-static double at_y(const struct panel *p, double v)
-{
-    return p->y0 + HIGH - BOTTOM - v / p->most_y * (HIGH - TOP - BOTTOM);
-}
-
-static void draw_axes(const struct panel *p)
-{
-    double x = at_x(p, 0), y = at_y(p, 0);
-
-    svg_say(p->w, "<text x='%.1f' y='%.1f'>%s: t/s over %s</text>\n", x,
-            p->y0 + TOP - 20, p->prompt ? "prompt" : "generation",
-            strcmp(p->x, "n_depth") == 0 ? "depth" : "devices");
-    svg_say(p->w, "<path d='M%.1f %.1f V%.1f H%.1f' class='axis'/>\n", x,
-            at_y(p, p->most_y), y, at_x(p, p->most_x));
-    for (double v = 0; v <= p->most_y; v += svg_tick(p->most_y))
-        svg_say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%g</text>\n",
-                x - 6, at_y(p, v) + 4, v);
-    for (double v = 0; v <= p->most_x; v += fmax(svg_tick(p->most_x), 1))
-        svg_say(p->w,
-                "<text x='%.1f' y='%.1f' text-anchor='middle'>%g</text>\n",
-                at_x(p, v), y + 16, v);
-}
 
 /* Draws the line that begins with row `first` through all rows that belong to
  * it. `index` chooses the colour. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
     const char *colour = svg_colour(index);
+    const struct svg_chart *c = &p->chart;
     char name[300], other[300];
     json_t *row;
     double before_x = 0, before_y = 0;
@@ -105,22 +77,22 @@ static void draw_line(const struct panel *p, size_t first, int index)
         line_name(other, sizeof(other), row, p->x);
         if (!in_panel(row, p->prompt) || strcmp(name, other) != 0)
             continue;
-        x = at_x(p, bench_number(row, p->x));
-        y = at_y(p, bench_number(row, "median_ts"));
+        x = svg_x(c, bench_number(row, p->x));
+        y = svg_y(c, bench_number(row, "median_ts"));
         if (i > first)
-            svg_say(p->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
+            svg_say(c->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
                     before_x, before_y, x, y, colour);
-        svg_say(p->w, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>\n", x, y,
+        svg_say(c->w, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>\n", x, y,
                 colour);
         before_x = x;
         before_y = y;
     }
     if (index > 4)
         return; /* the chart has space for the names of five lines only */
-    svg_say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
-            p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
-    svg_text(p->w, name);
-    svg_say(p->w, "</text>\n");
+    svg_say(c->w, "<text x='%.1f' y='%.1f' fill='%s'>", c->x0 + SVG_CHART_LEFT,
+            c->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
+    svg_text(c->w, name);
+    svg_say(c->w, "</text>\n");
 }
 
 /* Returns true if row i is the first row of its line. */
@@ -144,14 +116,18 @@ static void draw_panel(struct panel p)
     size_t i;
     int n = 0;
 
-    p.most_x = p.most_y = 1;
+    p.chart.most_x = p.chart.most_y = 1;
     json_array_foreach (p.rows, i, row) {
         if (!in_panel(row, p.prompt))
             continue;
-        p.most_x = fmax(p.most_x, bench_number(row, p.x));
-        p.most_y = fmax(p.most_y, bench_number(row, "median_ts"));
+        p.chart.most_x = fmax(p.chart.most_x, bench_number(row, p.x));
+        p.chart.most_y = fmax(p.chart.most_y, bench_number(row, "median_ts"));
     }
-    draw_axes(&p);
+    svg_say(p.chart.w, "<text x='%.1f' y='%.1f'>%s: t/s over %s</text>\n",
+            svg_x(&p.chart, 0), p.chart.y0 + TOP - 20,
+            p.prompt ? "prompt" : "generation",
+            strcmp(p.x, "n_depth") == 0 ? "depth" : "devices");
+    svg_axes(&p.chart);
     json_array_foreach (p.rows, i, row)
         if (in_panel(row, p.prompt) && begins(&p, i))
             draw_line(&p, i, n++);
@@ -160,22 +136,20 @@ static void draw_panel(struct panel p)
 enum exit_code bench_draw(const struct options *o, json_t *rows)
 {
     struct whole_file w;
-    enum exit_code c = atomic_file_open(&w, o, "--svg", o->svg);
+    enum exit_code c = svg_begin(&w, o, 2 * HIGH);
 
     if (c != EXIT_DONE)
         return c;
-    svg_say(&w,
-            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-            "viewBox='0 0 %d %d'>\n<style>text{font:12px sans-serif}"
-            "path{fill:none}.axis{stroke:#888}</style>\n",
-            2 * WIDE, 2 * HIGH, 2 * WIDE, 2 * HIGH);
     for (int i = 0; i < 4; i++)
-        draw_panel((struct panel){.w = &w,
+        draw_panel((struct panel){.chart = {.w = &w,
+                                            .x0 = i % 2 * SVG_CHART_WIDE,
+                                            .y0 = i / 2 * HIGH,
+                                            .high = HIGH,
+                                            .top = TOP,
+                                            .bottom = BOTTOM,
+                                            .least_tick = 1},
                                   .rows = rows,
                                   .x = i % 2 == 0 ? "n_depth" : "n_devices",
-                                  .prompt = i < 2,
-                                  .x0 = i % 2 * WIDE,
-                                  .y0 = i / 2 * HIGH});
-    svg_say(&w, "</svg>\n");
-    return atomic_file_close(&w, o, true, c);
+                                  .prompt = i < 2});
+    return svg_end(&w, o, true, c);
 }

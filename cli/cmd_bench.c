@@ -10,7 +10,7 @@
  * half within seconds. The trace, which shows where time is spent, is recorded
  * in a separate run at the end, because tracing itself takes time. */
 #include "bench.h"
-#include "bench_serve.h"
+#include "bench/bench_serve.h"
 #include "cmd.h"
 #include "option_table.h"
 #include "printable.h"
@@ -158,14 +158,14 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
 {
     for (int i = end - 1; i >= first; i--) {
         int64_t k = index % a->count[i];
-        char want[OPTION_WANT];
 
         index /= a->count[i];
         for (int j = 0; j < to->n_axis; j++)
             if (to->axis[j].row == a->row[i] && k-- == 0) {
                 size_t n = strlen(varied);
 
-                a->row[i]->set(to, a->row[i], to->axis[j].value, want);
+                a->row[i]->set(&(struct option_use){
+                    .o = to, .row = a->row[i], .value = to->axis[j].value});
                 if (a->count[i] > 1 && !has_column(a->row[i]))
                     snprintf(varied + n, size - n, "%s%s %s", n ? " " : "",
                              a->row[i]->name[0], to->axis[j].value);

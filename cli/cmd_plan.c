@@ -32,6 +32,11 @@ enum exit_code cmd_plan(const struct options *o)
         return cli_error(o->command, EXIT_USAGE,
                          "--json and --svg - both write to standard output; "
                          "give --svg a file");
+    if (o->dump != NULL && (o->json || alone))
+        return cli_error(o->command, EXIT_USAGE,
+                         "--dump and %s both write to standard output; leave "
+                         "one out",
+                         o->json ? "--json" : "--svg -");
     if (o->pl.devices != NULL && o->pl.device_spec != NULL)
         return cli_error(o->command, EXIT_USAGE,
                          "-dev and --device-spec both name the devices; leave "
@@ -43,7 +48,9 @@ enum exit_code cmd_plan(const struct options *o)
      * command's buffers */
     s.pl.n_out = 1;
     r = pl_plan_create(&plan, s.model, &s.pl, &err);
-    if (r == PL_OK && !alone)
+    if (r == PL_OK && o->dump != NULL)
+        r = pl_plan_dump(plan, o->dump, write_out, NULL, &err);
+    else if (r == PL_OK && !alone)
         r = pl_plan_print(plan, o->json, write_out, NULL, &err);
     c = r == PL_OK ? finish_out(o) : report(o, r, &err);
     if (c == EXIT_DONE && o->svg != NULL)

@@ -4,6 +4,7 @@
  * later run continue the text (run_state.c). */
 #include "chat_templates.h"
 #include "cmd.h"
+#include "line_editor.h"
 #include "printable.h"
 #include "receipt_file.h"
 #include "run.h"
@@ -431,24 +432,40 @@ static enum exit_code run_once(struct run *r)
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* Reads a line of standard input, including its newline. Returns false at the
- * end of the input, after a second Ctrl-C, and on an error, whose exit code is
- * then in *c. */
-static bool next_line(struct input *line, const struct options *o,
-                      enum exit_code *c)
+bool run_next_line(struct run *r, struct line_editor *editor,
+                   const char *prompt, struct input *line, enum exit_code *code)
 {
     for (;;) {
-        if (isatty(0) && isatty(2))
-            fputs("> ", stderr);
+        bool interrupted;
+
         errno = 0;
-        if (input_line(line, o, c))
-            return true;
-        if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
-            *c = cli_error(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
-                           strerror(errno));
-        if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
-            return false;
+        if (editor == NULL) {
+            if (isatty(0) && isatty(2))
+                fputs(prompt, stderr);
+            if (input_line(line, r->o, code))
+                return true;
+            if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
+                *code =
+                    cli_error(CMD_RUN, EXIT_FAILED,
+                              "reading standard input: %s", strerror(errno));
+        } else {
+            size_t len;
+            const char *s = line_editor_read(editor, prompt, &len);
+
+            input_free(line);
+            if (s != NULL) {
+                line->s = strndup(s, len);
+                line->len = len;
+                if (line->s == NULL)
+                    *code = cli_error(CMD_RUN, EXIT_FAILED,
+                                      "no memory for the conversation");
+                return line->s != NULL;
+            }
+        }
+        interrupted = errno == EINTR && *code == EXIT_DONE;
         clearerr(stdin);
+        if (!interrupted || term_interrupts > 1)
+            return false;
         fputs("\nPress Ctrl-C again or Ctrl-D to quit.\n", stderr);
     }
 }
@@ -468,7 +485,7 @@ static enum exit_code run_conversation(struct run *r)
                             !r->o->no_display_prompt);
             prompt = false;
         } else {
-            if (!next_line(&line, r->o, &c))
+            if (!run_next_line(r, NULL, "> ", &line, &c))
                 break;
             term_interrupts_reset();
             stop = add_text(r, line.s, line.len, flags, false);

@@ -72,9 +72,10 @@ static enum exit_code add(const struct rewrite *r, const char *word)
                : cli_error(r->command, EXIT_FAILED, "no memory for options");
 }
 
-/* Copies the name of the option in `word` to `name`. Returns the option's row
- * in the option table; NULL if it has none. Sets *value to the text after =;
- * NULL if there is no =. */
+/* Copies the name of the option in `word` to `name`, with dashes for
+ * underscores, as llama.cpp reads long names. Returns the option's row in the
+ * option table; NULL if it has none. Sets *value to the text after =; NULL if
+ * there is no =. */
 static const struct option_row *find(const struct rewrite *r, const char *word,
                                      char name[static 64], const char **value)
 {
@@ -83,7 +84,27 @@ static const struct option_row *find(const struct rewrite *r, const char *word,
     *value = equals != NULL ? equals + 1 : NULL;
     snprintf(name, 64, "%.*s",
              equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
+    for (char *c = name; *c != '\0' && strncmp(name, "--", 2) == 0; c++)
+        *c = *c == '_' ? '-' : *c;
     return option_find(name, 1u << r->command);
+}
+
+/* Adds the option in `word`, under the name that find() gave it. */
+static enum exit_code add_option(const struct rewrite *r, const char *word,
+                                 const char *name, const char *value)
+{
+    enum exit_code c;
+    char *own;
+
+    if (strncmp(word, name, strlen(name)) == 0)
+        return add(r, word);
+    if (value == NULL)
+        return add(r, name);
+    if (asprintf(&own, "%s=%s", name, value) < 0)
+        return cli_error(r->command, EXIT_FAILED, "no memory for options");
+    c = add(r, own);
+    free(own);
+    return c;
 }
 
 /* Removes earlier uses of a flag from r->to, under any of the flag's names. */
@@ -183,7 +204,7 @@ static enum exit_code take_word(struct rewrite *r, int *i)
         l = llama_find(name, r->command);
     if (l != NULL)
         return take_llama(r, name, value, l, i);
-    c = add(r, word);
+    c = row != NULL ? add_option(r, word, name, value) : add(r, word);
     if (c != EXIT_DONE || row == NULL || row->arg == NULL || value != NULL)
         return c;
     if ((row->commands & OPTION_BARE) && (next == NULL || next[0] == '-'))

@@ -6,83 +6,118 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void *field(struct options *o, const struct option_row *row)
+static void *field(const struct option_use *u)
 {
-    return (char *)o + row->offset;
+    return (char *)u->o + u->row->offset;
 }
 
-bool option_set_flag(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+/* Rejects the value: writes which values are valid, and returns false. */
+static bool __attribute__((format(printf, 2, 3)))
+want(struct option_use *u, const char *fmt, ...)
 {
-    (void)value;
-    (void)want;
-    *(bool *)field(o, row) = true;
-    return true;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(u->want, sizeof(u->want), fmt, ap);
+    va_end(ap);
+    return false;
 }
 
-bool option_set_text(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+static bool no_room(struct option_use *u)
 {
-    if (value[0] == '\0') {
-        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
-        return false;
-    }
-    *(const char **)field(o, row) = value;
+    return want(u, "fewer of these: out of memory");
+}
+
+/* ---- texts --------------------------------------------------------------- */
+
+bool option_set_flag(struct option_use *u)
+{
+    *(bool *)field(u) = true;
     return true;
 }
 
 /* Stores the value of a text option, which may be empty. */
-bool option_set_prompt(struct options *o, const struct option_row *row,
-                       const char *value, char want[static OPTION_WANT])
+bool option_set_prompt(struct option_use *u)
 {
-    (void)want;
-    *(const char **)field(o, row) = value;
+    *(const char **)field(u) = u->value;
     return true;
 }
 
-static bool whole(const struct option_row *row, const char *value, int64_t *v,
-                  char want[static OPTION_WANT])
+bool option_set_text(struct option_use *u)
 {
-    if (number_int64(value, v) && (double)*v >= row->lo &&
-        (double)*v <= row->hi)
-        return true;
-    snprintf(want, OPTION_WANT, "a whole number from %.0f to %.0f", row->lo,
-             row->hi);
-    return false;
+    return u->value[0] != '\0' ? option_set_prompt(u)
+                               : want(u, "a value: %s", u->row->arg);
 }
 
-bool option_set_int(struct options *o, const struct option_row *row,
-                    const char *value, char want[static OPTION_WANT])
+bool option_set_all_experts(struct option_use *u)
+{
+    *(const char **)field(u) = "all";
+    return true;
+}
+
+/* Appends a stop string. */
+bool option_set_stop(struct option_use *u)
+{
+    if (u->value[0] == '\0')
+        return want(u, "a value: %s", u->row->arg);
+    return word_list_add(&u->o->stops, u->value) || no_room(u);
+}
+
+/* ---- numbers ------------------------------------------------------------- */
+
+/* Parses a whole number and checks it against the limits of the row. */
+static bool whole(struct option_use *u, const char *s, int64_t *v)
+{
+    const struct option_row *row = u->row;
+
+    return (number_int64(s, v) && (double)*v >= row->lo &&
+            (double)*v <= row->hi) ||
+           want(u, "a whole number from %.0f to %.0f", row->lo, row->hi);
+}
+
+static bool number(struct option_use *u, double *v)
+{
+    return (number_double(u->value, v) && isfinite(*v) && *v >= u->row->lo &&
+            *v <= u->row->hi) ||
+           want(u, "a number from %g to %g", u->row->lo, u->row->hi);
+}
+
+bool option_set_int(struct option_use *u)
 {
     int64_t v;
+    bool ok = whole(u, u->value, &v);
 
-    if (!whole(row, value, &v, want))
-        return false;
-    *(int *)field(o, row) = (int)v;
-    return true;
+    if (ok)
+        *(int *)field(u) = (int)v;
+    return ok;
 }
 
 /* Stores a whole number. 0 and -1 select the default, so they change
  * nothing. */
-bool option_set_int_auto(struct options *o, const struct option_row *row,
-                         const char *value, char want[static OPTION_WANT])
+bool option_set_int_auto(struct option_use *u)
 {
-    if (strcmp(value, "-1") == 0 || strcmp(value, "0") == 0)
-        return true;
-    return option_set_int(o, row, value, want);
+    return strcmp(u->value, "-1") == 0 || strcmp(u->value, "0") == 0 ||
+           option_set_int(u);
+}
+
+bool option_set_int64(struct option_use *u)
+{
+    return whole(u, u->value, field(u));
 }
 
 /* Stores the size of the context in tokens. 0 means the model's own context
  * length, except for perplexity and logits, where it means the command's
  * default. */
-bool option_set_context(struct options *o, const struct option_row *row,
-                        const char *value, char want[static OPTION_WANT])
+bool option_set_context(struct option_use *u)
 {
-    if (!whole(row, value, &o->pl.n_ctx, want))
+    struct options *o = u->o;
+
+    if (!whole(u, u->value, &o->pl.n_ctx))
         return false;
     if (o->pl.n_ctx == 0 && o->command != CMD_PERPLEXITY &&
         o->command != CMD_LOGITS)
@@ -90,50 +125,51 @@ bool option_set_context(struct options *o, const struct option_row *row,
     return true;
 }
 
-bool option_set_int64(struct options *o, const struct option_row *row,
-                      const char *value, char want[static OPTION_WANT])
+bool option_set_uint64(struct option_use *u)
 {
-    return whole(row, value, field(o, row), want);
+    return number_uint64(u->value, field(u)) ||
+           want(u, "a whole number, 0 or more, below 2^64");
 }
 
-bool option_set_uint64(struct options *o, const struct option_row *row,
-                       const char *value, char want[static OPTION_WANT])
+bool option_set_seed(struct option_use *u)
 {
-    snprintf(want, OPTION_WANT, "a whole number, 0 or more, below 2^64");
-    return number_uint64(value, field(o, row));
+    u->o->random_seed = strcmp(u->value, "-1") == 0;
+    return u->o->random_seed || number_uint64(u->value, field(u)) ||
+           want(u, "a whole number, 0 or more, or -1 for any");
 }
 
-bool option_set_float(struct options *o, const struct option_row *row,
-                      const char *value, char want[static OPTION_WANT])
+bool option_set_float(struct option_use *u)
 {
     double v;
+    bool ok = number(u, &v);
 
-    if (number_double(value, &v) && isfinite(v) && v >= row->lo &&
-        v <= row->hi) {
-        *(float *)field(o, row) = (float)v;
-        return true;
-    }
-    snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
-    return false;
+    if (ok)
+        *(float *)field(u) = (float)v;
+    return ok;
 }
 
-bool option_set_seed(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+/* Parses a size. Stores 1 for a size of 0, because in the fields 0 means the
+ * default. */
+bool option_set_bytes(struct option_use *u)
 {
-    o->random_seed = strcmp(value, "-1") == 0;
-    if (o->random_seed || number_uint64(value, field(o, row)))
-        return true;
-    snprintf(want, OPTION_WANT, "a whole number, 0 or more, or -1 for any");
-    return false;
+    uint64_t n;
+
+    if (u->row->offset == offsetof(struct options, cache_ram) &&
+        strcmp(u->value, "-1") == 0)
+        n = UINT64_MAX;
+    else if (!number_bytes(u->value, &n))
+        return want(u, "a number of MiB, or with a unit, like 500MB or 2GiB");
+    *(uint64_t *)field(u) = n > 0 ? n : 1;
+    return true;
 }
 
-bool option_set_shares(struct options *o, const struct option_row *row,
-                       const char *value, char want[static OPTION_WANT])
+bool option_set_shares(struct option_use *u)
 {
-    bool ranks = row->offset == offsetof(struct options, rank_split);
+    struct options *o = u->o;
+    bool ranks = u->row->offset == offsetof(struct options, rank_split);
     int most = ranks ? PL_MAX_RANKS : OPTION_MAX_DEVICES;
     double *share = ranks ? o->rank_split : o->split, sum = 0.0;
-    int n = number_shares(value, share, most);
+    int n = number_shares(u->value, share, most);
 
     for (int i = 0; i < n; i++)
         sum += share[i];
@@ -144,181 +180,152 @@ bool option_set_shares(struct options *o, const struct option_row *row,
         o->pl.tensor_split = share;
         o->pl.n_tensor_split = n;
     }
-    snprintf(want, OPTION_WANT,
-             "shares, one per %s, at most %d, not all 0, like 3,1",
-             ranks ? "rank" : "device", most);
-    return n > 0 && sum > 0.0 && isfinite(sum);
+    return (n > 0 && sum > 0.0 && isfinite(sum)) ||
+           want(u, "shares, one per %s, at most %d, not all 0, like 3,1",
+                ranks ? "rank" : "device", most);
 }
 
-/* Looks up `value` among the words of the row. Returns true and sets *out to
- * its index, or returns false and lists the words in `want`. */
-static bool one_of(const struct option_row *row, const char *value, int *out,
-                   char want[static OPTION_WANT])
+/* Accepts a number of layers, "auto" or "all". Takes -1, which llama.cpp also
+ * accepts, as "auto". */
+bool option_set_gpu_layers(struct option_use *u)
 {
+    int64_t v;
+
+    if (strcmp(u->value, "-1") == 0)
+        u->value = "auto";
+    if (strcmp(u->value, "auto") != 0 && strcmp(u->value, "all") != 0 &&
+        !(number_int64(u->value, &v) && v >= 0))
+        return want(u, "a whole number, 0 or more, auto or all");
+    return option_set_prompt(u);
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+/* Looks up a word among those of the row. Returns true and sets *out to its
+ * index, or returns false and lists the words in u->want. */
+static bool one_of(struct option_use *u, const char *word, int *out)
+{
+    const char *const *words = u->row->words;
     size_t n = 0;
 
-    for (int i = 0; row->words[i] != NULL; i++) {
+    for (int i = 0; words[i] != NULL; i++) {
         *out = i;
-        if (strcmp(value, row->words[i]) == 0)
+        if (strcmp(word, words[i]) == 0)
             return true;
-        n += (size_t)snprintf(want + n, OPTION_WANT - n, "%s%s",
-                              i == 0                      ? ""
-                              : row->words[i + 1] != NULL ? ", "
-                                                          : " or ",
-                              row->words[i]);
+        n += (size_t)snprintf(u->want + n, sizeof(u->want) - n, "%s%s",
+                              i == 0                 ? ""
+                              : words[i + 1] != NULL ? ", "
+                                                     : " or ",
+                              words[i]);
     }
     return false;
 }
 
 /* Stores the index of a word into a field whose type is an enumeration. */
-bool option_set_word(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_word(struct option_use *u)
 {
     int i;
+    bool ok = one_of(u, u->value, &i);
 
-    if (!one_of(row, value, &i, want))
-        return false;
-    memcpy(field(o, row), &i, sizeof(i));
-    return true;
+    if (ok)
+        memcpy(field(u), &i, sizeof(i));
+    return ok;
 }
 
 /* Stores a pointer to a word of the row. For the first word, the default,
  * stores NULL. */
-bool option_set_one_of(struct options *o, const struct option_row *row,
-                       const char *value, char want[static OPTION_WANT])
+bool option_set_one_of(struct option_use *u)
 {
     int i;
+    bool ok = one_of(u, u->value, &i);
 
-    if (!one_of(row, value, &i, want))
-        return false;
-    *(const char **)field(o, row) = i > 0 ? row->words[i] : NULL;
-    return true;
+    if (ok)
+        *(const char **)field(u) = i > 0 ? u->row->words[i] : NULL;
+    return ok;
 }
 
-/* Stores a flag whose value is 0 or 1 (the words of the row). */
-bool option_set_yes(struct options *o, const struct option_row *row,
-                    const char *value, char want[static OPTION_WANT])
+/* Stores a flag: false for the first of the row's two words, true for the
+ * second. */
+bool option_set_yes(struct option_use *u)
 {
     int yes;
+    bool ok = one_of(u, u->value, &yes);
 
-    if (!one_of(row, value, &yes, want))
-        return false;
-    *(bool *)field(o, row) = yes;
-    return true;
+    if (ok)
+        *(bool *)field(u) = yes;
+    return ok;
 }
 
-bool option_set_no_offload(struct options *o, const struct option_row *row,
-                           const char *value, char want[static OPTION_WANT])
+bool option_set_no_offload(struct option_use *u)
 {
     int no;
+    bool ok = one_of(u, u->value, &no);
 
-    if (!one_of(row, value, &no, want))
-        return false;
-    o->pl.offload = no ? PL_OFFLOAD_OFF : PL_OFFLOAD_AUTO;
-    return true;
+    if (ok)
+        u->o->pl.offload = no ? PL_OFFLOAD_OFF : PL_OFFLOAD_AUTO;
+    return ok;
 }
 
-/* Appends a stop string. */
-bool option_set_stop(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_split_mode(struct option_use *u)
 {
-    if (value[0] == '\0') {
-        snprintf(want, OPTION_WANT, "a value: %s", row->arg);
-        return false;
-    }
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->stops, value);
-}
-
-bool option_set_split_mode(struct options *o, const struct option_row *row,
-                           const char *value, char want[static OPTION_WANT])
-{
+    struct options *o = u->o;
     int64_t n;
-    int mode;
 
-    snprintf(want, OPTION_WANT,
-             "none, layer, tensor, auto, or hybrid:N with groups of N devices, "
-             "1 to %d",
-             OPTION_MAX_DEVICES);
-    if (strcmp(value, "row") == 0) {
+    if (strcmp(u->value, "row") == 0) {
         cli_error(o->command, EXIT_DONE,
                   "-sm row is treated as tensor, which splits matrices by rows "
                   "or columns, whichever needs fewer collectives");
-        value = "tensor";
+        u->value = "tensor";
     }
-    if (strncmp(value, "hybrid:", 7) == 0) {
-        if (!number_int64(value + 7, &n) || n < 1 || n > OPTION_MAX_DEVICES)
-            return false;
+    if (strncmp(u->value, "hybrid:", 7) == 0 &&
+        number_int64(u->value + 7, &n) && n >= 1 && n <= OPTION_MAX_DEVICES) {
         o->pl.hybrid_size = (int)n;
         o->pl.split_mode = PL_SPLIT_HYBRID;
         return true;
     }
-    for (mode = 0; row->words[mode] != NULL; mode++)
-        if (mode != PL_SPLIT_HYBRID && strcmp(value, row->words[mode]) == 0) {
+    for (int mode = 0; u->row->words[mode] != NULL; mode++)
+        if (mode != PL_SPLIT_HYBRID &&
+            strcmp(u->value, u->row->words[mode]) == 0) {
             o->pl.split_mode = (pl_split_mode)mode;
             return true;
         }
-    return false;
+    return want(u,
+                "none, layer, tensor, auto, or hybrid:N with groups of N "
+                "devices, 1 to %d",
+                OPTION_MAX_DEVICES);
 }
 
-/* Accepts a number of layers, "auto" or "all". Takes -1, which llama.cpp also
- * accepts, as "auto". */
-bool option_set_gpu_layers(struct options *o, const struct option_row *row,
-                           const char *value, char want[static OPTION_WANT])
+bool option_set_cache_format(struct option_use *u)
 {
-    int64_t v;
+    static const pl_format formats[] = {PL_F16,  PL_F32,  PL_BF16,
+                                        PL_Q8_0, PL_Q5_1, PL_Q5_0,
+                                        PL_Q4_1, PL_Q4_0, PL_IQ4_NL};
+    pl_options *pl = &u->o->pl;
+    char lower[8] = "";
+    int i;
 
-    snprintf(want, OPTION_WANT, "a whole number, 0 or more, auto or all");
-    if (strcmp(value, "-1") == 0)
-        value = "auto";
-    if (strcmp(value, "auto") != 0 && strcmp(value, "all") != 0 &&
-        !(number_int64(value, &v) && v >= 0))
+    for (size_t k = 0; k < sizeof(lower) - 1 && u->value[k] != '\0'; k++)
+        lower[k] = (char)tolower((unsigned char)u->value[k]);
+    if (!one_of(u, lower, &i))
         return false;
-    *(const char **)field(o, row) = value;
+    if (!pl->cache_set)
+        pl->cache_k = pl->cache_v = PL_F16;
+    pl->cache_set = true;
+    *(pl_format *)field(u) = formats[i];
     return true;
 }
 
-bool option_set_all_experts(struct options *o, const struct option_row *row,
-                            const char *value, char want[static OPTION_WANT])
+/* ---- keys of a model's file ---------------------------------------------- */
+
+/* Appends overrides of keys. */
+bool option_set_key(struct option_use *u)
 {
-    (void)value;
-    (void)want;
-    *(const char **)field(o, row) = "all";
-    return true;
-}
+    const char *equals = strchr(u->value, '=');
 
-bool option_set_override(struct options *o, const struct option_row *row,
-                         const char *value, char want[static OPTION_WANT])
-{
-    const char **all;
-
-    (void)row;
-    snprintf(want, OPTION_WANT, "REGEX=WHERE, like 'ffn_.*_exps=host'");
-    if (strchr(value, '=') == NULL)
-        return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    all = realloc((void *)o->pl.overrides,
-                  ((size_t)o->pl.n_overrides + 1) * sizeof(*all));
-    if (all == NULL)
-        return false;
-    all[o->pl.n_overrides++] = value;
-    o->pl.overrides = all;
-    return true;
-}
-
-/* Appends overrides of the keys of a model's file. */
-bool option_set_key(struct options *o, const struct option_row *row,
-                    const char *value, char want[static OPTION_WANT])
-{
-    const char *equals = strchr(value, '=');
-
-    (void)row;
-    snprintf(want, OPTION_WANT,
-             "KEY=TYPE:VALUE, like tokenizer.ggml.add_bos_token=bool:false");
     if (equals == NULL || strchr(equals, ':') == NULL)
-        return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->kv_overrides, value);
+        return want(u, "KEY=TYPE:VALUE, like "
+                       "tokenizer.ggml.add_bos_token=bool:false");
+    return word_list_add(&u->o->kv_overrides, u->value) || no_room(u);
 }
 
 /* The keys that llama.cpp's options of RoPE stand for. */
@@ -351,177 +358,134 @@ static void remove_overrides(struct word_list *w, const char *begin)
 
 /* Overrides a key of RoPE. The file's value counts for a negative number, and
  * for 0 if the option takes no negative ones. */
-bool option_set_rope(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_rope(struct option_use *u)
 {
-    const bool inverse = strcmp(row->name[0], "--rope-freq-scale") == 0;
+    const char *option = u->row->name[0], *key;
     char text[OPTION_WANT];
-    int64_t whole_v;
+    int64_t whole_v = 1;
     double v = 1;
-    int i = 0;
+    int i = 0, word;
+    bool ok;
 
-    while (strcmp(rope_keys[i].option, row->name[0]) != 0)
+    while (strcmp(rope_keys[i].option, option) != 0)
         i++;
-    if (row->words != NULL) {
-        int word;
-
-        if (!one_of(row, value, &word, want))
-            return false;
-    } else if (strstr(rope_keys[i].key, "=int:") != NULL) {
-        if (!whole(row, value, &whole_v, want))
-            return false;
+    key = rope_keys[i].key;
+    if (u->row->words != NULL) {
+        ok = one_of(u, u->value, &word);
+    } else if (strstr(key, "=int:") != NULL) {
+        ok = whole(u, u->value, &whole_v);
         v = (double)whole_v;
-    } else if (!number_double(value, &v) || v < row->lo || v > row->hi) {
-        snprintf(want, OPTION_WANT, "a number from %g to %g", row->lo, row->hi);
-        return false;
+    } else {
+        ok = number(u, &v);
     }
-    remove_overrides(&o->kv_overrides, rope_keys[i].key);
-    if (v < 0 || (v == 0 && row->lo >= 0))
+    if (!ok)
+        return false;
+    remove_overrides(&u->o->kv_overrides, key);
+    if (v < 0 || (v == 0 && u->row->lo >= 0))
         return true;
-    if (inverse)
-        snprintf(text, sizeof(text), "%s%.9g", rope_keys[i].key, 1 / v);
+    if (strcmp(option, "--rope-freq-scale") == 0)
+        snprintf(text, sizeof(text), "%s%.9g", key, 1 / v);
     else
-        snprintf(text, sizeof(text), "%s%s", rope_keys[i].key, value);
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    return word_list_add(&o->kv_overrides, text);
+        snprintf(text, sizeof(text), "%s%s", key, u->value);
+    return word_list_add(&u->o->kv_overrides, text) || no_room(u);
 }
 
-/* Parses "on" or "off". Stores true for "off", because the field switches
- * fitting off. */
-bool option_set_fit(struct options *o, const struct option_row *row,
-                    const char *value, char want[static OPTION_WANT])
-{
-    int off;
+/* ---- arrays of the library's options ------------------------------------- */
 
-    if (!one_of(row, value, &off, want))
-        return false;
-    *(bool *)field(o, row) = off;
+/* Appends an element of `size` bytes to an array, which has n elements. `array`
+ * is the address of the pointer to the array. */
+static bool append(struct option_use *u, void *array, int n,
+                   const void *element, size_t size)
+{
+    char *all;
+
+    memcpy(&all, array, sizeof(all));
+    all = realloc(all, ((size_t)n + 1) * size);
+    if (all == NULL)
+        return no_room(u);
+    memcpy(all + (size_t)n * size, element, size);
+    memcpy(array, &all, sizeof(all));
     return true;
 }
 
-/* Parses a size. Stores 1 for a size of 0, because in the fields 0 means the
- * default. */
-bool option_set_bytes(struct options *o, const struct option_row *row,
-                      const char *value, char want[static OPTION_WANT])
+bool option_set_override(struct option_use *u)
 {
-    uint64_t n;
+    pl_options *pl = &u->o->pl;
 
-    snprintf(want, OPTION_WANT,
-             "a number of MiB, or with a unit, like 500MB or 2GiB");
-    if (row->offset == offsetof(struct options, cache_ram) &&
-        strcmp(value, "-1") == 0)
-        n = UINT64_MAX;
-    else if (!number_bytes(value, &n))
-        return false;
-    *(uint64_t *)field(o, row) = n > 0 ? n : 1;
-    return true;
-}
-
-bool option_set_cache_format(struct options *o, const struct option_row *row,
-                             const char *value, char want[static OPTION_WANT])
-{
-    static const pl_format formats[] = {PL_F16,  PL_F32,  PL_BF16,
-                                        PL_Q8_0, PL_Q5_1, PL_Q5_0,
-                                        PL_Q4_1, PL_Q4_0, PL_IQ4_NL};
-    char lower[8] = "";
-    int i;
-
-    for (size_t k = 0; k < sizeof(lower) - 1 && value[k] != '\0'; k++)
-        lower[k] = (char)tolower((unsigned char)value[k]);
-    if (!one_of(row, lower, &i, want))
-        return false;
-    if (!o->pl.cache_set)
-        o->pl.cache_k = o->pl.cache_v = PL_F16;
-    o->pl.cache_set = true;
-    *(pl_format *)field(o, row) = formats[i];
-    return true;
+    if (strchr(u->value, '=') == NULL)
+        return want(u, "REGEX=WHERE, like 'ffn_.*_exps=host'");
+    return append(u, &pl->overrides, pl->n_overrides, &u->value,
+                  sizeof(u->value)) &&
+           ++pl->n_overrides > 0;
 }
 
 /* Appends a logit bias, given as ID+VALUE or ID-VALUE. */
-bool option_set_bias(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_bias(struct option_use *u)
 {
-    pl_sampling *s = &o->sampling;
+    pl_sampling *s = &u->o->sampling;
     char word[16] = "";
-    size_t len = strspn(value, "0123456789");
-    int64_t id;
-    double v;
-    int32_t *ids;
-    float *bias;
+    size_t len = strspn(u->value, "0123456789");
+    int64_t id = INT64_MAX;
+    int32_t id32;
+    double v = INFINITY;
+    float bias;
 
-    (void)row;
-    snprintf(want, OPTION_WANT, "ID+VALUE or ID-VALUE, like 15043-2.5");
-    if (len == 0 || len >= sizeof(word) ||
-        (value[len] != '+' && value[len] != '-'))
-        return false;
-    memcpy(word, value, len);
-    if (!number_int64(word, &id) || id > INT32_MAX ||
-        !number_double(value + len, &v) || v == INFINITY)
-        return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    ids =
-        realloc((int32_t *)s->bias_id, ((size_t)s->n_bias + 1) * sizeof(*ids));
-    if (ids == NULL)
-        return false;
-    s->bias_id = ids;
-    bias = realloc((float *)s->bias, ((size_t)s->n_bias + 1) * sizeof(*bias));
-    if (bias == NULL)
-        return false;
-    s->bias = bias;
-    ids[s->n_bias] = (int32_t)id;
-    bias[s->n_bias++] = (float)v;
-    return true;
+    if (len > 0 && len < sizeof(word) &&
+        (u->value[len] == '+' || u->value[len] == '-')) {
+        memcpy(word, u->value, len);
+        if (!number_int64(word, &id) || !number_double(u->value + len, &v))
+            v = INFINITY;
+    }
+    if (id > INT32_MAX || v == INFINITY)
+        return want(u, "ID+VALUE or ID-VALUE, like 15043-2.5");
+    id32 = (int32_t)id;
+    bias = (float)v;
+    return append(u, &s->bias_id, s->n_bias, &id32, sizeof(id32)) &&
+           append(u, &s->bias, s->n_bias, &bias, sizeof(bias)) &&
+           ++s->n_bias > 0;
 }
 
 /* Sets the samplers and their order, given as NAME;NAME;..., or with
  * --sampler-seq as one letter for each. */
-bool option_set_samplers(struct options *o, const struct option_row *row,
-                         const char *value, char want[static OPTION_WANT])
+bool option_set_samplers(struct option_use *u)
 {
-    bool letters = strstr(row->name[0], "seq") != NULL;
-    pl_sampling *s = &o->sampling;
+    bool letters = strstr(u->row->name[0], "seq") != NULL, ok = true;
+    pl_sampling *s = &u->o->sampling;
+    const char *at = u->value;
 
-    snprintf(want, OPTION_WANT, "a selection of %s, each once%s",
-             sampler_all_names,
-             letters ? ", by letters of edskypmxt" : ", separated by ;");
     s->n_step = 0;
-    while (*value != '\0') {
-        size_t len = letters ? 1 : strcspn(value, ";");
-        int step = letters ? sampler_step(NULL, 0, *value)
-                           : sampler_step(value, len, '\0');
+    while (*at != '\0' && ok) {
+        size_t len = letters ? 1 : strcspn(at, ";");
+        int step =
+            letters ? sampler_step(NULL, 0, *at) : sampler_step(at, len, '\0');
 
-        if (step == SAMPLER_UNKNOWN ||
-            (step != SAMPLER_PASSED_OVER && !sampler_add(s, step)))
-            return false;
-        value += len;
-        value += !letters && *value == ';';
+        ok = step == SAMPLER_PASSED_OVER ||
+             (step != SAMPLER_UNKNOWN && sampler_add(s, step));
+        at += len;
+        at += !letters && *at == ';';
     }
-    return s->n_step > 0;
+    return (ok && s->n_step > 0) ||
+           want(u, "a selection of %s, each once%s", sampler_all_names,
+                letters ? ", by letters of edskypmxt" : ", separated by ;");
 }
 
 /* Appends a sequence breaker of DRY. "none" appends nothing, but disables the
  * default breakers. */
-bool option_set_breaker(struct options *o, const struct option_row *row,
-                        const char *value, char want[static OPTION_WANT])
+bool option_set_breaker(struct option_use *u)
 {
-    pl_sampling *s = &o->sampling;
-    const char **more;
+    pl_sampling *s = &u->o->sampling;
 
-    (void)row;
-    snprintf(want, OPTION_WANT, "1 to 64 bytes, at most 256 times");
-    if (strlen(value) < 1 || strlen(value) > SAMPLER_BREAKER_BYTES ||
+    if (strlen(u->value) < 1 || strlen(u->value) > SAMPLER_BREAKER_BYTES ||
         s->n_dry_breaker >= SAMPLER_BREAKERS)
+        return want(u, "1 to 64 bytes, at most 256 times");
+    if (!append(u, &s->dry_breaker, s->n_dry_breaker, &u->value,
+                sizeof(u->value)))
         return false;
-    snprintf(want, OPTION_WANT, "fewer of these: out of memory");
-    more = realloc((void *)s->dry_breaker,
-                   ((size_t)s->n_dry_breaker + 1) * sizeof(*more));
-    if (more == NULL)
-        return false;
-    s->dry_breaker = more;
-    if (strcmp(value, "none") != 0)
-        more[s->n_dry_breaker++] = value;
+    s->n_dry_breaker += strcmp(u->value, "none") != 0;
     return true;
 }
+
+/* ---- lists of numbers ---------------------------------------------------- */
 
 /* Appends `v` to the list, and the numbers that follow it up to `last`. Each is
  * the one before it, multiplied by `factor` and increased by `step`. */
@@ -540,8 +504,7 @@ static bool append_range(struct option_list *l, int64_t v, int64_t last,
 
 /* Parses a number, or a range FIRST-LAST, FIRST-LAST+STEP or
  * FIRST-LAST*FACTOR, and appends its numbers. */
-static bool append_word(struct option_list *l, const struct option_row *row,
-                        char *word, char want[static OPTION_WANT])
+static bool append_word(struct option_use *u, char *word)
 {
     int64_t first, last, step = 1, factor = 1;
     char *dash = strchr(word, '-');
@@ -552,75 +515,64 @@ static bool append_word(struct option_list *l, const struct option_row *row,
         *by++ = '\0';
     if (dash != NULL)
         *dash++ = '\0';
-    if (!whole(row, word, &first, want) ||
-        !whole(row, dash != NULL ? dash : word, &last, want))
+    if (!whole(u, word, &first) || !whole(u, dash != NULL ? dash : word, &last))
         return false;
     if (by != NULL && (!number_int64(by, &step) || step < 1 || step > 1 << 20))
-        return false;
+        return want(u, "a step from 1 to %d after + or *", 1 << 20);
     if (mark == '*') {
         factor = step;
         step = 0;
     }
-    snprintf(want, OPTION_WANT, "at most %d numbers, rising", OPTION_MAX_LIST);
-    return first <= last && append_range(l, first, last, step, factor);
+    return (first <= last &&
+            append_range(field(u), first, last, step, factor)) ||
+           want(u, "at most %d numbers, rising", OPTION_MAX_LIST);
 }
 
 /* Appends comma-separated integers and ranges to those of earlier uses of the
  * option. */
-bool option_set_list(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_list(struct option_use *u)
 {
-    for (;;) {
-        size_t len = strcspn(value, ",");
+    for (const char *s = u->value;;) {
+        size_t len = strcspn(s, ",");
         char word[40] = "";
 
         if (len < sizeof(word))
-            memcpy(word, value, len);
-        if (!append_word(field(o, row), row, word, want))
+            memcpy(word, s, len);
+        if (!append_word(u, word))
             return false;
-        if (value[len] == '\0')
+        if (s[len] == '\0')
             return true;
-        value += len + 1;
+        s += len + 1;
     }
 }
 
 /* Appends two numbers of tokens to the list, given as N,N: those of a prompt
  * and of the generation after it. */
-bool option_set_pair(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
+bool option_set_pair(struct option_use *u)
 {
-    struct option_list *l = field(o, row);
+    struct option_list *l = field(u);
     const int n = l->n;
 
-    if (strcspn(value, ",") == strlen(value) ||
-        !option_set_list(o, row, value, want) || l->n != n + 2) {
-        snprintf(want, OPTION_WANT,
-                 "two numbers, like 512,128, at most %d "
-                 "times",
-                 OPTION_MAX_LIST / 2);
-        return false;
-    }
-    return true;
+    return (strchr(u->value, ',') != NULL && option_set_list(u) &&
+            l->n == n + 2) ||
+           want(u, "two numbers, like 512,128, at most %d times",
+                OPTION_MAX_LIST / 2);
 }
 
 /* Appends comma-separated decimal numbers to the list, after those of earlier
  * uses of the option. */
-bool option_set_numbers(struct options *o, const struct option_row *row,
-                        const char *value, char want[static OPTION_WANT])
+bool option_set_numbers(struct option_use *u)
 {
-    struct option_numbers *l = field(o, row);
+    struct option_numbers *l = field(u);
     double more[OPTION_MAX_LIST];
-    int n = number_shares(value, more, OPTION_MAX_LIST);
+    int n = number_shares(u->value, more, OPTION_MAX_LIST);
+    bool ok = n >= 1 && l->n + n <= OPTION_MAX_LIST;
 
-    snprintf(want, OPTION_WANT,
-             "numbers from %g to %g separated by commas, at most %d", row->lo,
-             row->hi, OPTION_MAX_LIST);
-    if (n < 1 || l->n + n > OPTION_MAX_LIST)
-        return false;
-    for (int i = 0; i < n; i++) {
-        if (!(more[i] >= row->lo && more[i] <= row->hi))
-            return false;
+    for (int i = 0; i < n && ok; i++) {
+        ok = more[i] >= u->row->lo && more[i] <= u->row->hi;
         l->v[l->n++] = more[i];
     }
-    return true;
+    return ok ||
+           want(u, "numbers from %g to %g separated by commas, at most %d",
+                u->row->lo, u->row->hi, OPTION_MAX_LIST);
 }

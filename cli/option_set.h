@@ -20,7 +20,6 @@ option_set_fn option_set_all_experts;
 option_set_fn option_set_override;
 option_set_fn option_set_key;
 option_set_fn option_set_rope;
-option_set_fn option_set_fit;
 option_set_fn option_set_word;
 option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;

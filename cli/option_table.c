@@ -225,6 +225,10 @@ const struct option_row option_table[] = {
      "tensors are boxes, collectives and copies are lines. - writes the "
      "picture alone to standard output.",
      BRIEF(PLAN) | OUT_STREAM, option_set_text, AT(svg), 0, 0, NULL},
+    {{"--dump"}, "PASS", NULL,
+     "Print the devices' programs as a pass leaves them. Passes are order, "
+     "events and buffers.",
+     PLAN, option_set_text, AT(dump), 0, 0, NULL},
     {{"--measure"}, NULL, NULL,
      "Measure cores, memory, messages and GPUs. This takes some seconds each. "
      "It measures all GPUs, or those of -dev, and keeps the figures for later "
@@ -295,8 +299,10 @@ const struct option_row option_table[] = {
      WRITES, option_set_flag, AT(ignore_eos), 0, 0, NULL},
     {{"--no-display-prompt"}, NULL, NULL, "Print only what is generated.",
      RUN, option_set_flag, AT(no_display_prompt), 0, 0, NULL},
-    {{"-sp", "--special"}, NULL, NULL, "Print special tokens too.",
-     RUN, option_set_flag, AT(show_special), 0, 0, NULL},
+    {{"-sp", "--special"}, NULL, NULL,
+     "Print special tokens too. serve does so in answers outside chats, "
+     "for requests that do not say (skip_special_tokens).",
+     WRITES, option_set_flag, AT(show_special), 0, 0, NULL},
     {{"--grammar"}, "TEXT", NULL,
      "Generate only what a GBNF grammar allows. An example is 'root ::= "
      "\"yes\" | \"no\"'. In a chat it applies to the answer: after the "
@@ -587,6 +593,10 @@ const struct option_row option_table[] = {
      "the Euclidean one, 1 the sum, 0 the largest value times 32760; -1 "
      "leaves them as they are.",
      SERVE, option_set_int, AT(embd_normalize), -1, 100, NULL},
+    {{"--spm-infill"}, NULL, NULL,
+     "Fill in gaps with the suffix before the prefix, as some models want it, "
+     "for requests of /infill that do not say (spm_infill).",
+     SERVE, option_set_flag, AT(spm_infill), 0, 0, NULL},
     {{"--slot-save-path"}, "DIR", NULL,
      "Directory in which clients may save and restore slots. They ask by POST "
      "/slots/N?action=save or restore, with plain file names.",
@@ -615,6 +625,10 @@ const struct option_row option_table[] = {
      "Names of the model, separated by commas. With several models, they "
      "belong to the -m or -hf before them.",
      SERVE | OPTION_PROCESS, option_set_text, AT(alias), 0, 0, NULL},
+    {{"--tags"}, "TAGS", NULL,
+     "Tags of the model in /v1/models, separated by commas. Clients may show "
+     "them.",
+     SERVE, option_set_text, AT(tags), 0, 0, NULL},
     {{"--models-dir"}, "DIR", NULL,
      "Serve every model of a directory. It is a GGUF file there, or a "
      "subdirectory that has one.",
@@ -751,7 +765,7 @@ const struct option_row option_table[] = {
      "Choose what was left open so that the model fits. This is -ngl, -ncmoe, "
      "-ts, -ub and -c. off takes what was given, or says where memory is "
      "missing.",
-     PLANNED | OPTION_BRIEF(PLAN) | OPTION_BARE, option_set_fit, AT(pl.no_fit),
+     PLANNED | OPTION_BRIEF(PLAN) | OPTION_BARE, option_set_yes, AT(pl.no_fit),
      0, 0, on_off},
     {{"-fitc", "--fit-ctx"}, "N", "4096",
      "Shortest context that -fit may choose.",

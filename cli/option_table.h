@@ -31,11 +31,17 @@ enum { OPTION_BRIEF_SHIFT = 20 };
 #define OPTION_MANY  OPTION_BIT(2)
 #define OPTION_COMMA OPTION_BIT(3)
 
-/* Checks `value`, the text of an option's value, and stores it in *o. `value`
- * is NULL for flags. If it is invalid, returns false and describes valid values
- * in `want`, such as "a whole number from 1 to 64". */
-typedef bool option_set_fn(struct options *o, const struct option_row *row,
-                           const char *value, char want[static OPTION_WANT]);
+/* An option that the command line gives. */
+struct option_use {
+    struct options *o;
+    const struct option_row *row;
+    const char *value; /* text of its value; NULL for flags */
+    char want[OPTION_WANT];
+};
+
+/* Checks the value and stores it in u->o. If it is invalid, returns false and
+ * describes valid values in u->want, such as "a whole number from 1 to 64". */
+typedef bool option_set_fn(struct option_use *u);
 
 /* The command reads the file that the option names, so it must not write that
  * file. If row.arg is IDS, the option names a file only if its value begins

@@ -49,33 +49,34 @@ static void set_defaults(struct options *o, enum command command)
 
 /* Passes a value to the setter of the row. If `plait bench` accepts several
  * values of the option, also appends each of them to o->axis. */
-static bool take_value(struct options *o, const struct option_row *row,
-                       const char *value, char want[static OPTION_WANT])
+static bool take_value(struct option_use *u)
 {
-    size_t field = row->offset - offsetof(struct options, sampling);
+    struct options *o = u->o;
+    size_t field = u->row->offset - offsetof(struct options, sampling);
+    bool comma = u->row->commands & OPTION_COMMA;
 
     if (field < sizeof(o->sampling))
         o->sampling_given[field] = true;
     if (o->command != CMD_BENCH ||
-        !(row->commands & (OPTION_MANY | OPTION_COMMA)))
-        return row->set(o, row, value, want);
-    for (;;) {
-        size_t len =
-            row->commands & OPTION_COMMA ? strcspn(value, ",") : strlen(value);
-        char *word = strndup(value, len);
+        !(u->row->commands & (OPTION_MANY | OPTION_COMMA)))
+        return u->row->set(u);
+    for (const char *s = u->value;;) {
+        size_t len = comma ? strcspn(s, ",") : strlen(s);
+        char *word = strndup(s, len);
 
-        snprintf(want, OPTION_WANT, "fewer values, at most %d in all",
-                 OPTION_MAX_AXIS);
         if (word == NULL || o->n_axis == OPTION_MAX_AXIS) {
             free(word);
+            snprintf(u->want, sizeof(u->want),
+                     "fewer values, at most %d in all", OPTION_MAX_AXIS);
             return false;
         }
-        o->axis[o->n_axis++] = (struct option_axis){row, word};
-        if (!row->set(o, row, word, want))
+        o->axis[o->n_axis++] = (struct option_axis){u->row, word};
+        u->value = word;
+        if (!u->row->set(u))
             return false;
-        if (value[len] == '\0')
+        if (s[len] == '\0')
             return true;
-        value += len + 1;
+        s += len + 1;
     }
 }
 
@@ -89,7 +90,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     const char *value = NULL;
     const struct option_row *row;
     char name[64], cut[SHOWN];
-    char want[OPTION_WANT] = "";
+    struct option_use use;
 
     snprintf(name, sizeof(name), "%.*s",
              equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
@@ -108,12 +109,13 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
                              name, name, row->arg);
         value = argv[++*i];
     }
-    if (!take_value(o, row, value, want))
+    use = (struct option_use){.o = o, .row = row, .value = value};
+    if (!take_value(&use))
         return cli_error(o->command, EXIT_USAGE, "%s %s: give %s", name,
                          value != NULL && value[0] == '\0'
                              ? "\"\""
                              : clip_printable(cut, value),
-                         want);
+                         use.want);
     return EXIT_DONE;
 }
 

@@ -152,7 +152,7 @@ struct options {
     const char *trust;      /* file of the keys whose receipts verify accepts */
     struct word_list files; /* of verify and diff: arguments without option */
     int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
-    const char *host, *api_key, *api_key_file, *alias, *cert_file,
+    const char *host, *api_key, *api_key_file, *alias, *tags, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;
     /* limits of the prefix cache in host memory and on disk, in bytes: 0 for
@@ -179,6 +179,7 @@ struct options {
                                (llama_rewrite); owned */
     const char *trace;
     const char *svg;
+    const char *dump;
     const char *shape, *type;
     char *fetched; /* owned: path of the model that fetch_model downloaded */
 
@@ -222,7 +223,7 @@ struct options {
     bool random_seed;
     bool ignore_eos;
     bool single_turn;
-    bool no_prefill, no_cache_prompt;
+    bool no_prefill, no_cache_prompt, spm_infill;
     bool interactive;
     bool no_display_prompt;
     bool show_special;

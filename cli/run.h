@@ -104,6 +104,13 @@ enum stop run_begin_grammar(struct run *r);
  * success. */
 enum stop run_keep_grammar(struct run *r);
 
+/* Shows the prompt and reads a line, including its newline, with the editor or,
+ * if that is NULL, from standard input. Returns false at the end of the input,
+ * after a second Ctrl-C, and on an error, with *code set. */
+struct line_editor;
+bool run_next_line(struct run *r, struct line_editor *editor,
+                   const char *prompt, struct input *line,
+                   enum exit_code *code);
 /* Prints text to standard output, and sets r->last to its last byte. */
 void run_print(struct run *r, const char *text, size_t len);
 /* Prints a newline if the last byte printed is not one. */

@@ -11,7 +11,6 @@
 #include "server/json_text.h"
 #include "server/request_tasks.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -596,46 +595,6 @@ static bool run_command(struct chat *c, char *line)
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* Shows the prompt and reads a line, including its newline. Returns false at
- * the end of the input, after a second Ctrl-C, and on an error, with *code
- * set. */
-static bool next_line(struct chat *c, struct input *line, const char *prompt,
-                      enum exit_code *code)
-{
-    for (;;) {
-        bool interrupted;
-
-        errno = 0;
-        if (c->editor == NULL) {
-            if (isatty(0) && isatty(2))
-                fputs(prompt, stderr);
-            if (input_line(line, c->r->o, code))
-                return true;
-            if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
-                *code =
-                    cli_error(CMD_RUN, EXIT_FAILED,
-                              "reading standard input: %s", strerror(errno));
-        } else {
-            size_t len;
-            const char *s = line_editor_read(c->editor, prompt, &len);
-
-            input_free(line);
-            if (s != NULL) {
-                line->s = strndup(s, len);
-                line->len = len;
-                if (line->s == NULL)
-                    *code = no_memory();
-                return line->s != NULL;
-            }
-        }
-        interrupted = errno == EINTR && *code == EXIT_DONE;
-        clearerr(stdin);
-        if (!interrupted || term_interrupts > 1)
-            return false;
-        fputs("\nPress Ctrl-C again or Ctrl-D to quit.\n", stderr);
-    }
-}
-
 /* Appends a typed line to a message, without the newline. If the line ends with
  * a backslash, appends a newline in place of the backslash and returns true,
  * because the message continues in the next line. */
@@ -668,7 +627,8 @@ static bool next_message(struct chat *c, struct input *message,
     bool more = true;
 
     input_free(message);
-    while (more && next_line(c, &line, message->s == NULL ? "> " : "| ", code))
+    while (more && run_next_line(c->r, c->editor,
+                                 message->s == NULL ? "> " : "| ", &line, code))
         more = join(message, &line);
     input_free(&line);
     return message->s != NULL && *code == EXIT_DONE && term_interrupts < 2;

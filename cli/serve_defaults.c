@@ -127,6 +127,10 @@ enum exit_code serve_defaults(json_t **out, const struct options *o)
         ok = ok && set(j, "add_generation_prompt", json_true());
     if (o->no_cache_prompt)
         ok = ok && set(j, "cache_prompt", json_false());
+    if (o->show_special)
+        ok = ok && set(j, "skip_special_tokens", json_false());
+    if (o->spm_infill)
+        ok = ok && set(j, "spm_infill", json_true());
     if (o->embd_normalize != 2)
         ok = ok && set(j, "embd_normalize", json_integer(o->embd_normalize));
     if (o->receipts)

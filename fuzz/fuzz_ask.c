@@ -60,7 +60,7 @@ static void check_asked(const struct request *a)
     if (a->extra != NULL)
         is_json(a->extra);
     require(response_create(&w, a, &about, &err) == PL_OK);
-    for (int i = 0; i < response_choices(w); i++)
+    for (int i = 0; i < a->n * a->n_prompt; i++)
         require(response_prompt(w, i, 1, 0, "p") &&
                 response_part(w, i, &part) && response_end(w, i, &end));
     require(n > 0);

@@ -548,6 +548,12 @@ PL_API const char *pl_plan_options(const pl_plan *p);
  * are lines between them. */
 PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
+/* Writes the devices' programs as a pass of the compiler leaves them, "order",
+ * "events" or "buffers", in the text form of src/program/program_text.h, which
+ * may change with any version. Returns PL_BAD_ARGUMENT if there is no such
+ * pass. */
+PL_API pl_status pl_plan_dump(const pl_plan *p, const char *pass,
+                              pl_write_fn *write, void *user, pl_err *err);
 /* Writes one line (devices, ranks, bytes, collectives per token) to `buf`,
  * truncated to `size` bytes including the NUL. The line is empty if p is
  * NULL. */

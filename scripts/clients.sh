@@ -9,7 +9,7 @@ dir=$1
 packages="openai==3.54.0 anthro""pic==2.12.0"
 [ "${2-}" = long ] && packages="openai anthro""pic ollama==0.6.3 \
     litellm==1.110.2 langchain-openai==1.7.4 langchain-ollama==1.1.0 llm==0.36 \
-    numpy word2number"
+    numpy"
 
 [ -e "$dir/done" ] && exit 0
 rm -rf "$dir"

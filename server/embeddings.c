@@ -3,6 +3,7 @@
  * only, like a generation in generation.c. */
 #include "embeddings.h"
 
+#include "clock.h"
 #include "ollama.h"
 #include "request_parse.h"
 #include "request_tasks.h"
@@ -42,7 +43,7 @@ struct embeddings {
     struct http_request *r;
     struct request request; /* the parsed request; only its prompts are used */
     enum embeddings_protocol as;
-    /* Time of the request's arrival, in seconds by loop_now. */
+    /* Time of the request's arrival, in seconds by clock_now. */
     double arrival_s;
     /* Seconds for which the request waited until its model was loaded. */
     double load_s;
@@ -136,10 +137,7 @@ static json_t *floats(const float *x, int64_t n)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        if (json_array_append_new(list, json_real((double)x[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_text_add(&list, json_real((double)x[i]));
     return list;
 }
 
@@ -184,11 +182,7 @@ static json_t *vectors(const struct embedded *t)
         return g->base64 ? packed(t->row, g->kept) : floats(t->row, g->kept);
     list = json_array();
     for (int64_t i = 0; i < rows_of(t); i++)
-        if (json_array_append_new(
-                list, floats(t->row + i * g->width, g->kept)) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_text_add(&list, floats(t->row + i * g->width, g->kept));
     return list;
 }
 
@@ -244,7 +238,7 @@ static char *rest_of(const struct embeddings *g)
         j = json_pack(
             "{s:s?, s:I, s:I, s:I}", "model", g->request.model,
             "total_duration",
-            (json_int_t)(1e9 * (g->load_s + loop_now() - g->arrival_s)),
+            (json_int_t)(1e9 * (g->load_s + clock_now() - g->arrival_s)),
             "load_duration", (json_int_t)(1e9 * g->load_s), "prompt_eval_count",
             n);
     else
@@ -316,21 +310,6 @@ static void on_row(void *user, int64_t at, const float *row)
             return;
     }
     memcpy(to, row, (size_t)width * sizeof *to);
-}
-
-/* The token callback of the task; never called, because tasks that return rows
- * generate no tokens. */
-static bool on_token(void *user, int32_t id, const float *logits)
-{
-    (void)user;
-    (void)id;
-    (void)logits;
-    return false;
-}
-
-static void set_gone(void *user)
-{
-    ((struct embeddings *)user)->gone = true;
 }
 
 static enum client_state on_poll_client(void *user)
@@ -456,7 +435,7 @@ static bool read_request(struct service *v, struct http_request *r,
                                 .r = r,
                                 .request = a,
                                 .as = as,
-                                .arrival_s = loop_now(),
+                                .arrival_s = clock_now(),
                                 .load_s = http_age(r),
                                 .width = pl_model_d_model(v->model),
                                 .n = a.n_prompt,
@@ -512,7 +491,6 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
         .client = http_client(g->r),
         .time_s = g->service->time_s,
         .listener = {.row = on_row,
-                     .token = on_token,
                      .poll_client = on_poll_client,
                      .end = on_end,
                      .user = t}};
@@ -527,35 +505,21 @@ static bool submit_tasks(struct embeddings *g, struct api_error *why)
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);
     bool ok = params ? true : api_error_set_memory(why);
     int n = g->n;
-    double retry_s = 0;
-    char after[32];
-    pl_err err;
-    pl_status s;
 
     for (int i = 0; i < n && ok; i++)
         ok = make_text(g, i, &params[i], why);
-    if (ok) {
-        http_on_gone(g->r, set_gone, g);
-        s = loop_add(g->service->loop, params, n, &retry_s, &err);
-        if (s != PL_OK) {
-            http_on_gone(g->r, NULL, NULL);
-            ok = api_error_set_status(why, s, &err);
-        }
-        if (s == PL_FULL) {
-            why->status = 429;
-            snprintf(after, sizeof after, "%.0f", ceil(retry_s));
-            http_set_header(g->r, "Retry-After", after);
-        }
-    }
+    ok = ok && service_submit(g->service, g->r, params, n, &g->gone, why);
     for (int i = 0; i < n && params; i++)
         free((int32_t *)params[i].prompt);
     free(params);
     return ok;
 }
 
-void embeddings_start(struct service *v, struct http_request *r,
-                      enum embeddings_protocol as)
+void embeddings_start(void *service, struct http_request *r)
 {
+    struct service *v = service;
+    const enum embeddings_protocol as =
+        (enum embeddings_protocol)http_route_arg(r);
     struct embeddings *g = NULL;
     struct api_error why;
     bool ok = v->pooling != EMBEDDINGS_OFF ||

@@ -14,7 +14,6 @@
 #include <stddef.h>
 
 struct http_request;
-struct service;
 
 /* The way in which the rows of a text's tokens become the vector of the
  * text. */
@@ -36,10 +35,9 @@ enum embeddings_protocol {
     EMBEDDINGS_AS_OLLAMA_ONE,
 };
 
-/* Handles a request for embeddings. `r` gets its response later, from the
- * loop's thread. */
-void embeddings_start(struct service *v, struct http_request *r,
-                      enum embeddings_protocol as);
+/* Handles a request for embeddings, of the protocol http_route_arg (enum
+ * embeddings_protocol). `r` gets its response later, from the loop's thread. */
+void embeddings_start(void *service, struct http_request *r);
 
 /* Normalizes the vector x [n] in place. p >= 1: the p-norm becomes 1. p = 0:
  * the largest magnitude becomes 32760, for conversion to 16-bit integers. p <

@@ -6,6 +6,8 @@
  * frees it after its last task. When the client disconnects, only a flag is
  * set. */
 #include "jws.h"
+
+#include "clock.h"
 #include "logprob.h"
 #include "ollama.h"
 #include "request_tasks.h"
@@ -63,8 +65,8 @@ struct choice {
      * owned; NULL if there is none. */
     char *kept_prompt, *kept;
     pl_err scoring; /* the error of `scored`; its status is PL_OK if none */
-    /* Times by loop_now of the first progress report, of the first token and of
-     * the last token, in seconds; 0 if not reached. */
+    /* Times by clock_now of the first progress report, of the first token and
+     * of the last token, in seconds; 0 if not reached. */
     double began_s, first_token_s, last_token_s;
 };
 
@@ -88,11 +90,11 @@ struct generation {
     /* texts[p]: the text of prompt p, empty if the response does not contain
      * it; [request.n_prompt]; owned. */
     struct text *texts;
-    /* Time of the request's arrival, in seconds by loop_now. */
+    /* Time of the request's arrival, in seconds by clock_now. */
     double arrival_s;
     /* Seconds for which the request waited until its model was loaded. */
     double load_s;
-    /* Time when data was last sent to the client, in seconds by loop_now. */
+    /* Time when data was last sent to the client, in seconds by clock_now. */
     double last_sent_s;
     atomic_bool gone; /* the client has disconnected; set by another thread */
     bool begun;       /* http_begin was called, so the stream has begun */
@@ -141,7 +143,7 @@ static bool write_out(void *user, const void *data, size_t n)
     if (g->answered) /* The task of another choice failed, so `r` already has an
                         error response. */
         return false;
-    g->last_sent_s = loop_now();
+    g->last_sent_s = clock_now();
     if (g->request.stream) {
         if (!g->begun)
             http_begin(g->r, 200, response_type(g->response));
@@ -157,11 +159,6 @@ static void keep_items(void *user, const char *id, const json_t *items)
 {
     response_store_put(&((struct generation *)user)->service->stored, id,
                        items);
-}
-
-static void set_gone(void *user)
-{
-    ((struct generation *)user)->gone = true;
 }
 
 /* ---- processing the output of a choice ----------------------------------- */
@@ -227,7 +224,7 @@ static size_t limit_lines(struct choice *c, const char *text, size_t len)
             continue;
         c->indents = a->n_indent > 0;
         c->n_blank = 0;
-        c->cut = a->max_s > 0 && loop_now() - c->first_token_s > a->max_s;
+        c->cut = a->max_s > 0 && clock_now() - c->first_token_s > a->max_s;
     }
     return n;
 }
@@ -398,7 +395,7 @@ static void send_prompt(struct choice *c)
 static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 {
     struct choice *c = user;
-    double now = loop_now();
+    double now = clock_now();
 
     c->n_cached = cached;
     if (c->began_s == 0)
@@ -413,7 +410,7 @@ static bool on_token(void *user, int32_t id, const float *logits)
 {
     struct choice *c = user;
     const char *text = pl_detokenize(c->text, id);
-    double now = loop_now();
+    double now = clock_now();
 
     c->n_thought += pl_reply_end_of_reasoning(c->reply) != NULL;
 
@@ -479,7 +476,7 @@ static enum client_state on_poll_client(void *user)
         return CLIENT_READY;
     if (http_backlog(g->r) > MAX_BACKLOG)
         return CLIENT_BACKLOGGED;
-    if (ping_s > 0 && loop_now() - g->last_sent_s > ping_s)
+    if (ping_s > 0 && clock_now() - g->last_sent_s > ping_s)
         response_ping(g->response);
     return CLIENT_READY;
 }
@@ -596,7 +593,7 @@ static bool send_end(struct choice *c, const struct task_report *report)
     end.full =
         report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
                                             pl_engine_n_ctx(g->service->engine);
-    end.total_s = g->load_s + loop_now() - g->arrival_s;
+    end.total_s = g->load_s + clock_now() - g->arrival_s;
     if (c->stops.hit >= 0)
         end.stop = g->request.stop[c->stops.hit];
     done = write_receipts(c, report, &receipt, &prompt_receipt);
@@ -746,8 +743,8 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
 
     c->of = g;
     c->index = index;
-    s = pl_detokenizer_create(&c->text, g->service->words, g->prompt != NULL,
-                              &err);
+    s = pl_detokenizer_create(&c->text, g->service->words,
+                              g->prompt != NULL || g->request.special, &err);
     if (s == PL_OK)
         s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
     if (s == PL_OK && g->prompt)
@@ -765,22 +762,6 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     if (s == PL_OK && c->reply && n_begun > 0)
         s = begin_reply(c, &err);
     return s == PL_OK || api_error_set_status(why, s, &err);
-}
-
-/* The parameters of a generation's tasks, kept until the tasks are submitted to
- * the loop. */
-struct making {
-    /* params[i]: the parameters of the task of choice i; [n_choice]; owned. */
-    struct task_params *params;
-    /* how[i]: the sampling parameters of the task of choice i; [n_choice];
-     * owned. */
-    pl_sampling *how;
-};
-
-static void making_fini(struct making *m)
-{
-    free(m->params);
-    free(m->how);
 }
 
 /* Sets g->texts[p] to the text of prompt p, if the response contains it. For
@@ -804,8 +785,10 @@ static bool keep_text(struct generation *g, int p, int64_t n,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-static bool make_task_params(struct generation *g, struct making *m,
-                             struct api_error *why)
+/* Fills params[i] and how[i], the parameters of the task of choice i and of its
+ * sampler, for all choices. */
+static bool make_task_params(struct generation *g, struct task_params *params,
+                             pl_sampling *how, struct api_error *why)
 {
     int64_t n = 0;
 
@@ -821,16 +804,15 @@ static bool make_task_params(struct generation *g, struct making *m,
         if (!response_prompt_ids(g->response, i, g->ids[p], n))
             return api_error_set_memory(why);
         c->n_prompt = n;
-        request_fill_params(&g->request, i % g->request.n, &m->params[i],
-                            &m->how[i]);
-        m->params[i].prompt = g->ids[p];
-        m->params[i].n_prompt = n;
-        m->params[i].grammar = g->grammar;
-        m->params[i].receipt =
+        request_fill_params(&g->request, i % g->request.n, &params[i], &how[i]);
+        params[i].prompt = g->ids[p];
+        params[i].n_prompt = n;
+        params[i].grammar = g->grammar;
+        params[i].receipt =
             g->request.receipt || g->service->keep_receipt != NULL;
-        m->params[i].client = http_client(g->r);
-        m->params[i].time_s = g->service->time_s;
-        m->params[i].listener =
+        params[i].client = http_client(g->r);
+        params[i].time_s = g->service->time_s;
+        params[i].listener =
             (struct task_callbacks){.progress = on_progress,
                                     .prompt_logits = on_prompt_logits,
                                     .token = on_token,
@@ -843,48 +825,26 @@ static bool make_task_params(struct generation *g, struct making *m,
     return true;
 }
 
-/* Submits the tasks of all choices to the loop. If this function returns true,
- * the loop's thread owns `g`. */
-static bool submit_tasks(struct generation *g, const struct task_params *params,
-                         struct api_error *why)
-{
-    double retry_s = 0;
-    char after[32];
-    pl_status s;
-    pl_err err;
-
-    g->n_left = g->n_choice;
-    http_on_gone(g->r, set_gone, g);
-    s = loop_add(g->service->loop, params, g->n_choice, &retry_s, &err);
-    if (s == PL_OK)
-        return true;
-    http_on_gone(g->r, NULL, NULL);
-    api_error_set_status(why, s, &err);
-    if (s == PL_FULL) {
-        why->status = 429;
-        snprintf(after, sizeof after, "%.0f", ceil(retry_s));
-        http_set_header(g->r, "Retry-After", after);
-    }
-    return false;
-}
-
 /* Creates the choices and submits their tasks to the loop. If this function
  * returns true, the loop's thread owns `g`. */
 static bool go(struct generation *g, struct api_error *why)
 {
     size_t n = (size_t)g->n_choice, n_prompt = (size_t)g->request.n_prompt;
-    struct making m = {.params = calloc(n + 1, sizeof *m.params),
-                       .how = calloc(n + 1, sizeof *m.how)};
+    struct task_params *params = calloc(n + 1, sizeof *params);
+    pl_sampling *how = calloc(n + 1, sizeof *how);
     bool ok;
+
+    g->n_left = g->n_choice;
 
     g->ids = calloc(n_prompt + 1, sizeof *g->ids);
     g->texts = calloc(n_prompt + 1, sizeof *g->texts);
-    ok = g->ids && g->texts && m.params && m.how ? true
-                                                 : api_error_set_memory(why);
+    ok = (g->ids && g->texts && params && how) || api_error_set_memory(why);
     for (int i = 0; i < (int)n && ok; i++)
         ok = make_choice(g, i, why);
-    ok = ok && make_task_params(g, &m, why) && submit_tasks(g, m.params, why);
-    making_fini(&m);
+    ok = ok && make_task_params(g, params, how, why) &&
+         service_submit(g->service, g->r, params, g->n_choice, &g->gone, why);
+    free(params);
+    free(how);
     return ok;
 }
 
@@ -900,7 +860,7 @@ static struct generation *make(struct service *v, struct http_request *r,
     }
     g->service = v;
     service_hold(v);
-    g->arrival_s = g->last_sent_s = loop_now();
+    g->arrival_s = g->last_sent_s = clock_now();
     g->r = r;
     g->request = *a;
     g->n_choice = n;
@@ -1127,36 +1087,25 @@ static void log_ignored(struct service *v, const struct request *a)
     }
 }
 
-void generation_start(struct service *v, struct http_request *r,
-                      enum request_kind kind)
+void generation_start(void *service, struct http_request *r)
 {
+    struct service *v = service;
+    const enum request_kind kind = (enum request_kind)http_route_arg(r);
     const double load_s = http_age(r);
-
-    const struct request_rules rules = {
-        .sampling = &v->sampling,
-        .defaults = v->defaults,
-        .words = v->words,
-        .n_vocab = pl_tokenizer_n_vocab(v->words),
-        .max_tokens = v->max_tokens,
-        .reasoning = v->reasoning,
-        .limits_thinking = v->limits_thinking,
-        .think_tokens = v->think_tokens,
-        .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
-                                           << 32,
-        .can = (REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
-                ollama_traits(pl_template_text(v->form, false),
-                              pl_template_text(v->form, true))),
-        .recall = response_store_get,
-        .recall_user = &v->stored,
-        .log = v->log,
-        .log_user = v->log_user};
+    struct request_rules rules = service_rules(v);
     struct generation *g = NULL;
     struct request a = {0};
     struct api_error why;
     size_t len;
     const char *body = http_body(r, &len);
-    bool ok = request_parse(&a, kind, body, len, &rules, &why);
+    bool ok;
 
+    rules.seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
+                                            << 32;
+    rules.can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
+                ollama_traits(pl_template_text(v->form, false),
+                              pl_template_text(v->form, true));
+    ok = request_parse(&a, kind, body, len, &rules, &why);
     if (ok && a.load_only) {
         respond_loaded(v, r, &a);
         return;

@@ -1,6 +1,8 @@
 /* Implements the cache of compiled grammars; see grammar_cache.h. */
 #include "grammar_cache.h"
 
+#include "fail.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +27,7 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
                                    const char *text)
 {
     for (int i = 0; i < g->n; i++)
-        if (g->entry[i].grammar && g->entry[i].form == form &&
-            strcmp(g->entry[i].text, text) == 0)
+        if (g->entry[i].form == form && strcmp(g->entry[i].text, text) == 0)
             return &g->entry[i];
     return NULL;
 }
@@ -43,8 +44,6 @@ static struct grammars_entry *evict_for(struct grammars *g,
     for (int i = 0; i < g->n; i++) {
         struct grammars_entry *e = &g->entry[i];
 
-        if (!e->grammar)
-            return e;
         if (e->n_user == 0 && (!oldest || e->used < oldest->used))
             oldest = e;
     }
@@ -124,9 +123,7 @@ pl_status grammars_take(struct grammars *g, pl_grammar_form form,
     entry_free(&made);
     if (*out)
         return PL_OK;
-    if (err)
-        *err = (pl_err){PL_NO_MEMORY, "out of memory for a grammar"};
-    return PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY, "out of memory for a grammar");
 }
 
 void grammars_give(struct grammars *g, pl_grammar *grammar)

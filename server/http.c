@@ -12,7 +12,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -22,27 +21,6 @@ enum {
      * longer than http_options.timeout_s. */
     SLOWEST = 1024,
 };
-
-pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
-{
-    va_list ap;
-
-    if (!err)
-        return s;
-    err->status = s;
-    va_start(ap, fmt);
-    vsnprintf(err->message, sizeof err->message, fmt, ap);
-    va_end(ap);
-    return s;
-}
-
-double http_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- functions that libmicrohttpd calls ---------------------------------- */
 
@@ -110,7 +88,7 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     if (*len > o->max_body - r->n_body)
         return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the request body is too large; send a smaller one");
-    if (http_now() - r->began > due)
+    if (clock_now() - r->began > due)
         return MHD_NO;
     s = http_request_add_body(r, data, *len);
     if (s == PL_FULL)
@@ -139,15 +117,13 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Copies untrusted text to `out` for the log, truncated. Replaces blanks, and
- * bytes that could control a terminal. */
-static void show(char *out, size_t size, const char *s)
+void http_show(char *out, size_t size, const char *s, size_t n)
 {
-    size_t n = 0;
+    size_t i = 0;
 
-    for (; s[n] && n + 1 < size; n++)
-        out[n] = s[n] > ' ' && s[n] < 127 ? s[n] : '?';
-    out[n] = '\0';
+    for (; i < n && i + 1 < size; i++)
+        out[i] = s[i] > ' ' && s[i] < 127 ? s[i] : '?';
+    out[i] = '\0';
 }
 
 /* Logs a request without its query, headers and body, which may contain API
@@ -159,8 +135,8 @@ void http_log_request(struct http_request *r)
 
     if (!o->log)
         return;
-    show(method, sizeof method, r->method);
-    show(path, sizeof path, r->path);
+    http_show(method, sizeof method, r->method, strlen(r->method));
+    http_show(path, sizeof path, r->path, strlen(r->path));
     if (r->queued)
         snprintf(status, sizeof status, "%d", r->status);
     snprintf(text, sizeof text, "%s %s %s %s %s%sms=%.1f%s", r->address, method,
@@ -192,7 +168,7 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     /* A HEAD request ends after the headers of its response. Discard the body
      * that is still buffered. */
     r->dropped = all;
-    r->took_s = http_now() - r->began;
+    r->took_s = clock_now() - r->began;
     if (!all && !r->early)
         r->cut_off = atomic_load(&r->h->stopping)
                          ? ", aborted: the server is stopping"
@@ -243,39 +219,39 @@ static void on_complaint(void *user, const char *fmt, va_list ap)
 static pl_status check_options(const struct http_options *o, pl_err *err)
 {
     if (o->port < 0 || o->port > 65535)
-        return http_fail(
+        return server_fail(
             err, PL_BAD_ARGUMENT,
             "port %d: out of range; use 0 (any free port) to 65535", o->port);
     for (int i = 0; i < o->n_key; i++) {
         if (!o->key[i] || !*o->key[i])
-            return http_fail(err, PL_BAD_ARGUMENT,
-                             "API key %d of %d: empty, so any client would "
-                             "have it; remove the empty line or value",
-                             i + 1, o->n_key);
+            return server_fail(err, PL_BAD_ARGUMENT,
+                               "API key %d of %d: empty, so any client would "
+                               "have it; remove the empty line or value",
+                               i + 1, o->n_key);
     }
     if (o->prefix &&
         (o->prefix[0] != '/' || o->prefix[strlen(o->prefix) - 1] == '/'))
-        return http_fail(err, PL_BAD_ARGUMENT,
-                         "prefix \"%s\": must start with a slash and not end "
-                         "with one, for example \"/api\"",
-                         o->prefix);
+        return server_fail(err, PL_BAD_ARGUMENT,
+                           "prefix \"%s\": must start with a slash and not end "
+                           "with one, for example \"/api\"",
+                           o->prefix);
     if (!o->cert_file != !o->cert_key_file)
-        return http_fail(
+        return server_fail(
             err, PL_BAD_ARGUMENT,
             "TLS: no %s given; give both the certificate and its key",
             o->cert_file ? "key" : "certificate");
     if (o->cert_file && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return http_fail(
+        return server_fail(
             err, PL_UNSUPPORTED,
             "TLS: the installed libmicrohttpd was built without it; install "
             "one with TLS, or terminate TLS in a proxy");
     if (o->max_connections < 0 || o->max_of_address < 0 || o->timeout_s < 0 ||
         o->drain_s < 0)
-        return http_fail(err, PL_BAD_ARGUMENT,
-                         "limits must not be negative: %d connections, %d per "
-                         "address, timeout %d s, drain %d s",
-                         o->max_connections, o->max_of_address, o->timeout_s,
-                         o->drain_s);
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "limits must not be negative: %d connections, %d per "
+            "address, timeout %d s, drain %d s",
+            o->max_connections, o->max_of_address, o->timeout_s, o->drain_s);
     return PL_OK;
 }
 
@@ -304,13 +280,13 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
     pl_status s = PL_OK;
 
     if (!f)
-        s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
+        s = server_fail(err, PL_IO, "%s: %s", path, strerror(e));
     else if (!text)
-        s = http_fail(err, PL_NO_MEMORY, "%s: out of memory", path);
+        s = server_fail(err, PL_NO_MEMORY, "%s: out of memory", path);
     else if (ferror(f))
-        s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
+        s = server_fail(err, PL_IO, "%s: %s", path, strerror(e));
     else if (n > MAX_PEM || memchr(text, '\0', n) || !strstr(text, "-----"))
-        s = http_fail(err, PL_IO, "%s: not a PEM file", path);
+        s = server_fail(err, PL_IO, "%s: not a PEM file", path);
     if (s == PL_OK)
         text[n] = '\0';
     else
@@ -362,11 +338,11 @@ static pl_status start_daemon(struct http *h, pl_err *err)
             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
             h->o.cert_file ? tls : tls + 2, MHD_OPTION_END);
         if (!h->daemon && h->o.cert_file)
-            s = http_fail(err, PL_IO, "TLS: cannot use %s and %s (%s)",
-                          h->o.cert_file, h->o.cert_key_file, h->said);
+            s = server_fail(err, PL_IO, "TLS: cannot use %s and %s (%s)",
+                            h->o.cert_file, h->o.cert_key_file, h->said);
         else if (!h->daemon)
-            s = http_fail(err, PL_IO, "cannot start libmicrohttpd: %s",
-                          h->said[0] ? h->said : strerror(errno));
+            s = server_fail(err, PL_IO, "cannot start libmicrohttpd: %s",
+                            h->said[0] ? h->said : strerror(errno));
     }
     free(cert);
     if (key)
@@ -398,10 +374,10 @@ pl_status http_accept(struct http *h, pl_err *err)
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;
     if (e != 0)
-        return http_fail(err, PL_IO,
-                         "cannot start the listening thread: %s; raise the "
-                         "limits of threads and memory (ulimit -u, -v)",
-                         strerror(e));
+        return server_fail(err, PL_IO,
+                           "cannot start the listening thread: %s; raise the "
+                           "limits of threads and memory (ulimit -u, -v)",
+                           strerror(e));
     return PL_OK;
 }
 
@@ -417,15 +393,15 @@ static pl_status open_all(struct http *h, pl_err *err)
     h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
     h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);
     if (!h->idle)
-        return http_fail(err, PL_NO_MEMORY,
-                         "out of memory for the HTTP server");
+        return server_fail(err, PL_NO_MEMORY,
+                           "out of memory for the HTTP server");
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->watch_fd = epoll_create1(EPOLL_CLOEXEC);
     if (h->wake_fd < 0 || h->watch_fd < 0)
-        return http_fail(err, PL_IO,
-                         "cannot open file descriptors for the server: %s; "
-                         "raise \"ulimit -n\"",
-                         strerror(errno));
+        return server_fail(err, PL_IO,
+                           "cannot open file descriptors for the server: %s; "
+                           "raise \"ulimit -n\"",
+                           strerror(errno));
     h->port = h->o.port;
     h->loopback = true;
     s = http_bind(h, err);
@@ -435,9 +411,10 @@ static pl_status open_all(struct http *h, pl_err *err)
         return s;
     h->running = true;
     if (!http_workers_start(h))
-        return http_fail(err, PL_IO,
-                         "cannot start the threads that handle requests; raise "
-                         "the limits of threads and memory (ulimit -u, -v)");
+        return server_fail(
+            err, PL_IO,
+            "cannot start the threads that handle requests; raise "
+            "the limits of threads and memory (ulimit -u, -v)");
     return h->o.held ? PL_OK : http_accept(h, err);
 }
 
@@ -453,8 +430,8 @@ pl_status http_start(struct http **out, const struct http_options *o,
         return s;
     h = calloc(1, sizeof *h);
     if (!h)
-        return http_fail(err, PL_NO_MEMORY,
-                         "out of memory for the HTTP server");
+        return server_fail(err, PL_NO_MEMORY,
+                           "out of memory for the HTTP server");
     h->o = *o;
     fill_defaults(&h->o);
     h->route = route;
@@ -482,12 +459,8 @@ int http_port(const struct http *h)
 
 void http_load(const struct http *h, int *n_connection, int *n_request)
 {
-    struct http *of = (struct http *)h;
-
-    pthread_mutex_lock(&of->lock);
     *n_connection = h->n_connection;
     *n_request = h->n_request;
-    pthread_mutex_unlock(&of->lock);
 }
 
 void http_drain(struct http *h)

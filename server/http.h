@@ -20,8 +20,10 @@ struct http_request;
 
 typedef void http_handler_fn(void *user, struct http_request *r);
 
-/* Value of http_route.flags: requests of this route need no API key. */
-enum { HTTP_OPEN = 1 };
+/* Values of http_route.flags. HTTP_OPEN: requests of this route need no API
+ * key. The bits from HTTP_ARG on are the number that http_route_arg returns, so
+ * that several routes can share a handler. */
+enum { HTTP_OPEN = 1, HTTP_ARG = 8 };
 
 /* A method and a path, and the function that handles requests with both. A GET
  * route also handles HEAD. OPTIONS requests are answered by the HTTP layer
@@ -134,6 +136,7 @@ const char *http_name(const struct http_request *r);
 /* Returns the index of the request's route in the table passed to
  * http_start. */
 int http_route_index(const struct http_request *r);
+int http_route_arg(const struct http_request *r);
 /* Returns the value of the first query argument ?name=value with this name,
  * percent-decoded; NULL if there is none. */
 const char *http_query(const struct http_request *r, const char *name);

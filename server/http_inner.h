@@ -11,6 +11,8 @@
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
+#include "clock.h"
+#include "fail.h"
 #include "http.h"
 
 #include <microhttpd.h>
@@ -97,18 +99,21 @@ struct http {
     bool no_more;
     /* List of all requests that are not freed yet. */
     struct http_request *first;
-    int n_request, n_connection;
+    /* Read without the lock, too. */
+    atomic_int n_request, n_connection;
     /* Sum of the capacities of all request bodies in bytes, without the first
      * HTTP_SMALL_BODY bytes of each body. */
     size_t body_bytes;
     /* idle[fd], [n_idle]: state of the connection with socket descriptor fd.
-     * Time by http_now, in seconds, since which it has had no request;
+     * Time by clock_now, in seconds, since which it has had no request;
      * HTTP_BUSY while it has one; HTTP_CLOSING once it is being closed; 0 if fd
      * is not a connection of this server. */
     double *idle;
     /* max_fd: the highest socket descriptor of any connection so far. */
     int n_idle, max_fd;
-    int n_closing; /* number of connections that are HTTP_CLOSING in `idle` */
+    /* Number of connections that are HTTP_CLOSING in `idle`; read without the
+     * lock, too. */
+    atomic_int n_closing;
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
@@ -186,7 +191,7 @@ struct http_request {
     struct MHD_Connection *connection;
     int fd; /* socket descriptor of the connection */
     bool watched, suspended;
-    bool gone; /* the client has disconnected */
+    atomic_bool gone; /* the client has disconnected; read without the lock */
     /* Memory was short for the response, so the connection must be cut. */
     bool broken;
     /* The rest of the response is discarded, because libmicrohttpd has finished
@@ -211,11 +216,9 @@ struct http_request {
 
 /* ---- functions of http.c ------------------------------------------------- */
 
-/* Sets *err, which may be NULL, to a status and a formatted message. Returns
- * `s`. */
-pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-double http_now(void);
+/* Copies n bytes of untrusted text to `out` for the log or a message,
+ * truncated. Replaces blanks, and bytes that could control a terminal. */
+void http_show(char *out, size_t size, const char *s, size_t n);
 /* Writes the log line of a request that has ended. Called by the thread that
  * frees the request. */
 void http_log_request(struct http_request *r);

@@ -57,10 +57,10 @@ static pl_status cannot_listen(const struct http *h, const char *host, int e,
         remedy = "; give an address of this machine, for example 127.0.0.1 "
                  "(local only) or 0.0.0.0 (all)";
     if (http_is_path(host, strlen(host)))
-        return http_fail(err, PL_IO, "cannot listen on %s: %s%s", host,
-                         strerror(e), e == EADDRINUSE ? remedy : "");
-    return http_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s", host,
-                     h->port, strerror(e), remedy);
+        return server_fail(err, PL_IO, "cannot listen on %s: %s%s", host,
+                           strerror(e), e == EADDRINUSE ? remedy : "");
+    return server_fail(err, PL_IO, "cannot listen on %s, port %d: %s%s", host,
+                       h->port, strerror(e), remedy);
 }
 
 static int close_with(int fd, int e)
@@ -165,10 +165,11 @@ static pl_status bind_to_host(struct http *h, const char *host, bool both,
     snprintf(port, sizeof port, "%d", h->port);
     e = getaddrinfo(host, port, &hint, &found);
     if (e != 0)
-        return http_fail(err, PL_BAD_ARGUMENT,
-                         "cannot listen on \"%s\": %s; give an address of this "
-                         "machine, for example 127.0.0.1 or 0.0.0.0",
-                         host, gai_strerror(e));
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "cannot listen on \"%s\": %s; give an address of this "
+            "machine, for example 127.0.0.1 or 0.0.0.0",
+            host, gai_strerror(e));
     e = EADDRNOTAVAIL;
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
         fd = bind_to(a, both);
@@ -208,10 +209,11 @@ pl_status http_bind(struct http *h, pl_err *err)
         char host[256];
 
         if (h->n_listen == HTTP_MAX_LISTEN || n >= sizeof host)
-            return http_fail(err, PL_BAD_ARGUMENT,
-                             "cannot listen on \"%.40s\": at most %d addresses "
-                             "of 255 characters are possible",
-                             list, HTTP_MAX_LISTEN);
+            return server_fail(
+                err, PL_BAD_ARGUMENT,
+                "cannot listen on \"%.40s\": at most %d addresses "
+                "of 255 characters are possible",
+                list, HTTP_MAX_LISTEN);
         snprintf(host, sizeof host, "%.*s", (int)n, list);
         list += n + (list[n] == ',');
         s = http_is_path(host, n) ? listen_on_path(h, host, err)
@@ -264,7 +266,7 @@ static bool count(struct http *h, int fd)
     if (known && h->idle[fd] == 0)
         h->n_connection++;
     if (known)
-        h->idle[fd] = http_now();
+        h->idle[fd] = clock_now();
     if (known && fd > h->max_fd)
         h->max_fd = fd;
     pthread_mutex_unlock(&h->lock);
@@ -291,7 +293,7 @@ void http_set_busy(struct http *h, int fd, bool busy)
 {
     pthread_mutex_lock(&h->lock);
     if (h->idle[fd] != HTTP_CLOSING)
-        h->idle[fd] = busy ? HTTP_BUSY : http_now();
+        h->idle[fd] = busy ? HTTP_BUSY : clock_now();
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -304,7 +306,7 @@ void http_set_busy(struct http *h, int fd, bool busy)
 static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
-    double late = http_now() - (drains ? h->o.drain_s : 2 * h->o.timeout_s);
+    double late = clock_now() - (drains ? h->o.drain_s : 2 * h->o.timeout_s);
     bool any;
 
     pthread_mutex_lock(&h->lock);
@@ -317,24 +319,9 @@ static bool close_slow_clients(struct http *h)
     return any;
 }
 
-static bool has_room(struct http *h)
+static bool has_room(const struct http *h)
 {
-    bool room;
-
-    pthread_mutex_lock(&h->lock);
-    room = h->n_connection < h->o.max_connections;
-    pthread_mutex_unlock(&h->lock);
-    return room;
-}
-
-static bool is_closing(struct http *h)
-{
-    bool closing;
-
-    pthread_mutex_lock(&h->lock);
-    closing = h->n_closing > 0;
-    pthread_mutex_unlock(&h->lock);
-    return closing;
+    return h->n_connection < h->o.max_connections;
 }
 
 /* Makes space for a pending connection: closes the open connection that has had
@@ -345,7 +332,7 @@ static bool is_closing(struct http *h)
  * if it closed none. */
 static bool close_idlest(struct http *h)
 {
-    double least = http_now() - SPARE_S;
+    double least = clock_now() - SPARE_S;
     int idlest = -1;
 
     pthread_mutex_lock(&h->lock);
@@ -448,7 +435,7 @@ void http_keep_open(struct http *h, int fd)
         copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy >= 0)
         h->linger[h->n_linger++] = (struct http_linger){
-            copy, http_now() + LINGER_S, HTTP_LINGER_BYTES};
+            copy, clock_now() + LINGER_S, HTTP_LINGER_BYTES};
     pthread_mutex_unlock(&h->lock);
     if (copy >= 0)
         http_wake(h);
@@ -460,7 +447,7 @@ static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
 
-    if (http_now() >= l->until)
+    if (clock_now() >= l->until)
         return false;
     for (int i = 0; i < 16; i++) {
         ssize_t n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
@@ -526,11 +513,11 @@ void *http_listen_thread(void *http)
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
-        bool accepting = sockets_left && !is_closing(h);
+        bool accepting = sockets_left && h->n_closing == 0;
         int n = poll_lingering(h, p + LINGER), wait = -1;
 
-        if (http_now() >= look) {
-            look = http_now() + 1;
+        if (clock_now() >= look) {
+            look = clock_now() + 1;
             watching = close_slow_clients(h);
         }
 

@@ -233,7 +233,7 @@ struct http_request *http_request_create(struct http *h,
     r->connection = c;
     r->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)
                 ->connect_fd;
-    r->began = http_now();
+    r->began = clock_now();
     r->old = !strcmp(version, MHD_HTTP_VERSION_1_0);
     r->cut_off = "";
     address = http_request_address(r, &family);
@@ -402,13 +402,7 @@ void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user)
 
 bool http_has_left(const struct http_request *r)
 {
-    struct http_request *of = (struct http_request *)r;
-    bool gone;
-
-    pthread_mutex_lock(&of->lock);
-    gone = r->gone;
-    pthread_mutex_unlock(&of->lock);
-    return gone;
+    return r->gone;
 }
 
 /* ---- functions that return fields of a request --------------------------- */
@@ -420,7 +414,7 @@ const char *http_method(const struct http_request *r)
 
 double http_age(const struct http_request *r)
 {
-    return http_now() - r->began;
+    return clock_now() - r->began;
 }
 
 const char *http_path(const struct http_request *r)
@@ -436,6 +430,11 @@ const char *http_name(const struct http_request *r)
 int http_route_index(const struct http_request *r)
 {
     return (int)(r->route - r->h->route);
+}
+
+int http_route_arg(const struct http_request *r)
+{
+    return (int)(r->route->flags >> HTTP_ARG);
 }
 
 const char *http_query(const struct http_request *r, const char *name)

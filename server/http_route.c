@@ -168,12 +168,15 @@ static bool is_ours(const struct http *h, const char *s)
 
 /* Returns true if the Host header shows that a browser reached this server by a
  * name that is not the server's (DNS rebinding). Checked only if the server
- * listens on a loopback address or has a list of host names. */
+ * listens on a loopback address or has a list of host names. Browsers reach no
+ * Unix socket, and its clients write any name. */
 static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
+    int family;
+    const bool local = r->h->loopback && http_request_address(r, &family);
 
-    if (!host || !*host || (!r->h->loopback && !let_in) ||
+    if (!host || !*host || (!local && !let_in) ||
         (let_in && is_listed(let_in, "*", 1)))
         return false;
     return !is_ours(r->h, host);
@@ -218,17 +221,6 @@ static bool is_cross_origin(const struct http_request *r)
     return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
 }
 
-/* Copies n bytes of untrusted text to `out` for an error message, truncated.
- * Replaces blanks and unprintable bytes. */
-static void show(char *out, size_t size, const char *s, size_t n)
-{
-    size_t i = 0;
-
-    for (; i < n && i + 1 < size; i++)
-        out[i] = s[i] > ' ' && s[i] < 127 ? s[i] : '?';
-    out[i] = '\0';
-}
-
 /* Checks that a request was not sent by a page of another site. If so, returns
  * 0; else returns an HTTP status and sets *message. Called only if the server
  * has no API keys. */
@@ -240,7 +232,7 @@ static int check_origin(struct http_request *r, const char **message)
 
     if (is_dns_rebinding(r)) {
         host = host_of(http_header(r, "Host"), &n);
-        show(name, sizeof name, host, n);
+        http_show(name, sizeof name, host, n);
         snprintf(
             r->said, sizeof r->said,
             "host \"%s\" rejected: not known to be this server; if it is, "
@@ -248,9 +240,9 @@ static int check_origin(struct http_request *r, const char **message)
             name, name);
     } else if (is_cross_origin(r)) {
         if (origin && (host = strstr(origin, "://")))
-            show(page, sizeof page, origin, strlen(origin));
+            http_show(page, sizeof page, origin, strlen(origin));
         host = host_of(host ? host + 3 : "HOST", &n);
-        show(name, sizeof name, host, n);
+        http_show(name, sizeof name, host, n);
         snprintf(r->said, sizeof r->said,
                  "cross-origin request rejected; allow it with --cors-origin "
                  "%s or require --api-key; if the page is this server's behind "

@@ -2,57 +2,21 @@
  * call. loop_step.c has the code of one step. */
 #include "loop_inner.h"
 
+#include <assert.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Limit of the memory for the logits of prompt tokens in one step, in bytes
  * (task_params.prompt_logits). */
 enum { LOGIT_BYTES = 64 << 20 };
 
-double loop_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)
-{
-    char text[1200];
-    va_list a;
-
-    if (!l->o.log)
-        return;
-    va_start(a, form);
-    vsnprintf(text, sizeof text, form, a);
-    va_end(a);
-    l->o.log(l->o.log_user, level, text);
-}
-
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-{
-    va_list a;
-
-    if (err) {
-        err->status = s;
-        va_start(a, form);
-        vsnprintf(err->message, sizeof err->message, form, a);
-        va_end(a);
-    }
-    return s;
-}
-
 static pl_status no_memory(pl_err *err)
 {
-    return fail(err, PL_NO_MEMORY,
-                "out of memory for a task of the server; try again later");
+    return server_fail(
+        err, PL_NO_MEMORY,
+        "out of memory for a task of the server; try again later");
 }
 
 /* ---- creating, adding and ending tasks ----------------------------------- */
@@ -68,21 +32,36 @@ static void task_free(struct task *w)
     free(w);
 }
 
-int *loop_state_counter(struct loop *l, enum task_state at)
-{
-    return at == TASK_WAITING   ? &l->counts.n_waiting
-           : at == TASK_RUNNING ? &l->counts.n_running
-                                : &l->counts.n_preempted;
-}
+const unsigned char loop_edges[N_TASK_STATE] = {
+#define TO(state) (1 << TASK_##state)
+    [TASK_WAITING] = TO(LOOKING) | TO(PREFILL) | TO(ENDED),
+    [TASK_LOOKING] = TO(LOADING) | TO(PREFILL) | TO(ENDED),
+    [TASK_LOADING] = TO(PREFILL) | TO(ENDED),
+    [TASK_PREFILL] = TO(WAITING) | TO(DECODING) | TO(PREEMPTED) | TO(ENDED),
+    [TASK_DECODING] = TO(PREFILL) | TO(PREEMPTED) | TO(ENDED),
+    [TASK_PREEMPTED] = TO(PREFILL) | TO(DECODING) | TO(ENDED),
+#undef TO
+};
 
-struct task *loop_task_at(struct loop *l, int n)
+void loop_set_state(struct loop *l, struct task *w, enum task_state to)
 {
-    struct task *w;
+    int *const count[N_TASK_STATE] = {
+        [TASK_WAITING] = &l->counts.n_waiting,
+        [TASK_LOOKING] = &l->counts.n_waiting,
+        [TASK_PREEMPTED] = &l->counts.n_preempted,
+        [TASK_LOADING] = &l->counts.n_running,
+        [TASK_PREFILL] = &l->counts.n_running,
+        [TASK_DECODING] = &l->counts.n_running,
+    };
 
+    assert(loop_edges[w->at] >> to & 1);
+    l->moved[w->at] |= 1 << to;
     pthread_mutex_lock(&l->lock);
-    w = n < l->n_task ? l->task[n] : NULL;
+    --*count[w->at];
+    if (count[to])
+        ++*count[to];
     pthread_mutex_unlock(&l->lock);
-    return w;
+    w->at = to;
 }
 
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
@@ -93,7 +72,7 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                             .n_cached = w->n_cached,
                             .n_written = w->n_written};
     struct task_callbacks j;
-    double now = loop_now(), began = w->admitted_s > 0 ? w->admitted_s : now;
+    double now = clock_now(), began = w->admitted_s > 0 ? w->admitted_s : now;
     double first_token_s = w->first_token_s > 0 ? w->first_token_s : now;
 
     if (err)
@@ -103,10 +82,12 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     r.queue_s = began - w->arrival_s;
     r.prompt_s = first_token_s - began;
     r.written_s = now - first_token_s;
-    if (w->at == TASK_RUNNING) {
+    if (loop_has_slot(w)) {
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
+        loop_leave_slot(l, w);
     }
+    loop_set_state(l, w, TASK_ENDED);
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
         if (l->task[i] == w) {
@@ -115,15 +96,10 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
             break;
         }
     schedule_remove_task(&l->schedule, w->params.client);
-    if (w->at == TASK_RUNNING)
-        l->slot[w->seq] = (struct loop_slot){0};
-    --*loop_state_counter(l, w->at);
     l->counts.n_failed += why == FINISH_ERROR;
     pthread_mutex_unlock(&l->lock);
     j = w->params.listener;
     loop_tiers_cancel(l, w);
-    if (w->at == TASK_RUNNING)
-        loop_save_slot_tokens(l, w);
     /* The task is freed first, because its `end` callback may release the
      * grammar that its sampler uses. */
     task_free(w);
@@ -135,30 +111,31 @@ static pl_status check_params(const struct loop *l,
                               const struct task_params *params, pl_err *err)
 {
     if (params->n_prompt < 1)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "the prompt has no tokens; give at least one");
+        return server_fail(err, PL_BAD_ARGUMENT,
+                           "the prompt has no tokens; give at least one");
     for (int64_t i = 0; i < params->n_prompt; i++)
         if (params->prompt[i] < 0 || params->prompt[i] >= l->n_vocab)
-            return fail(err, PL_BAD_ARGUMENT,
-                        "prompt: token %" PRId64 " is %" PRId32
-                        ", not in the vocabulary; use ids from 0 to %" PRId64,
-                        i, params->prompt[i], l->n_vocab - 1);
+            return server_fail(
+                err, PL_BAD_ARGUMENT,
+                "prompt: token %" PRId64 " is %" PRId32
+                ", not in the vocabulary; use ids from 0 to %" PRId64,
+                i, params->prompt[i], l->n_vocab - 1);
     if (params->slot < -1 || params->slot >= l->o.n_seq)
-        return fail(
+        return server_fail(
             err, PL_BAD_ARGUMENT,
             "id_slot %d: no such slot; use 0 to %d (-np), or -1 for any",
             params->slot, l->o.n_seq - 1);
     if (params->rows && l->o.d_model == 0)
-        return fail(
+        return server_fail(
             err, PL_UNSUPPORTED,
             "embeddings are disabled; start the server with --embeddings");
     if (params->n_prompt >= l->n_ctx)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "the prompt has %" PRId64
-                    " tokens, but the context has %" PRId64
-                    ", of which the output needs at least 1; shorten the "
-                    "prompt, or start the server with a larger context (-c)",
-                    params->n_prompt, l->n_ctx);
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "the prompt has %" PRId64 " tokens, but the context has %" PRId64
+            ", of which the output needs at least 1; shorten the "
+            "prompt, or start the server with a larger context (-c)",
+            params->n_prompt, l->n_ctx);
     return PL_OK;
 }
 
@@ -190,7 +167,7 @@ static pl_status task_create(struct task **out, const struct loop *l,
     w->params = *params;
     w->params.prompt = NULL;
     w->params.sampling = NULL;
-    w->arrival_s = loop_now();
+    w->arrival_s = clock_now();
     w->max_text = params->n_prompt + 64;
     w->text = malloc((size_t)w->max_text * sizeof *w->text);
     if (!w->text) {
@@ -228,24 +205,26 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     int k = 0;
 
     if (l->stops)
-        return fail(err, PL_CANCELLED, "the server is stopping");
+        return server_fail(err, PL_CANCELLED, "the server is stopping");
     if (l->is_lost)
-        return fail(err, PL_DEVICE, "%s", l->lost.message);
+        return server_fail(err, PL_DEVICE, "%s", l->lost.message);
     if (n > l->o.max_waiting)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "the request has %d tasks, more than the queue holds (%d); "
-                    "send fewer prompts or choices, or start the server with a "
-                    "larger --max-waiting",
-                    n, l->o.max_waiting);
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "the request has %d tasks, more than the queue holds (%d); "
+            "send fewer prompts or choices, or start the server with a "
+            "larger --max-waiting",
+            n, l->o.max_waiting);
     if (n > l->o.max_waiting - l->counts.n_waiting ||
         n > l->max_task - l->n_task) {
         l->counts.n_rejected += (uint64_t)n;
         if (retry_s)
             *retry_s = retry_after_s(l);
-        return fail(err, PL_FULL,
-                    "the queue is full: %d of %d tasks are waiting, no space "
-                    "for %d more; try again later",
-                    l->counts.n_waiting, l->o.max_waiting, n);
+        return server_fail(
+            err, PL_FULL,
+            "the queue is full: %d of %d tasks are waiting, no space "
+            "for %d more; try again later",
+            l->counts.n_waiting, l->o.max_waiting, n);
     }
     while (k < n &&
            schedule_add_task(&l->schedule, w[k]->params.client, err) == PL_OK)
@@ -259,7 +238,8 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         w[i]->id = ++l->last_id;
         /* Fits, because the check above ensures that n_task is less than
          * max_task. */
-        l->task[l->n_task++] = w[i];
+        l->task[l->n_task] = w[i];
+        l->n_task++; /* from here on the loop's thread sees the task */
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
@@ -302,7 +282,7 @@ pl_status loop_run_between_steps(struct loop *l,
     pthread_mutex_lock(&l->lock);
     if (l->stops) {
         pthread_mutex_unlock(&l->lock);
-        return fail(err, PL_CANCELLED, "the server is stopping");
+        return server_fail(err, PL_CANCELLED, "the server is stopping");
     }
     for (end = &l->loop_call; *end;)
         end = &(*end)->next;
@@ -354,13 +334,7 @@ static void *loop_thread(void *user)
             /* All tasks wait or are paused. No signal tells the loop's thread
              * when their clients or the tiers become ready, so it checks again
              * after 5 ms. */
-            struct timespec soon;
-
-            clock_gettime(CLOCK_MONOTONIC, &soon);
-            soon.tv_nsec += 5000000;
-            soon.tv_sec += soon.tv_nsec / 1000000000;
-            soon.tv_nsec %= 1000000000;
-            pthread_cond_timedwait(&l->wake, &l->lock, &soon);
+            clock_wait(&l->wake, &l->lock, clock_now() + 0.005);
         }
         stops = l->stops;
         pthread_mutex_unlock(&l->lock);
@@ -390,6 +364,7 @@ static bool alloc_buffers(struct loop *l)
     l->max_task = l->o.n_seq + l->o.max_waiting;
     l->max_batch = chunk + l->o.n_seq;
     l->task = calloc((size_t)l->max_task, sizeof *l->task);
+    l->ready = calloc((size_t)l->max_task, sizeof *l->ready);
     l->client = calloc((size_t)l->max_task, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
     l->last = calloc(n, sizeof *l->last);
@@ -410,26 +385,10 @@ static bool alloc_buffers(struct loop *l)
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
-    return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->client &&
-           l->slot && l->last && l->device && l->run && l->plan && l->taken &&
-           l->token && l->seq && l->wanted && l->logits && l->path && l->rows &&
-           (l->row || l->o.d_model == 0);
-}
-
-/* Initializes the loop's locks. Timed waits use the monotonic clock, because
- * the real-time clock may be set during a wait. */
-static bool init_locks(struct loop *l)
-{
-    pthread_condattr_t a;
-
-    if (pthread_condattr_init(&a) != 0)
-        return false;
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->wake, &a);
-    pthread_cond_init(&l->done, &a);
-    pthread_condattr_destroy(&a);
-    return true;
+    return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->ready &&
+           l->client && l->slot && l->last && l->device && l->run && l->plan &&
+           l->taken && l->token && l->seq && l->wanted && l->logits &&
+           l->path && l->rows && (l->row || l->o.d_model == 0);
 }
 
 pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
@@ -438,10 +397,11 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     struct loop *l = calloc(1, sizeof *l);
 
     *out = NULL;
-    if (!l || !init_locks(l)) {
-        free(l);
+    if (!l)
         return no_memory(err);
-    }
+    pthread_mutex_init(&l->lock, NULL);
+    clock_cond_init(&l->wake);
+    clock_cond_init(&l->done);
     l->e = e;
     l->t = t;
     l->o = *o;
@@ -461,9 +421,10 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     loop_read_counters(l);
     if (pthread_create(&l->thread, NULL, loop_thread, l) != 0) {
         loop_free(l);
-        return fail(err, PL_NO_MEMORY,
-                    "cannot start the thread of the scheduling loop; raise the "
-                    "limits of threads and memory (ulimit -u, -v)");
+        return server_fail(
+            err, PL_NO_MEMORY,
+            "cannot start the thread of the scheduling loop; raise the "
+            "limits of threads and memory (ulimit -u, -v)");
     }
     l->started = true;
     *out = l;
@@ -494,6 +455,7 @@ void loop_free(struct loop *l)
     schedule_fini(&l->schedule);
     ahead_fini(&l->ahead);
     free(l->task);
+    free(l->ready);
     free(l->client);
     free(l->slot);
     for (int i = 0; i < l->o.n_seq && l->last; i++)
@@ -529,6 +491,14 @@ int loop_slots(struct loop *l, struct loop_slot *slot, int n)
         slot[i] = l->slot[i];
     pthread_mutex_unlock(&l->lock);
     return l->o.n_seq;
+}
+
+struct loop_slot *loop_all_slots(struct loop *l, int *n)
+{
+    struct loop_slot *slot = calloc((size_t)l->o.n_seq + 1, sizeof *slot);
+
+    *n = slot ? loop_slots(l, slot, l->o.n_seq) : 0;
+    return slot;
 }
 
 int loop_devices(struct loop *l, pl_device_counters *device, int n)

@@ -15,8 +15,6 @@
 
 struct loop;
 
-double loop_now(void); /* Returns the time of the monotonic clock in seconds. */
-
 enum task_finish {
     FINISH_EOG,     /* the model generated an end-of-text token */
     FINISH_STOPPED, /* the callback task_callbacks.token returned false */
@@ -64,7 +62,7 @@ struct task_callbacks {
     void (*prompt_logits)(void *user, int64_t at, const float *logits);
     /* Passes a generated token, and the logits [n_vocab] that it was sampled
      * from. Not called for the end-of-text token that ends a task. Returns
-     * false to end the task. */
+     * false to end the task. NULL for tasks that generate no tokens. */
     bool (*token)(void *user, int32_t id, const float *logits);
     /* Returns true if the grammar constrains the next token. The loop calls it
      * before each token until it returns true; from then on the grammar
@@ -244,6 +242,9 @@ pl_status loop_slot_restore(struct loop *l, int slot, const int32_t *token,
 /* Copies the states of the first n slots to slot[0 .. n - 1]. Returns the
  * number of all slots. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+/* Returns a malloc'ed copy of the states of all *n slots; NULL if out of
+ * memory. */
+struct loop_slot *loop_all_slots(struct loop *l, int *n);
 /* Copies the counters of the first n devices, as they were after the last step.
  * Returns the number of all devices. */
 int loop_devices(struct loop *l, pl_device_counters *device, int n);

@@ -4,16 +4,40 @@
 #ifndef SERVER_LOOP_INNER_H
 #define SERVER_LOOP_INNER_H
 
+#include "clock.h"
+#include "fail.h"
 #include "loop.h"
 #include "mask_worker.h"
 #include "schedule.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
+/* The states of a task. Only loop_set_state changes them, and only along these
+ * edges (loop_edges in loop.c):
+ *
+ *   loop_add --> WAITING ---> LOOKING ---> LOADING
+ *                   ^            |            |
+ *                   v            v            |
+ *                PREFILL <-------+------------+
+ *                 ^   ^
+ *                 |   +-----------+
+ *                 v               v
+ *              DECODING <---> PREEMPTED        all states ---> ENDED
+ *
+ * A task that is preempted before any of its tokens was computed waits again.
+ * After a failed step, the tokens of a decoding task may have to be computed
+ * again. */
 enum task_state {
     TASK_WAITING,   /* the task waits for a sequence of the engine */
-    TASK_RUNNING,   /* the task has a sequence of the engine */
+    TASK_LOOKING,   /* its prompt is looked up in the tiers; it waits, too */
     TASK_PREEMPTED, /* the task has no sequence; its state is in task.saved */
+    /* In these states the task has a sequence of the engine (loop_has_slot). */
+    TASK_LOADING,  /* pages of its prompt are being loaded from the tiers */
+    TASK_PREFILL,  /* its prompt is being computed */
+    TASK_DECODING, /* each step computes its last token */
+    TASK_ENDED,    /* the task is about to be freed */
+    N_TASK_STATE
 };
 
 /* A task, from loop_add to its end. Members marked "guarded" are accessed with
@@ -28,9 +52,9 @@ struct task {
     pl_receipt *receipt;
     /* params.grammar constrains the tokens that `sampler` samples. */
     bool grammar_active;
-    enum task_state at; /* state of the task; guarded by loop.lock */
+    enum task_state at;
     enum client_state client_state;
-    int seq; /* index of the task's sequence in the engine, if TASK_RUNNING */
+    int seq; /* index of the task's sequence in the engine, if it has one */
     /* Tokens of the prompt and generated tokens; owned, [n_text]. */
     int32_t *text;
     int64_t n_text, max_text;
@@ -51,11 +75,11 @@ struct task {
      * other tasks. */
     void *saved;
     size_t saved_bytes;
-    /* Times of the task's events in seconds by loop_now; 0 for an event that
+    /* Times of the task's events in seconds by clock_now; 0 for an event that
      * has not happened. */
     double arrival_s, admitted_s, first_token_s;
     bool tiers_searched; /* the task's prompt was looked up in the tiers */
-    /* Time by loop_now, in seconds, at which the task stops waiting for its
+    /* Time by clock_now, in seconds, at which the task stops waiting for its
      * lookup in the tiers, or for the next page. */
     double tiers_deadline;
     /* The lookup of the task's prompt in the tiers; owned; NULL if there is
@@ -102,12 +126,12 @@ struct loop {
     bool is_lost; /* a device has failed; guarded by `lock` */
     pl_err lost;  /* the error of the device, if is_lost; guarded by `lock` */
 
-    /* All tasks in order of arrival, [n_task]; owned; guarded by `lock`. Only
-     * the loop's thread removes tasks, and only with the lock held. */
+    /* All tasks in order of arrival, [n_task]; owned; changed with `lock` held.
+     * Only the loop's thread removes tasks, so it reads the list without the
+     * lock. */
     struct task **task;
-    /* max_task: limit of the number of waiting, running and preempted tasks
-     * together. */
-    int n_task, max_task;
+    atomic_int n_task;
+    int max_task; /* limit of the number of tasks in all states together */
     /* Id of the task that was added last; guarded by `lock`. */
     uint64_t last_id;
     struct schedule schedule; /* state of the scheduler; guarded by `lock` */
@@ -130,8 +154,12 @@ struct loop {
     struct schedule_entry *plan;
     int n_run;
     bool *taken; /* taken[i]: sequence i of the engine is in use; [n_seq] */
-    /* Scratch memory for the client ids of tasks, [max_task]. */
+    /* Scratch memory for tasks and their client ids, [max_task]. */
+    struct task **ready;
     uint64_t *client;
+    /* moved[a]: the states that tasks in state `a` have changed to, a set of 1
+     * << enum task_state, for tests. */
+    unsigned char moved[N_TASK_STATE];
     /* Tokens of the step's batch, and the sequence of each; [max_batch]. */
     int32_t *token, *seq;
     uint8_t *wanted;
@@ -164,21 +192,19 @@ bool loop_step(struct loop *l);
 /* Starts looking up the prompt of a waiting task in the tiers, at most once per
  * task. Returns true if the task has to wait for the result of the lookup. */
 bool loop_tiers_lookup(struct loop *l, struct task *w);
-/* Returns true while a waiting task waits for the result of its lookup in the
- * tiers. Takes no lock. */
+/* Returns true while a task waits for the result of its lookup in the tiers.
+ * Takes no lock. */
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w);
-/* Starts loading the pages that a task's lookup in the tiers found. Called
- * after pl_seq_share has given the task's sequence the cached prefix that is on
- * the devices. */
-void loop_tiers_start(struct loop *l, struct task *w);
-/* Returns true while a task's pages are being loaded from the tiers. Meanwhile
- * the task takes part in no steps. */
-bool loop_tiers_is_loading(const struct task *w);
-/* Loads pages from the tiers for all tasks that wait for such pages, for a
- * limited time. Returns true if it loaded any. */
+/* Returns true if a task's lookup in the tiers found pages, which
+ * loop_tiers_load then loads. Called after pl_seq_share has given the task's
+ * sequence the cached prefix that is on the devices. */
+bool loop_tiers_start(struct loop *l, struct task *w);
+/* Loads pages from the tiers for all tasks in state TASK_LOADING, for a limited
+ * time. Meanwhile these tasks take part in no steps. Returns true if it loaded
+ * any. */
 bool loop_tiers_load(struct loop *l);
-/* Ends the loading of a task's pages, because the task will be preempted. Trims
- * the task's sequence to the longest length at which the task can continue. */
+/* Ends the loading of a task's pages, if there are any. Trims the task's
+ * sequence to the longest length at which the task can continue. */
 void loop_tiers_abort(struct loop *l, struct task *w);
 /* Frees a task's lookup in the tiers, if there is one. */
 void loop_tiers_cancel(struct loop *l, struct task *w);
@@ -188,25 +214,25 @@ bool loop_tiers_offload(struct loop *l, double seconds);
 /* Returns true if there are tiers, and they accept no pages for now. */
 bool loop_tiers_backlogged(struct loop *l);
 
-/* Remembers the tokens of a task that leaves its slot, and takes ownership of
- * w->text. Does nothing if no tokens of the task were computed, or if it has
- * the callback params.keep. In loop_slots.c. */
-void loop_save_slot_tokens(struct loop *l, struct task *w);
+/* Shows the slot of a task as free, and remembers the task's tokens for it;
+ * takes ownership of w->text. Remembers none if no tokens of the task were
+ * computed, or if it has the callback params.keep. In loop_slots.c. */
+void loop_leave_slot(struct loop *l, struct task *w);
 
 /* Copies the engine's counters to loop.counts and loop.device, where other
  * threads can read them. */
 void loop_read_counters(struct loop *l);
-/* Returns the counter in loop.counts of the tasks in state `at`. Caller holds
- * the lock. */
-int *loop_state_counter(struct loop *l, enum task_state at);
-/* Returns the nth task in order of arrival, or NULL. The loop's thread may use
- * the task without the lock, because no other thread removes tasks. */
-struct task *loop_task_at(struct loop *l, int n);
+/* loop_edges[a]: the states that a task in state `a` may change to, a set of 1
+ * << enum task_state. */
+extern const unsigned char loop_edges[N_TASK_STATE];
+void loop_set_state(struct loop *l, struct task *w, enum task_state to);
+static inline bool loop_has_slot(const struct task *w)
+{
+    return w->at == TASK_LOADING || w->at == TASK_PREFILL ||
+           w->at == TASK_DECODING;
+}
 /* Removes a task from the loop, frees it, and calls its callback `end` with the
  * reason `why`. `err` is the error if `why` is FINISH_ERROR, else NULL. */
 void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err);
-void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-
 #endif

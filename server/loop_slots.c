@@ -17,14 +17,15 @@ static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
     l->last[slot] = (struct last){token, n};
 }
 
-void loop_save_slot_tokens(struct loop *l, struct task *w)
+void loop_leave_slot(struct loop *l, struct task *w)
 {
-    if (w->n_done == 0 || w->params.keep)
-        return;
     pthread_mutex_lock(&l->lock);
-    set_slot_tokens(l, w->seq, w->text, w->n_done);
+    l->slot[w->seq] = (struct loop_slot){0};
+    if (w->n_done > 0 && !w->params.keep) {
+        set_slot_tokens(l, w->seq, w->text, w->n_done);
+        w->text = NULL;
+    }
     pthread_mutex_unlock(&l->lock);
-    w->text = NULL;
 }
 
 static bool copy(const int32_t *token, int64_t n, int32_t **out)
@@ -78,11 +79,9 @@ static pl_status restore(void *user, pl_engine *e, pl_err *err)
 
     while (seq < r->l->o.n_seq && r->l->taken[seq])
         seq++;
-    if (seq == r->l->o.n_seq) {
-        snprintf(err->message, sizeof err->message,
-                 "all %d slots are busy; try again later", seq);
-        return err->status = PL_FULL;
-    }
+    if (seq == r->l->o.n_seq)
+        return server_fail(err, PL_FULL,
+                           "all %d slots are busy; try again later", seq);
     s = pl_state_restore_memory(e, seq, r->state, r->bytes, 0, err);
     if (s == PL_OK)
         s = pl_seq_set_tokens(e, seq, r->token, r->n, err);
@@ -98,11 +97,9 @@ pl_status loop_slot_restore(struct loop *l, int slot, const int32_t *token,
     int32_t *own;
     pl_status s;
 
-    if (!copy(token, n, &own)) {
-        snprintf(err->message, sizeof err->message,
-                 "out of memory for a slot's tokens");
-        return err->status = PL_NO_MEMORY;
-    }
+    if (!copy(token, n, &own))
+        return server_fail(err, PL_NO_MEMORY,
+                           "out of memory for a slot's tokens");
     s = loop_run_between_steps(l, restore, &r, err);
     if (s != PL_OK) {
         free(own);

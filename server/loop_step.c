@@ -23,11 +23,11 @@ static bool abort_reason(const struct task *w, double now,
 
 static void retire_cancelled(struct loop *l)
 {
-    const double now = loop_now();
+    const double now = clock_now();
     enum task_finish why = FINISH_CANCELLED;
-    struct task *w;
 
-    for (int i = 0; (w = loop_task_at(l, i)); i++) {
+    for (int i = 0; i < l->n_task; i++) {
+        struct task *w = l->task[i];
         const struct task_callbacks *j = &w->params.listener;
 
         w->client_state =
@@ -40,15 +40,6 @@ static void retire_cancelled(struct loop *l)
 }
 
 /* ---- admitting and preempting tasks -------------------------------------- */
-
-static void set_task_state(struct loop *l, struct task *w, enum task_state at)
-{
-    pthread_mutex_lock(&l->lock);
-    --*loop_state_counter(l, w->at);
-    ++*loop_state_counter(l, at);
-    w->at = at;
-    pthread_mutex_unlock(&l->lock);
-}
 
 /* Returns the index of a free sequence that the task may use, or -1 if there is
  * none. */
@@ -74,38 +65,39 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     int64_t n_needed = w->n_text + TO_WRITE;
     int n = 0;
 
-    pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++) {
         const struct task *other = l->task[i];
 
-        if (other->at != TASK_RUNNING)
+        if (!loop_has_slot(other))
             continue;
         n++;
         n_needed += other->n_text - other->n_done + TO_WRITE;
     }
-    pthread_mutex_unlock(&l->lock);
     return n == 0 || n_needed <= pl_engine_free_tokens(l->e, -1);
 }
 
+static bool is_paused(const struct task *w)
+{
+    return loop_has_slot(w) && w->client_state == CLIENT_BACKLOGGED;
+}
+
 /* Returns the task that runs in the slot if it is paused because its client is
- * backlogged, else NULL. Caller holds the lock. */
+ * backlogged, else NULL. */
 static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
     for (int i = 0; i < l->n_task; i++)
-        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot &&
-            l->task[i]->client_state == CLIENT_BACKLOGGED)
+        if (is_paused(l->task[i]) && l->task[i]->seq == slot)
             return l->task[i];
     return NULL;
 }
 
-/* Returns true if the task can be admitted: it is in state `at`, its client is
+/* Returns true if the task can be admitted: it has no slot, its client is
  * ready, and its lookup in the tiers has ended. If it requires a certain slot,
  * that slot must be free, or its task paused; other tasks do not wait for this
- * one. Caller holds the lock. */
-static bool is_admissible(const struct loop *l, const struct task *w,
-                          enum task_state at)
+ * one. */
+static bool is_admissible(const struct loop *l, const struct task *w)
 {
-    return w->at == at && w->client_state == CLIENT_READY &&
+    return !loop_has_slot(w) && w->client_state == CLIENT_READY &&
            !loop_tiers_is_pending(l, w) &&
            (w->params.slot < 0 || find_free_slot(l, w) >= 0 ||
             paused_task_in_slot(l, w->params.slot));
@@ -116,22 +108,20 @@ static bool is_admissible(const struct loop *l, const struct task *w,
  * Chooses among waiting tasks by fair share of the clients (schedule_next). */
 static struct task *pick_next_task(struct loop *l)
 {
-    struct task *next = NULL;
     int n = 0, first;
 
+    for (int i = 0; i < l->n_task; i++) {
+        if (!is_admissible(l, l->task[i]))
+            continue;
+        if (l->task[i]->at == TASK_PREEMPTED)
+            return l->task[i];
+        l->client[n] = l->task[i]->params.client;
+        l->ready[n++] = l->task[i];
+    }
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_task && !next; i++)
-        if (is_admissible(l, l->task[i], TASK_PREEMPTED))
-            next = l->task[i];
-    for (int i = 0; i < l->n_task && !next; i++)
-        if (is_admissible(l, l->task[i], TASK_WAITING))
-            l->client[n++] = l->task[i]->params.client;
     first = schedule_next(&l->schedule, l->client, n);
-    for (int i = 0; i < l->n_task && !next && first >= 0; i++)
-        if (is_admissible(l, l->task[i], TASK_WAITING) && first-- == 0)
-            next = l->task[i];
     pthread_mutex_unlock(&l->lock);
-    return next;
+    return first >= 0 ? l->ready[first] : NULL;
 }
 
 /* Returns a paused task to preempt; NULL if there is none. `w` is the task that
@@ -140,18 +130,19 @@ static struct task *pick_next_task(struct loop *l)
  * last. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
-    bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
-    struct task *idle = NULL;
+    if (w && w->params.slot >= 0 && find_free_slot(l, w) < 0)
+        return paused_task_in_slot(l, w->params.slot);
+    for (int i = l->n_task - 1; i >= 0; i--)
+        if (is_paused(l->task[i]))
+            return l->task[i];
+    return NULL;
+}
 
-    pthread_mutex_lock(&l->lock);
-    if (named)
-        idle = paused_task_in_slot(l, w->params.slot);
-    for (int i = 0; i < l->n_task && !named; i++)
-        if (l->task[i]->at == TASK_RUNNING &&
-            l->task[i]->client_state == CLIENT_BACKLOGGED)
-            idle = l->task[i];
-    pthread_mutex_unlock(&l->lock);
-    return idle;
+/* Returns true if all tokens of the task are computed but the last, which was
+ * generated. */
+static bool last_token_is_left(const struct task *w)
+{
+    return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
 /* Restores the sequence of a preempted task. Returns false if the task must
@@ -163,13 +154,13 @@ static bool resume(struct loop *l, struct task *w)
                                           w->saved_bytes, 0, &err);
 
     /* If the cache is full, other tasks have taken the space. */
-    if (s == PL_FULL && l->counts.n_running > 1) {
+    if (s == PL_FULL && l->counts.n_running > 0) {
         l->taken[w->seq] = false;
-        set_task_state(l, w, TASK_PREEMPTED);
         return false;
     }
     free(w->saved);
     w->saved = NULL;
+    loop_set_state(l, w, last_token_is_left(w) ? TASK_DECODING : TASK_PREFILL);
     if (s == PL_OK) /* The tokens are needed only for caching this sequence as a
                        prefix later, so errors are ignored. */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
@@ -183,12 +174,12 @@ static bool resume(struct loop *l, struct task *w)
  * from the tiers. */
 static void start_prefill(struct loop *l, struct task *w)
 {
-    w->admitted_s = loop_now();
+    w->admitted_s = clock_now();
     if (!w->params.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
                                             &w->n_cached, NULL) != PL_OK)
         w->n_cached = 0;
     w->n_done = w->n_shared = w->n_cached;
-    loop_tiers_start(l, w);
+    loop_set_state(l, w, loop_tiers_start(l, w) ? TASK_LOADING : TASK_PREFILL);
 }
 
 /* Preempts a task: swaps its sequence out to host memory. A task whose sequence
@@ -209,7 +200,7 @@ static void preempt(struct loop *l, struct task *w)
     l->counts.n_preemptions++;
     l->slot[w->seq] = (struct loop_slot){0};
     pthread_mutex_unlock(&l->lock);
-    set_task_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
+    loop_set_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
 }
 
 /* Preempts paused tasks to make a slot and KV cache space free for task `w`.
@@ -232,14 +223,11 @@ static void admit(struct loop *l)
     struct task *w;
 
     while ((w = pick_next_task(l)) && make_slot_free(l, w)) {
-        bool back = w->at == TASK_PREEMPTED;
-
         if (loop_tiers_lookup(l, w))
             continue;
         w->seq = find_free_slot(l, w);
         l->taken[w->seq] = true;
-        set_task_state(l, w, TASK_RUNNING);
-        if (!back)
+        if (w->at != TASK_PREEMPTED)
             start_prefill(l, w);
         else if (!resume(l, w))
             break;
@@ -247,11 +235,6 @@ static void admit(struct loop *l)
 }
 
 /* ---- composing and computing a batch ------------------------------------- */
-
-static bool is_decoding(const struct task *w)
-{
-    return w->n_written > 0 && w->n_text - w->n_done == 1;
-}
 
 /* Returns true if the task needs the model's output at its token `at`: logits,
  * or a row for embeddings. */
@@ -279,19 +262,16 @@ static int64_t build_step(struct loop *l)
     int64_t n;
 
     l->n_run = 0;
-    pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
-        if (l->task[i]->at == TASK_RUNNING)
+        if (loop_has_slot(l->task[i]))
             l->run[l->n_run++] = l->task[i];
-    pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->n_run; i++) {
         const struct task *w = l->run[i];
 
         l->plan[i] = (struct schedule_entry){
             .client = w->params.client,
-            .n_left = is_decoding(w) ? 0 : prefill_left(l, w),
-            .paused = w->client_state == CLIENT_BACKLOGGED ||
-                      loop_tiers_is_loading(w)};
+            .n_left = w->at == TASK_DECODING ? 0 : prefill_left(l, w),
+            .paused = is_paused(w) || w->at == TASK_LOADING};
         l->rows[i] = w->params.rows != TASK_NO_ROW;
     }
     pthread_mutex_lock(&l->lock);
@@ -333,7 +313,7 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
                               pl_err *err)
 {
     pl_batch b;
-    double began = loop_now();
+    double began = clock_now();
     uint64_t busy = 0;
     pl_status s;
 
@@ -354,7 +334,7 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     pthread_mutex_lock(&l->lock);
     l->counts.n_step += b.n > 0;
     l->counts.n_busy += busy;
-    l->counts.step_s += loop_now() - began;
+    l->counts.step_s += clock_now() - began;
     pthread_mutex_unlock(&l->lock);
     return s;
 }
@@ -383,8 +363,8 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     if (!victim)
         victim = l->run[schedule_victim(&l->schedule, l->client, n)];
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_INFO,
-             "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
+    server_log(l->o.log, l->o.log_user, PL_LOG_INFO,
+               "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
     preempt(l, victim);
 }
 
@@ -467,7 +447,7 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
     int32_t id;
 
     if (w->first_token_s == 0)
-        w->first_token_s = loop_now();
+        w->first_token_s = clock_now();
     if (w->params.receipt && !w->receipt &&
         begin_receipt(l, w, &err) != PL_OK) {
         loop_finish_task(l, w, FINISH_ERROR, &err);
@@ -493,6 +473,8 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
         loop_finish_task(l, w, FINISH_STOPPED, NULL);
     } else if (w->n_written == w->params.max_tokens || w->n_text >= l->n_ctx) {
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
+    } else if (w->at == TASK_PREFILL) {
+        loop_set_state(l, w, TASK_DECODING);
     }
 }
 
@@ -539,7 +521,7 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
         }
     if (w->n_done < w->n_text)
         return;
-    w->first_token_s = loop_now();
+    w->first_token_s = clock_now();
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
@@ -588,7 +570,7 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
 
         if (l->rows[i] != rows || l->plan[i].n_now == 0)
             continue;
-        writing = is_decoding(w);
+        writing = w->at == TASK_DECODING;
         w->n_done += l->plan[i].n_now;
         publish_slot(l, w, writing ? 0 : l->plan[i].n_now);
         if (w->params.listener.progress && w->n_written == 0)
@@ -611,20 +593,19 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
  * sequences may be corrupt and the engine cannot compute any more. */
 static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
-    struct task *w;
-
     pthread_mutex_lock(&l->lock);
     l->is_lost = true;
     l->lost = *why;
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
-             why->message);
+    server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+               "device lost, all requests of this model fail: %s",
+               why->message);
     /* Called before the tasks end, because their clients may retry as soon as
      * they get the error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
-    while ((w = loop_task_at(l, 0)))
-        loop_finish_task(l, w, FINISH_ERROR, why);
+    while (l->n_task > 0)
+        loop_finish_task(l, l->task[0], FINISH_ERROR, why);
 }
 
 /* Computes a failed step again, separately for each of its tasks, because a
@@ -633,9 +614,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
-    loop_log(l, PL_LOG_WARN,
-             "a step of %d tasks failed, retrying them one by one: %s",
-             l->n_run, why->message);
+    server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+               "a step of %d tasks failed, retrying them one by one: %s",
+               l->n_run, why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s;
 
@@ -671,6 +652,8 @@ static void resync_lengths(struct loop *l)
                                         lost */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
+            if (w->at == TASK_DECODING)
+                loop_set_state(l, w, TASK_PREFILL);
         }
         left = w->n_text - w->n_done;
         if (l->plan[i].n_now > left)
@@ -742,7 +725,7 @@ static bool run_embedding_batch(struct loop *l)
 
 bool loop_step(struct loop *l)
 {
-    double began = loop_now(), stepped = l->counts.step_s;
+    double began = clock_now(), stepped = l->counts.step_s;
     bool put;
 
     retire_cancelled(l);
@@ -758,7 +741,7 @@ bool loop_step(struct loop *l)
     loop_read_counters(l);
     stepped = l->counts.step_s - stepped;
     pthread_mutex_lock(&l->lock);
-    l->counts.overhead_s += loop_now() - began - stepped;
+    l->counts.overhead_s += clock_now() - began - stepped;
     pthread_mutex_unlock(&l->lock);
     loop_tiers_offload(l, stepped / 16);
     return true;

@@ -27,7 +27,7 @@ static const double beside_s = 0.005;
 
 bool loop_tiers_offload(struct loop *l, double seconds)
 {
-    double end = loop_now() + seconds;
+    double end = clock_now() + seconds;
     bool gave = false;
 
     if (!l->o.tiers)
@@ -43,16 +43,16 @@ bool loop_tiers_offload(struct loop *l, double seconds)
             return gave;
         if (pl_prefix_export_page(l->e, l->path, pl_engine_n_ctx(l->e), &n,
                                   &resumable, &data, &bytes, &err) != PL_OK) {
-            loop_log(l, PL_LOG_WARN,
-                     "cannot save a KV cache page to the tiers: %s",
-                     err.message);
+            server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                       "cannot save a KV cache page to the tiers: %s",
+                       err.message);
             return gave;
         }
         if (n == 0)
             return gave;
         tiers_store(l->o.tiers, l->path, n, resumable, data, bytes);
         gave = true;
-    } while (loop_now() < end);
+    } while (clock_now() < end);
     return gave;
 }
 
@@ -77,10 +77,8 @@ static int count_lookups(struct loop *l)
 {
     int n = 0;
 
-    pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
-        n += l->task[i]->at == TASK_WAITING && l->task[i]->search;
-    pthread_mutex_unlock(&l->lock);
+        n += l->task[i]->at == TASK_LOOKING;
     return n;
 }
 
@@ -93,7 +91,7 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
         w->at != TASK_WAITING || count_lookups(l) >= MAX_LOOKING)
         return false;
     w->tiers_searched = true;
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
@@ -101,14 +99,15 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
                    no page is loaded. The lookup was started only to mark the
                    tiers' copies of the cached pages as used. */
         loop_tiers_cancel(l, w);
+    if (w->search)
+        loop_set_state(l, w, TASK_LOOKING);
     return w->search != NULL;
 }
 
 bool loop_tiers_is_pending(const struct loop *l, const struct task *w)
 {
-    return w->at == TASK_WAITING && w->search &&
-           !tiers_search_done(w->search) && loop_now() < w->tiers_deadline &&
-           !tiers_disk_stalled(l->o.tiers);
+    return w->at == TASK_LOOKING && !tiers_search_done(w->search) &&
+           clock_now() < w->tiers_deadline && !tiers_disk_stalled(l->o.tiers);
 }
 
 void loop_tiers_cancel(struct loop *l, struct task *w)
@@ -118,11 +117,6 @@ void loop_tiers_cancel(struct loop *l, struct task *w)
     w->search = NULL;
 }
 
-bool loop_tiers_is_loading(const struct task *w)
-{
-    return w->at == TASK_RUNNING && w->search;
-}
-
 /* Ends the loading of a task's pages. Trims the task's sequence to the longest
  * length at which the task can continue. */
 static void finish_loading(struct loop *l, struct task *w)
@@ -130,6 +124,7 @@ static void finish_loading(struct loop *l, struct task *w)
     int64_t kept = 0;
 
     loop_tiers_cancel(l, w);
+    loop_set_state(l, w, TASK_PREFILL);
     if (pl_seq_trim(l->e, w->seq, w->n_done, &kept, NULL) != PL_OK)
         return;
     w->n_done = w->n_cached = kept;
@@ -137,31 +132,29 @@ static void finish_loading(struct loop *l, struct task *w)
 
 void loop_tiers_abort(struct loop *l, struct task *w)
 {
-    if (loop_tiers_is_loading(w))
+    if (w->at == TASK_LOADING)
         finish_loading(l, w);
-    else
-        loop_tiers_cancel(l, w);
 }
 
-void loop_tiers_start(struct loop *l, struct task *w)
+bool loop_tiers_start(struct loop *l, struct task *w)
 {
     struct tiers_found f;
 
     w->n_loaded = 0;
     if (!w->search)
-        return;
+        return false;
     if (!tiers_search_done(w->search)) {
-        loop_log(l, PL_LOG_WARN,
-                 "task %" PRIu64 ": lookup in the cache folder timed out; "
-                 "computing the whole prompt",
-                 w->id);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "task %" PRIu64 ": lookup in the cache folder timed out; "
+                   "computing the whole prompt",
+                   w->id);
         loop_tiers_cancel(l, w);
-        return;
+        return false;
     }
     f = tiers_search_found(w->search);
     if (f.end <= w->n_cached) {
         loop_tiers_cancel(l, w);
-        return;
+        return false;
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
         /* The engine cannot append pages to a sequence that ends within a page.
@@ -175,13 +168,14 @@ void loop_tiers_start(struct loop *l, struct task *w)
                                     found pages continue, was evicted */
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
+    return w->search != NULL;
 }
 
 static void load_entry(struct loop *l, struct task *w,
                        const struct tier_entry *e)
 {
-    double began = loop_now();
+    double began = clock_now();
     bool last = ++w->n_loaded == tiers_search_found(w->search).n;
     pl_err err;
     pl_status s = pl_seq_import_page(l->e, w->seq, w->text + e->first, e->n,
@@ -191,14 +185,15 @@ static void load_entry(struct loop *l, struct task *w,
         w->n_done += e->n;
         w->n_cached = w->n_done;
     } else {
-        loop_log(l, PL_LOG_WARN,
-                 "cannot load a KV cache page from the tiers: %s", err.message);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "cannot load a KV cache page from the tiers: %s",
+                   err.message);
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_report_corrupt(l->o.tiers, e);
     }
-    w->tiers_deadline = loop_now() + l->o.look_s;
+    w->tiers_deadline = clock_now() + l->o.look_s;
     pthread_mutex_lock(&l->lock);
-    l->counts.restore_s += loop_now() - began;
+    l->counts.restore_s += clock_now() - began;
     pthread_mutex_unlock(&l->lock);
     if (s != PL_OK || last)
         finish_loading(l, w);
@@ -209,8 +204,8 @@ static void load_entry(struct loop *l, struct task *w,
  * not been read yet. */
 static bool load_next(struct loop *l, struct task *w)
 {
-    bool ended,
-        late = loop_now() > w->tiers_deadline || tiers_disk_stalled(l->o.tiers);
+    bool ended, late = clock_now() > w->tiers_deadline ||
+                       tiers_disk_stalled(l->o.tiers);
     const struct tier_entry *e =
         tiers_lookup_page(l->o.tiers, w->search, w->n_loaded, &ended);
 
@@ -219,26 +214,24 @@ static bool load_next(struct loop *l, struct task *w)
     else if (ended || late)
         finish_loading(l, w);
     if (!e && !ended && late)
-        loop_log(l, PL_LOG_WARN,
-                 "task %" PRIu64 ": loading pages from the cache folder timed "
-                 "out; computing the rest of the prompt",
-                 w->id);
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "task %" PRIu64
+                   ": loading pages from the cache folder timed "
+                   "out; computing the rest of the prompt",
+                   w->id);
     return e || ended || late;
 }
 
 bool loop_tiers_load(struct loop *l)
 {
-    double end = loop_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
-    struct task *w;
+    double end = clock_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
     bool any = false;
 
-    if (!l->o.tiers)
-        return false;
-    for (int i = 0; (w = loop_task_at(l, i)); i++)
-        while (loop_tiers_is_loading(w)) {
-            if (any && loop_now() > end)
+    for (int i = 0; i < l->n_task; i++)
+        while (l->task[i]->at == TASK_LOADING) {
+            if (any && clock_now() > end)
                 return true;
-            if (!load_next(l, w))
+            if (!load_next(l, l->task[i]))
                 break;
             any = true;
         }

@@ -3,6 +3,8 @@
  * counters for Prometheus. */
 #include "service.h"
 
+#include "clock.h"
+
 #include <stdlib.h>
 
 static json_t *device_json(const pl_device_counters *d)
@@ -18,39 +20,29 @@ static json_t *devices_json(struct loop *l)
 {
     int n = loop_devices(l, NULL, 0);
     pl_device_counters *d = calloc((size_t)n + 1, sizeof *d);
-    json_t *list = json_array();
+    json_t *list = d ? json_array() : NULL;
 
     if (d)
         loop_devices(l, d, n);
     for (int i = 0; d && i < n; i++)
         json_text_add(&list, device_json(&d[i]));
-    if (!d) {
-        json_decref(list);
-        list = NULL;
-    }
     free(d);
     return list;
 }
 
 static json_t *slots_json(struct loop *l, int64_t n_ctx)
 {
-    int n = loop_slots(l, NULL, 0);
-    struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
-    json_t *list = json_array();
+    int n;
+    struct loop_slot *slot = loop_all_slots(l, &n);
+    json_t *list = slot ? json_array() : NULL;
 
-    if (slot)
-        loop_slots(l, slot, n);
-    for (int i = 0; slot && i < n; i++)
+    for (int i = 0; i < n; i++)
         json_text_add(&list, json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
                                        (json_int_t)slot[i].id_task, "n_prompt",
                                        (json_int_t)slot[i].n_prompt, "n_done",
                                        (json_int_t)slot[i].n_done, "n_written",
                                        (json_int_t)slot[i].n_written, "n_ctx",
                                        (json_int_t)n_ctx));
-    if (!slot) {
-        json_decref(list);
-        list = NULL;
-    }
     free(slot);
     return list;
 }
@@ -65,26 +57,27 @@ static json_t *cache_json(const struct loop_counts *c)
                      (json_int_t)c->cache.n_kept);
 }
 
-void machine_respond(struct service *v, struct http_request *r)
+void machine_respond(void *service, struct http_request *r)
 {
+    const struct service *v = service;
     struct loop_counts c;
     char plan[512];
     json_t *j;
 
     loop_counts(v->loop, &c);
     pl_plan_summary(pl_engine_plan(v->engine), plan, sizeof plan);
-    j = json_pack(
-        "{s:s, s:s, s:f, s:f, s:{s:i, s:i, s:i, s:I},"
-        " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
-        "model", v->name, "plan", plan, "now_s", loop_now(), "step_s", c.step_s,
-        "requests", "running", c.n_running, "waiting", c.n_waiting, "away",
-        c.n_preempted, "refused", (json_int_t)c.n_rejected, "tokens", "prompt",
-        (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached, "written",
-        (json_int_t)c.n_written, "counts", "steps", (json_int_t)c.n_step,
-        "messages", (json_int_t)c.messages, "message_bytes",
-        (json_int_t)c.message_bytes, "copy_bytes", (json_int_t)c.copy_bytes,
-        "devices", devices_json(v->loop), "cache", cache_json(&c), "slots",
-        slots_json(v->loop, pl_engine_n_ctx(v->engine)));
-    service_respond(r, j ? json_text_plain(j, JSON_COMPACT) : NULL);
-    json_decref(j);
+    j = json_pack("{s:s, s:s, s:f, s:f, s:{s:i, s:i, s:i, s:I},"
+                  " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+                  "model", v->name, "plan", plan, "now_s", clock_now(),
+                  "step_s", c.step_s, "requests", "running", c.n_running,
+                  "waiting", c.n_waiting, "away", c.n_preempted, "refused",
+                  (json_int_t)c.n_rejected, "tokens", "prompt",
+                  (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached,
+                  "written", (json_int_t)c.n_written, "counts", "steps",
+                  (json_int_t)c.n_step, "messages", (json_int_t)c.messages,
+                  "message_bytes", (json_int_t)c.message_bytes, "copy_bytes",
+                  (json_int_t)c.copy_bytes, "devices", devices_json(v->loop),
+                  "cache", cache_json(&c), "slots",
+                  slots_json(v->loop, pl_engine_n_ctx(v->engine)));
+    service_respond_json(r, j);
 }

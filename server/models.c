@@ -1,7 +1,6 @@
 /* The table of models, with the number of users of each model. See models.h. */
 #include "models_inner.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,21 +8,6 @@
 
 /* Limit of the number of models that models_add may add. */
 enum { MORE_MODELS = 1000 };
-
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-{
-    va_list a;
-
-    if (err) {
-        err->status = s;
-        va_start(a, form);
-        vsnprintf(err->message, sizeof err->message, form, a);
-        va_end(a);
-    }
-    return s;
-}
 
 /* ---- counting users, requesting loads and unloads ------------------------ */
 
@@ -43,7 +27,7 @@ static void on_use(void *user, int more)
 
     pthread_mutex_lock(&m->lock);
     models_use(a, more);
-    a->used = loop_now();
+    a->used = clock_now();
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -68,7 +52,7 @@ void models_request_load(struct models *m, struct model *a)
 {
     if (a->queue_pos == 0) {
         a->queue_pos = ++m->last_turn;
-        a->since = loop_now();
+        a->since = clock_now();
     }
     pthread_cond_signal(&m->wake);
 }
@@ -90,7 +74,7 @@ void models_dispatch_waiting(struct models *m, struct model *a)
             models_reject_load(w->r, &a->why);
         free(w);
     }
-    a->first = a->last = NULL;
+    a->first = NULL;
 }
 
 void models_finish_load(struct models *m, struct model *a)
@@ -123,8 +107,8 @@ bool models_cancel_load(struct models *m, struct model *a)
     }
     if (a->queue_pos == 0)
         return false;
-    fail(&a->why, PL_CANCELLED,
-         "unloaded before it could be loaded; load it again");
+    server_fail(&a->why, PL_CANCELLED,
+                "unloaded before it could be loaded; load it again");
     models_finish_load(m, a);
     return true;
 }
@@ -171,6 +155,16 @@ int models_find(const struct models *m, const char *name)
     return -1;
 }
 
+int models_find_anew(struct models *m, const char *name)
+{
+    int i = models_find(m, name);
+
+    if (i >= 0)
+        return i;
+    models_scan(m);
+    return models_find(m, name);
+}
+
 void models_scan(struct models *m)
 {
     if (!m->o.scan)
@@ -215,15 +209,17 @@ static pl_status append(struct models *m, const struct model_about *about,
             const char *name = k < 0 ? about->name : about->alias[k];
 
             if (has_name(&m->model[i].about, name, false))
-                return fail(err, PL_BAD_ARGUMENT,
-                            "model name \"%s\" is used twice (%s and %s); "
-                            "rename one of them with --alias or in a preset",
-                            name, m->model[i].about.path, about->path);
+                return server_fail(
+                    err, PL_BAD_ARGUMENT,
+                    "model name \"%s\" is used twice (%s and %s); "
+                    "rename one of them with --alias or in a preset",
+                    name, m->model[i].about.path, about->path);
         }
     if (m->n == m->max)
-        return fail(err, PL_FULL,
-                    "%s: more than %d models were added; restart the server",
-                    about->path, MORE_MODELS);
+        return server_fail(
+            err, PL_FULL,
+            "%s: more than %d models were added; restart the server",
+            about->path, MORE_MODELS);
     m->model[m->n].of = m;
     m->model[m->n].about = *about;
     m->model[m->n].idle_s = about->idle_s;
@@ -265,23 +261,6 @@ static void fill_routes(struct models *m)
         m->route[i].handle = models_on_request;
 }
 
-/* Initializes the table's locks. Timed waits use the monotonic clock, because
- * the real-time clock may be set during a wait. */
-static bool init_locks(struct models *m)
-{
-    pthread_condattr_t a;
-
-    if (pthread_condattr_init(&a) != 0)
-        return false;
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_mutex_init(&m->lock, NULL);
-    pthread_mutex_init(&m->scan_lock, NULL);
-    pthread_cond_init(&m->wake, &a);
-    pthread_cond_init(&m->load_ended, &a);
-    pthread_condattr_destroy(&a);
-    return true;
-}
-
 pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,
@@ -291,10 +270,13 @@ pl_status models_create(struct models **out, const struct model_about *about,
     pl_status s = PL_OK;
 
     *out = NULL;
-    if (!m || !init_locks(m)) {
-        free(m);
-        return fail(err, PL_NO_MEMORY, "out of memory for the table of models");
-    }
+    if (!m)
+        return server_fail(err, PL_NO_MEMORY,
+                           "out of memory for the table of models");
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->scan_lock, NULL);
+    clock_cond_init(&m->wake);
+    clock_cond_init(&m->load_ended);
     m->o = *o;
     if (m->o.max_waiting == 0)
         m->o.max_waiting = 256;
@@ -310,7 +292,8 @@ pl_status models_create(struct models **out, const struct model_about *about,
     m->model = calloc((size_t)m->max + 1, sizeof *m->model);
     m->route = calloc((size_t)m->n_route + 1, sizeof *m->route);
     if (!m->model || !m->route)
-        s = fail(err, PL_NO_MEMORY, "out of memory for the table of models");
+        s = server_fail(err, PL_NO_MEMORY,
+                        "out of memory for the table of models");
     for (int i = 0; i < n && s == PL_OK; i++)
         s = append(m, &about[i], err);
     if (s == PL_OK) {
@@ -318,9 +301,10 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->has_keeper =
             pthread_create(&m->keeper, NULL, models_loader_thread, m) == 0;
         if (!m->has_keeper)
-            s = fail(err, PL_NO_MEMORY,
-                     "cannot start the thread that loads models; raise the "
-                     "limits of threads and memory (ulimit -u, -v)");
+            s = server_fail(
+                err, PL_NO_MEMORY,
+                "cannot start the thread that loads models; raise the "
+                "limits of threads and memory (ulimit -u, -v)");
     }
     if (s == PL_OK)
         *out = m;
@@ -363,7 +347,7 @@ void models_free(struct models *m)
         /* Makes models_is_ready return false, so that waiting requests are
          * rejected. */
         a->unload_pending = true;
-        fail(&a->why, PL_CANCELLED, "the server is stopping");
+        server_fail(&a->why, PL_CANCELLED, "the server is stopping");
         models_dispatch_waiting(m, a);
         if (a->service)
             m->o.close(m->o.user, a->service); /* the callback `close` waits
@@ -395,7 +379,7 @@ pl_status models_load(struct models *m, int i, pl_err *err)
         while (a->n_try == n_try)
             pthread_cond_wait(&m->load_ended, &m->lock);
         if (a->state != MODEL_LOADED)
-            s = fail(err, a->why.status, "%s", a->why.message);
+            s = server_fail(err, a->why.status, "%s", a->why.message);
     }
     pthread_mutex_unlock(&m->lock);
     return s;

@@ -41,6 +41,7 @@ struct model_about {
     /* Further names by which requests may call the model, [n_alias]. */
     const char *const *alias;
     int n_alias;
+    const char *tags; /* what clients may show, between commas; NULL for none */
     /* Path of the model's file, or the name of its repository on a hub. */
     const char *path;
     /* Command line options that apply to the model, [n_args]; shown in lists of

@@ -3,6 +3,8 @@
 #ifndef SERVER_MODELS_INNER_H
 #define SERVER_MODELS_INNER_H
 
+#include "clock.h"
+#include "fail.h"
 #include "json_text.h"
 #include "models.h"
 
@@ -32,16 +34,18 @@ struct model {
     /* The model must be unloaded once it has no users, because requests wait
      * for another model. */
     bool evict_pending;
-    double used; /* time when the model was last used, in seconds by loop_now */
+    double
+        used; /* time when the model was last used, in seconds by clock_now */
     /* Sequence number of the model's last use, for LRU eviction. A use gets its
      * number when it begins, because uses end in any order. */
     uint64_t requested;
     /* The model's number in the load queue, where lower numbers are loaded
      * first; 0 if no load is requested. Numbers are never reused. */
     uint64_t queue_pos;
-    /* Time when the queued load was first requested, in seconds by loop_now. */
+    /* Time when the queued load was first requested, in seconds by
+     * clock_now. */
     double since;
-    double loaded; /* time when the last load ended, in seconds by loop_now */
+    double loaded; /* time when the last load ended, in seconds by clock_now */
     /* Number of loads of the model that ended, successful or not. */
     uint64_t n_try;
     pl_err why; /* error of the last load, if it failed or was cancelled */
@@ -63,7 +67,7 @@ struct model {
     /* Nonzero cancels the load. The loader thread sets 0 when a load begins;
      * another thread sets 1. Accessed atomically. */
     int cancel;
-    struct models_waiting *first, *last;
+    struct models_waiting *first; /* the requests that wait for the model */
 };
 
 struct models {
@@ -110,6 +114,8 @@ struct models {
 /* Returns the index of the model that has this name or alias; -1 if there is
  * none. */
 int models_find(const struct models *m, const char *name);
+/* Finds a model as models_find does. Scans for new models if there is none. */
+int models_find_anew(struct models *m, const char *name);
 /* Calls models_options.scan, which adds new models and hides removed ones. */
 void models_scan(struct models *m);
 /* Rejects a model name that is unknown or, if `name` is NULL, missing: fills

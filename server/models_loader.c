@@ -4,24 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-
-static void log_line(const struct models *m, pl_log_level level,
-                     const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static void log_line(const struct models *m, pl_log_level level,
-                     const char *form, ...)
-{
-    char text[1400];
-    va_list a;
-
-    if (!m->o.log)
-        return;
-    va_start(a, form);
-    vsnprintf(text, sizeof text, form, a);
-    va_end(a);
-    m->o.log(m->o.log_user, level, text);
-}
 
 /* ---- unloading models ---------------------------------------------------- */
 
@@ -50,7 +32,8 @@ static void unload(struct models *m, struct model *a, const char *why)
     }
     pthread_mutex_unlock(&m->lock);
     m->o.close(m->o.user, v);
-    log_line(m, PL_LOG_INFO, "%s: unloaded, %s", a->about.name, why);
+    server_log(m->o.log, m->o.log_user, PL_LOG_INFO, "%s: unloaded, %s",
+               a->about.name, why);
     pthread_mutex_lock(&m->lock);
     a->state = MODEL_UNLOADED;
     a->unload_pending = a->evict_pending = false;
@@ -85,20 +68,6 @@ static bool any_evictable(const struct models *m)
     return false;
 }
 
-/* Waits until m->wake is signalled, but at most until the time `at`, in seconds
- * by loop_now. Caller holds models.lock. */
-static void await_till(struct models *m, double at)
-{
-    struct timespec t;
-
-    /* Adds a millisecond, so that `at` has passed after the wait in spite of
-     * rounding. */
-    at += 1e-3;
-    t.tv_sec = (time_t)at;
-    t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
-    pthread_cond_timedwait(&m->wake, &m->lock, &t);
-}
-
 static bool is_idle_too_long(const struct model *a, double now)
 {
     return a->idle_s > 0 && !a->about.pinned && now - a->used >= a->idle_s;
@@ -109,7 +78,7 @@ static bool is_idle_too_long(const struct model *a, double now)
  * holds models.lock, which is released meanwhile. */
 static bool unload_one(struct models *m)
 {
-    const double now = loop_now();
+    const double now = clock_now();
 
     for (int i = 0; i < m->n; i++) {
         struct model *a = &m->model[i];
@@ -141,12 +110,14 @@ static bool lacks_memory(pl_status s)
  * ended. Caller holds models.lock, which is released meanwhile. */
 static struct model *find_idle_victim(struct models *m)
 {
-    const double until = loop_now() + m->o.moment_s;
+    const double until = clock_now() + m->o.moment_s;
     struct model *a = NULL;
 
     while (!m->stops && !(a = lru_model(m)) && any_evictable(m) &&
-           loop_now() < until)
-        await_till(m, until);
+           clock_now() < until)
+        /* a millisecond more, so that `until` has passed in spite of
+         * rounding */
+        clock_wait(&m->wake, &m->lock, until + 1e-3);
     return m->stops ? NULL : a;
 }
 
@@ -182,7 +153,7 @@ static void set_cancelled(const struct models *m, struct model *a)
 
 static void load(struct models *m, struct model *a)
 {
-    double began = loop_now();
+    double began = clock_now();
     struct service *v = NULL;
     char *props = NULL;
     pl_status s;
@@ -195,14 +166,14 @@ static void load(struct models *m, struct model *a)
     if (s == PL_OK)
         props = models_saved_props(v);
     if (s == PL_OK)
-        log_line(m, PL_LOG_INFO, "%s: loaded in %.1f s", a->about.name,
-                 loop_now() - began);
+        server_log(m->o.log, m->o.log_user, PL_LOG_INFO, "%s: loaded in %.1f s",
+                   a->about.name, clock_now() - began);
     else if (s == PL_CANCELLED)
-        log_line(m, PL_LOG_INFO, "%s: loading cancelled, %s", a->about.name,
-                 err.message);
+        server_log(m->o.log, m->o.log_user, PL_LOG_INFO,
+                   "%s: loading cancelled, %s", a->about.name, err.message);
     else
-        log_line(m, PL_LOG_WARN, "%s: cannot load: %s", a->about.name,
-                 err.message);
+        server_log(m->o.log, m->o.log_user, PL_LOG_WARN, "%s: cannot load: %s",
+                   a->about.name, err.message);
     pthread_mutex_lock(&m->lock);
     a->state = s == PL_OK          ? MODEL_LOADED
                : s == PL_CANCELLED ? MODEL_UNLOADED
@@ -223,7 +194,7 @@ static void load(struct models *m, struct model *a)
     a->why.status = s;
     if (s == PL_CANCELLED || a->unload_pending)
         set_cancelled(m, a);
-    a->used = a->loaded = loop_now();
+    a->used = a->loaded = clock_now();
     a->requested = ++m->n_request;
     models_finish_load(m, a);
 }
@@ -289,7 +260,7 @@ static struct model *oldest_loaded(struct models *m)
     return first;
 }
 
-/* Returns the time by loop_now, in seconds, at which model `first` must be
+/* Returns the time by clock_now, in seconds, at which model `first` must be
  * evicted for model `a`; 0 if either is NULL. */
 static double eviction_time(const struct models *m, const struct model *a,
                             const struct model *first)
@@ -321,12 +292,12 @@ static bool request_eviction(struct models *m, const struct model *a)
 {
     struct model *first = oldest_loaded(m);
 
-    if (!first || loop_now() < eviction_time(m, a, first))
+    if (!first || clock_now() < eviction_time(m, a, first))
         return false;
     first->evict_pending = true;
-    log_line(m, PL_LOG_INFO,
-             "%s: queueing new requests until it is evicted for %s",
-             first->about.name, a->about.name);
+    server_log(m->o.log, m->o.log_user, PL_LOG_INFO,
+               "%s: queueing new requests until it is evicted for %s",
+               first->about.name, a->about.name);
     return true;
 }
 
@@ -357,8 +328,8 @@ static bool load_one(struct models *m)
 
 /* ---- main function of the loader thread ---------------------------------- */
 
-/* Returns the earliest time by loop_now, in seconds, at which a model will have
- * been idle for so long that it must be unloaded; 0 if there is none. */
+/* Returns the earliest time by clock_now, in seconds, at which a model will
+ * have been idle for so long that it must be unloaded; 0 if there is none. */
 static double next_idle(const struct models *m)
 {
     double next = 0;
@@ -386,7 +357,7 @@ static void wait_for_request(struct models *m)
     if (at == 0)
         pthread_cond_wait(&m->wake, &m->lock);
     else
-        await_till(m, at);
+        clock_wait(&m->wake, &m->lock, at + 1e-3);
 }
 
 void *models_loader_thread(void *models)

@@ -12,14 +12,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void respond_json(struct http_request *r, json_t *j)
-{
-    char *body = j ? json_text_plain(j, JSON_COMPACT) : NULL;
-
-    json_decref(j);
-    service_respond(r, body);
-}
-
 /* ---- finding the model that a request names ------------------------------ */
 
 /* Parses the body of a request into *f and returns the model that it names;
@@ -50,11 +42,7 @@ static struct model *find(struct models *m, const struct http_request *r,
                       "model is required; GET /api/tags lists the names");
         return NULL;
     }
-    i = models_find(m, name);
-    if (i < 0) {
-        models_scan(m);
-        i = models_find(m, name);
-    }
+    i = models_find_anew(m, name);
     if (i < 0)
         models_reject_name(m, name, why);
     return i < 0 ? NULL : &m->model[i];
@@ -322,7 +310,7 @@ static void on_tags(void *models, struct http_request *r)
         }
         about_fini(&b);
     }
-    respond_json(r, json_pack("{s:o}", "models", list));
+    service_respond_json(r, json_pack("{s:o}", "models", list));
 }
 
 /* ---- the route /api/show ------------------------------------------------- */
@@ -435,13 +423,13 @@ static void on_show(void *models, struct http_request *r)
     ollama_time(modified, b.modified);
     name_parameters(m, a, parameters);
     form = form_of(m, a, b.file, false);
-    respond_json(r,
-                 json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s}", "modelfile",
-                           json_sprintf("FROM %s\n", b.name), "parameters",
-                           parameters, "template", form ? form : "", "details",
-                           details_json(&b), "model_info", model_info(b.file),
-                           "capabilities", capabilities(m, a, b.file),
-                           "modified_at", modified));
+    service_respond_json(
+        r,
+        json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:s}", "modelfile",
+                  json_sprintf("FROM %s\n", b.name), "parameters", parameters,
+                  "template", form ? form : "", "details", details_json(&b),
+                  "model_info", model_info(b.file), "capabilities",
+                  capabilities(m, a, b.file), "modified_at", modified));
     free(form);
     about_fini(&b);
 }
@@ -497,7 +485,7 @@ static bool is_loaded(struct models *m, struct model *a, struct loaded *out)
         if (a->idle_s > 0 && !a->about.pinned)
             out->idle_s = a->n_use > 1
                               ? a->idle_s
-                              : fmax(a->used + a->idle_s - loop_now(), 0);
+                              : fmax(a->used + a->idle_s - clock_now(), 0);
     }
     pthread_mutex_unlock(&m->lock);
     if (!is)
@@ -534,14 +522,14 @@ static void on_ps(void *models, struct http_request *r)
                       expires, "size_vram", l.vram, "context_length", l.n_ctx));
         about_fini(&b);
     }
-    respond_json(r, json_pack("{s:o}", "models", list));
+    service_respond_json(r, json_pack("{s:o}", "models", list));
 }
 
 static void on_version(void *models, struct http_request *r)
 {
     (void)models;
-    respond_json(r, json_pack("{s:s, s:s}", "version", OLLAMA_VERSION, "plait",
-                              pl_version()));
+    service_respond_json(r, json_pack("{s:s, s:s}", "version", OLLAMA_VERSION,
+                                      "plait", pl_version()));
 }
 
 /* ---- rejecting routes that change models --------------------------------- */
@@ -577,10 +565,12 @@ static void on_change(void *models, struct http_request *r)
 }
 
 const struct http_route models_ollama_routes[] = {
-    {"POST", "/api/chat", models_on_ollama, 0},
-    {"POST", "/api/generate", models_on_ollama, 0},
-    {"POST", "/api/embed", models_on_ollama, 0},
-    {"POST", "/api/embeddings", models_on_ollama, 0},
+    {"POST", "/api/chat", models_on_ollama, REQUEST_OLLAMA_CHAT << HTTP_ARG},
+    {"POST", "/api/generate", models_on_ollama,
+     REQUEST_OLLAMA_GENERATE << HTTP_ARG},
+    {"POST", "/api/embed", models_on_ollama, EMBEDDINGS_AS_OLLAMA << HTTP_ARG},
+    {"POST", "/api/embeddings", models_on_ollama,
+     EMBEDDINGS_AS_OLLAMA_ONE << HTTP_ARG},
     {"GET", "/api/tags", on_tags, 0},
     {"POST", "/api/show", on_show, 0},
     {"GET", "/api/ps", on_ps, 0},

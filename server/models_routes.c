@@ -53,7 +53,7 @@ void models_run(void *model, struct http_request *r)
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
     if (!looks)
-        a->used = loop_now();
+        a->used = clock_now();
     if (keeps)
         models_keep(m, a, seconds);
     pthread_mutex_unlock(&m->lock);
@@ -73,12 +73,12 @@ void models_reject_load(struct http_request *r, const pl_err *err)
 
 static void append(struct model *a, struct models_waiting *w)
 {
+    struct models_waiting **end = &a->first;
+
+    while (*end)
+        end = &(*end)->next;
     w->next = NULL;
-    if (a->last)
-        a->last->next = w;
-    else
-        a->first = w;
-    a->last = w;
+    *end = w;
 }
 
 /* Rejects those requests waiting for model `a` whose clients have disconnected.
@@ -88,7 +88,7 @@ static void end_left(struct models *m, struct model *a)
     const pl_err left = {PL_CANCELLED, "the client disconnected"};
     struct models_waiting *w = a->first, *next;
 
-    a->first = a->last = NULL;
+    a->first = NULL;
     for (; w; w = next) {
         next = w->next;
         if (!http_has_left(w->r)) {
@@ -214,11 +214,7 @@ static struct model *find_model(struct models *m, const struct http_request *r,
     if (m->o.any_name)
         return &m->model[0];
     if (read_name(r, &name, &owner, why)) {
-        i = name ? models_find(m, name) : only_model(m);
-        if (i < 0 && name) {
-            models_scan(m);
-            i = models_find(m, name);
-        }
+        i = name ? models_find_anew(m, name) : only_model(m);
         if (i >= 0)
             a = &m->model[i];
         else
@@ -296,27 +292,33 @@ static json_t *names_json(const struct model_about *a)
     return list;
 }
 
+/* Returns the tags of a model as a JSON list. */
+static json_t *tags_json(const char *tags)
+{
+    json_t *list = json_array();
+
+    while (tags != NULL && *tags != '\0') {
+        size_t n = strcspn(tags, ",");
+
+        if (n > 0)
+            json_text_add(&list, json_text(tags, n));
+        tags += n + (tags[n] == ',');
+    }
+    return list;
+}
+
 static json_t *model_json(const struct models *m, const struct model *a)
 {
     const struct service *v = a->service;
 
-    return json_pack(
-        "{s:o, s:o, s:[], s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}", "id",
-        json_text(a->about.name, strlen(a->about.name)), "aliases",
-        names_json(&a->about), "tags", "object", "model", "created",
-        (json_int_t)m->created, "owned_by", "plait", "path",
-        json_text(a->about.path, strlen(a->about.path)), "status",
-        status_json(a), "pinned", (int)a->about.pinned, "uses", a->n_use,
-        "meta", v && v->engine ? meta_json(v) : NULL);
-}
-
-static void respond_json(struct http_request *r, json_t *j)
-{
-    char *body =
-        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-    json_decref(j);
-    service_respond(r, body);
+    return json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}",
+                     "id", json_text(a->about.name, strlen(a->about.name)),
+                     "aliases", names_json(&a->about), "tags",
+                     tags_json(a->about.tags), "object", "model", "created",
+                     (json_int_t)m->created, "owned_by", "plait", "path",
+                     json_text(a->about.path, strlen(a->about.path)), "status",
+                     status_json(a), "pinned", (int)a->about.pinned, "uses",
+                     a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
 static void respond_list(void *user, struct http_request *r)
@@ -330,7 +332,8 @@ static void respond_list(void *user, struct http_request *r)
         if (!m->model[i].hidden)
             json_text_add(&list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    service_respond_json(
+        r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 /* Handles GET /models. A scan for new models reads files, so a handler thread
@@ -360,7 +363,7 @@ static void on_model(void *user, struct http_request *r)
     pthread_mutex_lock(&m->lock);
     j = model_json(m, &m->model[i]);
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, j);
+    service_respond_json(r, j);
 }
 
 /* ---- routes that load and unload models ---------------------------------- */
@@ -388,7 +391,7 @@ static void on_load(void *user, struct http_request *r)
     if (!models_is_ready(a))
         models_request_load(m, a);
     pthread_mutex_unlock(&m->lock);
-    respond_json(r, json_pack("{s:b}", "success", 1));
+    service_respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
 /* Handles /models/unload: unloads a model once its present requests have ended.
@@ -412,7 +415,7 @@ static void on_unload(void *user, struct http_request *r)
                       a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
-        respond_json(r, json_pack("{s:b}", "success", 1));
+        service_respond_json(r, json_pack("{s:b}", "success", 1));
     else
         service_reject(r, &why);
 }
@@ -420,7 +423,7 @@ static void on_unload(void *user, struct http_request *r)
 char *models_saved_props(const struct service *v)
 {
     json_t *j = v->loop ? service_props(v, true) : NULL;
-    char *s = j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *s = j ? json_text_plain(j, JSON_COMPACT) : NULL;
 
     json_decref(j);
     return s;
@@ -454,10 +457,10 @@ static void on_props(void *user, struct http_request *r)
     struct models *m = user;
 
     if (!m->o.any_name && !http_query(r, "model"))
-        respond_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
-                                  "max_instances", m->o.max_loaded,
-                                  "models_autoload", !m->o.no_autoload,
-                                  "build_info", pl_version()));
+        service_respond_json(
+            r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                         "max_instances", m->o.max_loaded, "models_autoload",
+                         !m->o.no_autoload, "build_info", pl_version()));
     else if (!respond_asleep(m, r))
         models_on_request(m, r);
 }

@@ -1,6 +1,8 @@
 /* Parses preset files line by line. See preset.h. */
 #include "preset.h"
 
+#include "fail.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +20,12 @@ static pl_status fail(pl_err *err, int line, const char *form, ...)
     va_start(a, form);
     vsnprintf(text, sizeof text, form, a);
     va_end(a);
-    if (err)
-        snprintf(err->message, sizeof err->message, "line %d: %s", line, text);
-    if (err)
-        err->status = PL_BAD_FILE;
-    return PL_BAD_FILE;
+    return server_fail(err, PL_BAD_FILE, "line %d: %s", line, text);
 }
 
 static pl_status no_memory(pl_err *err)
 {
-    if (err)
-        *err = (pl_err){PL_NO_MEMORY, "out of memory for presets"};
-    return PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY, "out of memory for presets");
 }
 
 static bool is_blank(char c)

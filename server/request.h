@@ -193,8 +193,9 @@ struct request {
     int n_top;
     /* The response also has the probabilities of the prompt's tokens. */
     bool prompt_probs;
-    bool ids;  /* the response has the ids of the generated tokens */
-    bool echo; /* the response has the prompt before the generated text */
+    bool special; /* special tokens are shown in texts that are not chats */
+    bool ids;     /* the response has the ids of the generated tokens */
+    bool echo;    /* the response has the prompt before the generated text */
     /* Each event of the stream has the durations so far ("timings"). */
     bool timings;
     bool verbose; /* the response has the additional object "__verbose" */

@@ -2,7 +2,8 @@
  * with models trained to fill in the middle. The prompt is built with the
  * model's special tokens. It consists of: other files of the project, each
  * after a file token; the text before the gap; the text after it; the token
- * that marks the gap; the existing beginning of the generated text. */
+ * that marks the gap; the existing beginning of the generated text. Some models
+ * want the text after the gap first (spm_infill). */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -60,6 +61,13 @@ static bool add_mark(struct pieces *to, pl_fim which)
         return api_error_set_memory(to->r->f.why);
     p->ids[p->n_ids++] = pl_token_fim(to->r->rules->words, which);
     return true;
+}
+
+/* Appends the text [len] before or after the gap, after its token. */
+static bool add_part(struct pieces *to, pl_fim which, const char *text,
+                     size_t len)
+{
+    return add_mark(to, which) && add_text(to, text, len, false);
 }
 
 /* Reads a field whose value is a string. Sets *text to it, or to "" if the
@@ -151,12 +159,14 @@ bool request_read_infill(struct request_reader *r)
     struct pieces to = {.r = r};
     const char *before, *behind, *begun;
     size_t n_before, n_behind, n_begun;
+    bool suffix_first = false;
 
     if (!check_model(r) || !field_need(&r->f, "input_prefix") ||
         !field_need(&r->f, "input_suffix") ||
         !read_text(&r->f, "input_prefix", &before, &n_before) ||
         !read_text(&r->f, "input_suffix", &behind, &n_behind) ||
-        !read_text(&r->f, "prompt", &begun, &n_begun))
+        !read_text(&r->f, "prompt", &begun, &n_begun) ||
+        !field_bool(&r->f, "spm_infill", &suffix_first))
         return false;
     a->n_prompt = 1;
     a->prompt = calloc(1, sizeof(*a->prompt));
@@ -167,9 +177,8 @@ bool request_read_infill(struct request_reader *r)
      * adds its special tokens, such as BOS, before it. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
-           add_mark(&to, PL_FIM_PREFIX) &&
-           add_text(&to, before, n_before, false) &&
-           add_mark(&to, PL_FIM_SUFFIX) &&
-           add_text(&to, behind, n_behind, false) &&
+           (!suffix_first || add_part(&to, PL_FIM_SUFFIX, behind, n_behind)) &&
+           add_part(&to, PL_FIM_PREFIX, before, n_before) &&
+           (suffix_first || add_part(&to, PL_FIM_SUFFIX, behind, n_behind)) &&
            add_mark(&to, PL_FIM_MIDDLE) && add_text(&to, begun, n_begun, true);
 }

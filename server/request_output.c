@@ -66,15 +66,17 @@ bool request_read_output(struct request_reader *r)
 {
     struct request *a = r->a;
     struct fields stream;
-    bool cache = true;
+    bool cache = true, skip_special = true;
 
     if (!field_bool(&r->f, "stream", &a->stream) ||
+        !field_bool(&r->f, "skip_special_tokens", &skip_special) ||
         !field_bool(&r->f, "timings_per_token", &a->timings) ||
         !field_bool(&r->f, "return_progress", &a->progress) ||
         !field_bool(&r->f, "cache_prompt", &cache) || !read_receipt(r) ||
         !request_read_format(r))
         return false;
     a->no_cache = !cache;
+    a->special = !skip_special;
     if (a->kind == REQUEST_MESSAGES)
         return true;
     if (a->kind == REQUEST_RESPONSES) {

@@ -37,16 +37,49 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
-/* Returns the text in an object {"prompt_string": ...}, which llama-server
- * accepts for prompts with images. NULL if `v` is not such an object, or has
- * images or audio. */
-static const json_t *text_within(const json_t *v)
+/* Sets the member "prompt_string" of a prompt {"content": [...]} to its parts
+ * {"type": "text", "text": ...} one after the other. Leaves the prompt as it is
+ * if it has other parts. */
+static bool join_parts(struct request_reader *r, json_t *v)
+{
+    const json_t *parts = json_object_get(v, "content"), *part;
+    struct text all = {0};
+    bool is_text = json_array_size(parts) > 0, ok = true;
+    size_t i;
+
+    json_array_foreach (parts, i, part) {
+        const json_t *text = json_object_get(part, "text");
+        const char *type = json_string_value(json_object_get(part, "type"));
+
+        is_text = is_text && type != NULL && strcmp(type, "text") == 0 &&
+                  json_is_string(text);
+        if (is_text)
+            ok = ok && text_add(&all, json_string_value(text),
+                                json_string_length(text));
+    }
+    if (is_text)
+        ok = ok &&
+             json_object_set_new(v, "prompt_string",
+                                 json_stringn(all.s ? all.s : "", all.n)) == 0;
+    text_free(&all);
+    return ok || api_error_set_memory(r->f.why);
+}
+
+/* Sets *text to the text in an object {"prompt_string": ...} or {"content":
+ * [...]}, which llama-server accepts for prompts with images. Rejects the
+ * request if `v` is not such an object, or has images or audio. */
+static bool read_text_within(struct request_reader *r, const json_t *v,
+                             const json_t **text)
 {
     const json_t *data = json_object_get(v, "multimodal_data");
-    const json_t *text = json_object_get(v, "prompt_string");
     bool is_plain = json_array_size(data) == 0 && !json_is_string(data);
 
-    return is_plain && json_is_string(text) ? text : NULL;
+    if (json_object_get(v, "prompt_string") == NULL &&
+        !join_parts(r, (json_t *)v)) /* it belongs to the request */
+        return false;
+    *text = json_object_get(v, "prompt_string");
+    return (is_plain && json_is_string(*text)) ||
+           field_unsupported(&r->f, r->prompt, "images and audio are");
 }
 
 /* Reads one prompt: a string, or a list of strings and token ids. */
@@ -62,8 +95,8 @@ static bool take_prompt(struct request_reader *r, const json_t *v,
         const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
         size_t used = 1;
 
-        if (json_is_object(item) && !(item = text_within(item)))
-            return field_unsupported(&r->f, r->prompt, "images and audio are");
+        if (json_is_object(item) && !read_text_within(r, item, &item))
+            return false;
         if (!json_is_string(item) && !(json_is_array(v) && is_id(item)))
             return field_wrong(&r->f, r->prompt, item,
                                "a string, a list of strings and token ids, or "

@@ -1,6 +1,8 @@
 /* Converts parsed requests to tasks of the loop. See request_tasks.h. */
 #include "request_tasks.h"
 
+#include "fail.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -9,9 +11,8 @@
 
 static pl_status no_memory(pl_err *err)
 {
-    snprintf(err->message, sizeof(err->message),
-             "out of memory for a prompt; try again later");
-    return err->status = PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY,
+                       "out of memory for a prompt; try again later");
 }
 
 /* Replaces the effort of reasoning in the template variables `extra`, a JSON
@@ -136,11 +137,11 @@ static pl_status render_begun(const struct request *a, const pl_template *t,
     }
     free(*text);
     *text = NULL;
-    snprintf(err->message, sizeof(err->message),
-             "messages: cannot continue the last assistant message, because "
-             "the chat template does not render it unchanged; set "
-             "add_generation_prompt to true");
-    return err->status = PL_UNSUPPORTED;
+    return server_fail(
+        err, PL_UNSUPPORTED,
+        "messages: cannot continue the last assistant message, because the "
+        "chat template does not render it unchanged; set add_generation_prompt "
+        "to true");
 }
 
 pl_status request_render(const struct request *a, const pl_template *t,

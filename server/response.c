@@ -2,6 +2,8 @@
  * share. */
 #include "response_inner.h"
 
+#include "fail.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,9 +60,8 @@ pl_status response_create(struct response **out, const struct request *a,
 no_memory:
     response_free(w);
     *out = NULL;
-    snprintf(err->message, sizeof(err->message),
-             "out of memory for the response; try again later");
-    return err->status = PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY,
+                       "out of memory for the response; try again later");
 }
 
 static void choice_fini(struct response_choice *c)
@@ -93,11 +94,6 @@ void response_free(struct response *w)
     free(w);
 }
 
-int response_choices(const struct response *w)
-{
-    return w->n;
-}
-
 const char *response_type(const struct response *w)
 {
     return !w->streamed         ? "application/json"
@@ -105,18 +101,18 @@ const char *response_type(const struct response *w)
                                 : "text/event-stream";
 }
 
-bool response_begun(const struct response *w)
-{
-    return w->begun;
-}
-
 /* ---- writing the response to the client ---------------------------------- */
 
-static bool write_all(struct response *w, const char *s, size_t n)
+static void write_all(struct response *w, const char *s, size_t n)
 {
-    w->begun = true;
+    w->begun = w->begun || !w->failed;
     w->failed = w->failed || !w->about.write(w->about.user, s, n);
-    return !w->failed;
+}
+
+/* Appends to a text that the response needs. */
+static void append(struct response *w, struct text *t, const char *s, size_t n)
+{
+    w->failed = w->failed || !text_add(t, s, n);
 }
 
 /* Returns true if the response has failed, or lacks a part. */
@@ -129,33 +125,50 @@ static bool is_lost(const struct response *w)
     return lost;
 }
 
-bool response_send_event(struct response *w, const char *name, json_t *j)
+void response_send_event(struct response *w, const char *name, json_t *j)
 {
     char *s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     struct text t = {0};
 
     json_decref(j);
-    w->failed = is_lost(w);
-    if (name != NULL)
-        w->failed = w->failed || !text_add(&t, "event: ", 7) ||
-                    !text_add(&t, name, strlen(name)) || !text_add(&t, "\n", 1);
-    w->failed = w->failed || s == NULL ||
-                (!w->protocol->lines && !text_add(&t, "data: ", 6)) ||
-                !text_add(&t, s, strlen(s)) ||
-                !text_add(&t, "\n\n", w->protocol->lines ? 1 : 2);
+    w->failed = is_lost(w) || s == NULL;
+    if (name != NULL) {
+        append(w, &t, "event: ", 7);
+        append(w, &t, name, strlen(name));
+        append(w, &t, "\n", 1);
+    }
+    if (!w->protocol->lines)
+        append(w, &t, "data: ", 6);
+    append(w, &t, s, s != NULL ? strlen(s) : 0);
+    append(w, &t, "\n\n", w->protocol->lines ? 1 : 2);
     free(s);
-    if (!w->failed)
-        write_all(w, t.s, t.n);
+    write_all(w, t.s, t.n);
     text_free(&t);
     w->n_event++;
-    return !w->failed;
 }
 
-bool response_send_done(struct response *w)
+/* Sends the event that ends a stream of OpenAI's. */
+static void send_done(struct response *w)
 {
     static const char done[] = "data: [DONE]\n\n";
 
-    return !w->failed && write_all(w, done, sizeof(done) - 1);
+    if (w->protocol->object != NULL)
+        write_all(w, done, sizeof(done) - 1);
+}
+
+static void send_receipts(struct response *w, struct response_choice *c)
+{
+    json_t *plait = json_text_copy(c->plait);
+    json_t *j;
+
+    json_text_put(&plait, "index", json_integer(c->index));
+    if (w->protocol->receipt != NULL) {
+        w->protocol->receipt(w, c, plait);
+        return;
+    }
+    j = response_around(w, json_array(), w->protocol->object);
+    json_text_put(&j, "plait", plait);
+    response_send_event(w, NULL, j);
 }
 
 /* Adds to *plait the list `name` of the receipts `key` of all choices that have
@@ -214,13 +227,21 @@ static bool finish(struct response *w)
     char *s;
 
     w->over = true;
-    if (w->streamed)
-        return w->protocol->over == NULL || w->protocol->over(w);
+    if (w->streamed) {
+        if (w->protocol->object != NULL && w->a->usage) {
+            j = response_around(w, json_array(), w->protocol->object);
+            response_add_usage(w, &j);
+            response_send_event(w, NULL, j);
+        }
+        send_done(w);
+        return !w->failed;
+    }
     j = w->protocol->whole(w);
     add_receipts(w, &j);
     s = json_text_dump(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
-    w->failed = is_lost(w) || s == NULL || !write_all(w, s, strlen(s));
+    w->failed = is_lost(w) || s == NULL;
+    write_all(w, s, s != NULL ? strlen(s) : 0);
     free(s);
     return !w->failed;
 }
@@ -276,13 +297,15 @@ json_t *response_joined(const struct response_choice *c, pl_reply_kind kind)
     return j;
 }
 
+/* Sends the first events of a choice, once. Returns false if the response has
+ * failed. */
 static bool begin(struct response *w, struct response_choice *c)
 {
     bool first = !c->begun;
 
     c->begun = true;
     if (first && !w->failed && w->streamed && w->protocol->begin != NULL)
-        w->failed = !w->protocol->begin(w, c);
+        w->protocol->begin(w, c);
     return !w->failed;
 }
 
@@ -306,50 +329,43 @@ add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
     return &c->block[c->n_block++];
 }
 
-/* Appends text, which is valid UTF-8, to the last block of a choice. If the
- * response is streamed, also sends the text. */
-static bool emit_text(struct response *w, struct response_choice *c,
-                      const struct text *t)
+/* Appends text to the last block of a choice. If the response is streamed, also
+ * sends the text. `ends`: the block ends, so an incomplete character at its end
+ * becomes U+FFFD. */
+static void emit_text(struct response *w, struct response_choice *c,
+                      const char *s, size_t n, bool ends)
 {
-    struct response_block *b = &c->block[c->n_block - 1];
+    struct text t = {0};
 
-    w->failed = w->failed || !text_add(&b->text, t->s, t->n);
-    if (!w->failed && w->streamed)
-        w->failed = !w->protocol->text(w, c, t->s, t->n);
-    return !w->failed;
+    w->failed = w->failed || !utf8_add(&c->tail, &t, s, n) ||
+                (ends && !utf8_end(&c->tail, &t));
+    if (t.n > 0)
+        append(w, &c->block[c->n_block - 1].text, t.s, t.n);
+    if (t.n > 0 && !w->failed && w->streamed)
+        w->protocol->text(w, c, t.s, t.n);
+    text_free(&t);
 }
 
 /* Completes the last block of a choice, if there is one. */
 static bool end_block(struct response *w, struct response_choice *c)
 {
-    struct text t = {0};
-
-    if (c->n_block == 0 || w->failed)
+    if (c->n_block == 0)
         return !w->failed;
-    w->failed = !utf8_end(&c->tail, &t);
-    if (!w->failed && t.n > 0)
-        emit_text(w, c, &t);
-    text_free(&t);
+    emit_text(w, c, "", 0, true);
     if (!w->failed && w->streamed && w->protocol->block_end != NULL)
-        w->failed = !w->protocol->block_end(w, c);
+        w->protocol->block_end(w, c);
     return !w->failed;
 }
 
 static bool add_text(struct response *w, struct response_choice *c,
                      pl_reply_kind kind, const char *s, size_t n)
 {
-    struct text t = {0};
-
     if (n == 0 || !begin(w, c))
         return !w->failed;
-    if (c->n_block == 0 || response_last(c)->kind != kind) {
-        if (!end_block(w, c) || add_block(w, c, kind) == NULL)
-            return false;
-    }
-    w->failed = !utf8_add(&c->tail, &t, s, n);
-    if (!w->failed && t.n > 0)
-        emit_text(w, c, &t);
-    text_free(&t);
+    if ((c->n_block == 0 || response_last(c)->kind != kind) &&
+        (!end_block(w, c) || add_block(w, c, kind) == NULL))
+        return false;
+    emit_text(w, c, s, n, false);
     return !w->failed;
 }
 
@@ -364,25 +380,12 @@ static bool repeat_thoughts(struct response *w, struct response_choice *c)
     if (!c->thinks)
         return !w->failed;
     c->thinks = false;
-    w->failed = w->failed || !text_add(&all, "<think>", 7) ||
-                !text_add(&all, why.s, why.n) || !text_add(&all, "</think>", 8);
+    append(w, &all, "<think>", 7);
+    append(w, &all, why.s, why.n);
+    append(w, &all, "</think>", 8);
     if (!w->failed)
         add_text(w, c, PL_REPLY_CONTENT, all.s, all.n);
     text_free(&all);
-    return !w->failed;
-}
-
-/* Appends text to the arguments of the last block of a choice, which is a tool
- * call. */
-static bool add_arguments(struct response *w, struct response_choice *c,
-                          const pl_reply_part *p)
-{
-    struct text t = {0};
-
-    w->failed = w->failed || !utf8_add(&c->tail, &t, p->text, p->len);
-    if (!w->failed && t.n > 0)
-        emit_text(w, c, &t);
-    text_free(&t);
     return !w->failed;
 }
 
@@ -425,9 +428,10 @@ static bool add_call(struct response *w, struct response_choice *c,
     b->name = utf8_copy(name, strlen(name));
     b->id = utf8_copy(own, strlen(own));
     w->failed = b->name == NULL || b->id == NULL;
-    if (!w->failed && w->streamed)
-        w->failed = !w->protocol->call(w, c, n);
-    return add_arguments(w, c, p);
+    if (!w->failed && w->streamed && w->protocol->call != NULL)
+        w->protocol->call(w, c, n);
+    emit_text(w, c, p->text, p->len, false);
+    return !w->failed;
 }
 
 bool response_part(struct response *w, int choice, const pl_reply_part *p)
@@ -442,11 +446,12 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
     c->thinks |= p->kind == PL_REPLY_REASONING && how == REASONING_BOTH;
     if (p->kind != PL_REPLY_REASONING && !repeat_thoughts(w, c))
         return false;
-    if (p->kind == PL_REPLY_CALL_MORE)
-        return add_arguments(w, c, p);
     if (p->kind == PL_REPLY_CALL)
         return add_call(w, c, p);
-    return add_text(w, c, p->kind, p->text, p->len);
+    if (p->kind != PL_REPLY_CALL_MORE)
+        return add_text(w, c, p->kind, p->text, p->len);
+    emit_text(w, c, p->text, p->len, false);
+    return !w->failed;
 }
 
 /* ---- progress, prompt, tokens and end of a choice ------------------------ */
@@ -457,8 +462,11 @@ bool response_ping(struct response *w)
 
     if (w->failed || w->over || !w->streamed)
         return !w->failed;
-    return w->protocol->ping ? w->protocol->ping(w)
-                             : write_all(w, comment, sizeof(comment) - 1);
+    if (w->protocol->ping)
+        w->protocol->ping(w);
+    else
+        write_all(w, comment, sizeof(comment) - 1);
+    return !w->failed;
 }
 
 bool response_progress(struct response *w, int choice, int64_t done,
@@ -472,7 +480,7 @@ bool response_progress(struct response *w, int choice, int64_t done,
     c->end.times.prompt_s = seconds;
     if (w->a->progress && !w->failed && !w->over && !c->begun && w->streamed &&
         w->protocol->progress != NULL)
-        w->failed = !w->protocol->progress(w, c, done, total, seconds);
+        w->protocol->progress(w, c, done, total, seconds);
     return !w->failed;
 }
 
@@ -499,7 +507,7 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
     c->n_prompt = c->n_done = n_prompt;
     c->n_cached = n_cached;
     if (text != NULL)
-        w->failed = !text_add(&c->prompt, text, strlen(text));
+        append(w, &c->prompt, text, strlen(text));
     if (!begin(w, c) || text == NULL || !w->a->echo)
         return !w->failed;
     return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));
@@ -592,15 +600,6 @@ static json_t *parse_receipts(const struct response_end *end)
     return plait;
 }
 
-/* Sends the event with the receipts of a choice. */
-static bool send_receipts(struct response *w, struct response_choice *c)
-{
-    json_t *plait = json_text_copy(c->plait);
-
-    json_text_put(&plait, "index", json_integer(c->index));
-    return w->protocol->receipt(w, c, plait);
-}
-
 bool response_end(struct response *w, int choice,
                   const struct response_end *end)
 {
@@ -613,7 +612,7 @@ bool response_end(struct response *w, int choice,
     c->n_cached = end->n_cached;
     c->end = *end;
     if (end->stop != NULL)
-        w->failed = !text_add(&c->stop, end->stop, strlen(end->stop));
+        append(w, &c->stop, end->stop, strlen(end->stop));
     c->end.stop = c->stop.s;
     c->end.receipt = c->end.prompt_receipt = NULL;
     if (end->receipt != NULL)
@@ -623,9 +622,9 @@ bool response_end(struct response *w, int choice,
         return false;
     c->ended = true;
     if (w->streamed && c->plait != NULL)
-        w->failed = w->failed || !send_receipts(w, c);
-    if (w->streamed && !w->failed && w->protocol->end != NULL)
-        w->failed = !w->protocol->end(w, c);
+        send_receipts(w, c);
+    if (w->streamed && !w->failed)
+        w->protocol->end(w, c);
     if (++w->n_ended == w->n && !w->failed)
         return finish(w);
     return !w->failed;
@@ -638,11 +637,18 @@ bool response_fail(struct response *w, const struct api_error *why)
     if (w->failed || w->over)
         return !w->failed;
     w->over = true;
-    if (w->streamed)
-        return w->protocol->fail(w, why);
-    body = api_error_body(why, request_shape(w->a->kind));
-    w->failed = body == NULL || !write_all(w, body, strlen(body));
-    free(body);
+    if (w->streamed && w->protocol->fail != NULL) {
+        w->protocol->fail(w, why);
+    } else if (w->streamed) {
+        response_send_event(w, w->protocol->error,
+                            api_error_json(why, request_shape(w->a->kind)));
+        send_done(w);
+    } else {
+        body = api_error_body(why, request_shape(w->a->kind));
+        w->failed = body == NULL;
+        write_all(w, body, body != NULL ? strlen(body) : 0);
+        free(body);
+    }
     return !w->failed;
 }
 
@@ -752,7 +758,16 @@ void response_add_progress(const struct response_choice *c, json_t **event,
                             (json_int_t)(1e3 * seconds)));
 }
 
-json_t *response_usage(const struct response *w)
+json_t *response_around(const struct response *w, json_t *choices,
+                        const char *object)
+{
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s}", "choices", choices,
+                     "created", (json_int_t)w->about.created, "id", w->id,
+                     "model", w->about.model, "system_fingerprint",
+                     pl_version(), "object", object);
+}
+
+static json_t *usage(const struct response *w)
 {
     struct response_sums s = response_sums(w);
 
@@ -761,4 +776,10 @@ json_t *response_usage(const struct response *w)
                      "total_tokens", (json_int_t)(s.n_prompt + s.n_written),
                      "prompt_tokens_details", "cached_tokens",
                      (json_int_t)s.n_cached);
+}
+
+void response_add_usage(const struct response *w, json_t **event)
+{
+    json_text_put(event, "usage", usage(w));
+    json_text_put(event, "timings", response_timings(w, NULL));
 }

@@ -95,16 +95,12 @@ void response_free(struct response *w);
 /* Returns the object "generation_settings" for a request: its sampling
  * parameters and limits as JSON. NULL if out of memory. */
 json_t *response_settings(const struct request *a);
-/* Returns the number of choices: the number of prompts times a->n. Choice c
- * belongs to prompt c / a->n. */
-int response_choices(const struct response *w);
+/* The functions below take the index of a choice. Choice c belongs to prompt c
+ * / a->n of the request. */
+
 /* Returns the Content-Type of the response: "text/event-stream",
  * "application/x-ndjson" or "application/json". */
 const char *response_type(const struct response *w);
-/* Returns true if any part of the response was written. Then the HTTP status
- * can no longer change. */
-bool response_begun(const struct response *w);
-
 /* Passes the token ids of a choice's prompt. The response contains them if its
  * protocol has them and the request asks for them. */
 bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,

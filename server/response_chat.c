@@ -20,40 +20,39 @@ static json_t *new_probs(struct response_choice *c)
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *delta, const char *finish)
 {
-    return json_pack("{s:[{s:s?, s:i, s:o*, s:o}], s:I, s:s, s:s, s:s, s:s}",
-                     "choices", "finish_reason", finish, "index", c->index,
-                     "logprobs", new_probs(c), "delta", delta, "created",
-                     (json_int_t)w->about.created, "id", w->id, "model",
-                     w->about.model, "system_fingerprint", pl_version(),
-                     "object", "chat.completion.chunk");
+    return response_around(w,
+                           json_pack("[{s:s?, s:i, s:o*, s:o}]",
+                                     "finish_reason", finish, "index", c->index,
+                                     "logprobs", new_probs(c), "delta", delta),
+                           w->protocol->object);
 }
 
-static bool begin(struct response *w, struct response_choice *c)
+static void begin(struct response *w, struct response_choice *c)
 {
-    return response_send_event(
+    response_send_event(
         w, NULL,
         chunk(w, c, json_pack("{s:s, s:n}", "role", "assistant", "content"),
               NULL));
 }
 
 /* Sends a chunk. Adds the timings so far, if the request asks for them. */
-static bool send_chunk(struct response *w, const struct response_choice *c,
+static void send_chunk(struct response *w, const struct response_choice *c,
                        json_t *j)
 {
     response_add_timings(w, c, &j);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-static bool progress(struct response *w, struct response_choice *c,
+static void progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
     json_t *j = chunk(w, c, json_object(), NULL);
 
     response_add_progress(c, &j, done, total, seconds);
-    return send_chunk(w, c, j);
+    send_chunk(w, c, j);
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
     int n = response_count(c, PL_REPLY_CALL) - 1;
@@ -70,7 +69,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
             : json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", n,
                         "function", "arguments", json_text(s, len));
 
-    return send_chunk(w, c, chunk(w, c, delta, NULL));
+    send_chunk(w, c, chunk(w, c, delta, NULL));
 }
 
 /* Returns a tool call as JSON. If `index` is -1, this is a whole call with its
@@ -103,12 +102,12 @@ static void put_calls(const struct response *w, json_t **to, json_t *list)
     json_decref(list);
 }
 
-static bool call(struct response *w, struct response_choice *c, int n)
+static void call(struct response *w, struct response_choice *c, int n)
 {
     json_t *delta = json_object();
 
     put_calls(w, &delta, json_pack("[o]", call_json(response_last(c), n)));
-    return send_chunk(w, c, chunk(w, c, delta, NULL));
+    send_chunk(w, c, chunk(w, c, delta, NULL));
 }
 
 static const char *finish_of(const struct response *w,
@@ -120,46 +119,13 @@ static const char *finish_of(const struct response *w,
                                                    : "tool_calls";
 }
 
-static bool receipt(struct response *w, struct response_choice *c,
-                    json_t *plait)
-{
-    (void)c;
-    return response_send_event(
-        w, NULL,
-        json_pack("{s:[], s:I, s:s, s:s, s:s, s:o}", "choices", "created",
-                  (json_int_t)w->about.created, "id", w->id, "model",
-                  w->about.model, "object", "chat.completion.chunk", "plait",
-                  plait));
-}
-
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_object(), finish_of(w, c));
 
     json_text_put(&j, "timings", response_timings(w, c));
     response_add_verbose(w, c, &j);
-    return response_send_event(w, NULL, j);
-}
-
-static bool over(struct response *w)
-{
-    if (w->a->usage &&
-        !response_send_event(
-            w, NULL,
-            json_pack("{s:[], s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
-                      "created", (json_int_t)w->about.created, "id", w->id,
-                      "model", w->about.model, "system_fingerprint",
-                      pl_version(), "object", "chat.completion.chunk", "usage",
-                      response_usage(w), "timings", response_timings(w, NULL))))
-        return false;
-    return response_send_done(w);
-}
-
-static bool fail(struct response *w, const struct api_error *why)
-{
-    return response_send_event(w, NULL,
-                               api_error_json(why, API_ERROR_OPENAI)) &&
-           response_send_done(w);
+    response_send_event(w, NULL, j);
 }
 
 static json_t *message_of(const struct response *w,
@@ -198,24 +164,19 @@ static json_t *whole(const struct response *w)
                                 finish_of(w, c), "index", i, "message",
                                 message_of(w, c), "logprobs", probs));
     }
-    j = json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
-                  choices, "created", (json_int_t)w->about.created, "id", w->id,
-                  "model", w->about.model, "system_fingerprint", pl_version(),
-                  "object", "chat.completion", "usage", response_usage(w),
-                  "timings", response_timings(w, NULL));
+    j = response_around(w, choices, "chat.completion");
+    response_add_usage(w, &j);
     response_add_verbose(w, &w->choice[0], &j);
     return j;
 }
 
 const struct response_protocol protocol_chat = {
     .prefix = "chatcmpl-",
+    .object = "chat.completion.chunk",
     .progress = progress,
     .begin = begin,
     .text = text,
     .call = call,
-    .receipt = receipt,
     .end = end,
-    .over = over,
-    .fail = fail,
     .whole = whole,
 };

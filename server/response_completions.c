@@ -71,88 +71,42 @@ static json_t *choice_json(const struct response_choice *c, json_t *text,
                      "logprobs", probs, "finish_reason", finish);
 }
 
-/* Returns the outermost object of a response or chunk. Takes ownership of
- * `choices`, a list of choices. */
-static json_t *around(const struct response *w, json_t *choices)
-{
-    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s}", "choices", choices,
-                     "created", (json_int_t)w->about.created, "model",
-                     w->about.model, "system_fingerprint", pl_version(),
-                     "object", "text_completion", "id", w->id);
-}
-
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *text, const char *finish)
 {
     json_t *probs = probs_json(response_new_probs(c), response_new_offsets(c));
 
-    return around(w, json_pack("[o]", choice_json(c, text, probs, finish)));
+    return response_around(
+        w, json_pack("[o]", choice_json(c, text, probs, finish)),
+        w->protocol->object);
 }
 
-static bool progress(struct response *w, struct response_choice *c,
+static void progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
     json_t *j = chunk(w, c, json_string(""), NULL);
 
     response_add_timings(w, c, &j);
     response_add_progress(c, &j, done, total, seconds);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
     json_t *j = chunk(w, c, json_text(s, len), NULL);
 
     response_add_timings(w, c, &j);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-/* Handles the begin of a tool call: writes nothing, because the output of this
- * protocol has no tool calls. */
-static bool call(struct response *w, struct response_choice *c, int n)
-{
-    (void)w;
-    (void)c;
-    (void)n;
-    return true;
-}
-
-static bool receipt(struct response *w, struct response_choice *c,
-                    json_t *plait)
-{
-    json_t *j = around(w, json_array());
-
-    (void)c;
-    json_text_put(&j, "plait", plait);
-    return response_send_event(w, NULL, j);
-}
-
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
     json_t *j = chunk(w, c, json_string(""), finish_of(c));
 
     json_text_put(&j, "timings", response_timings(w, c));
     response_add_verbose(w, c, &j);
-    return response_send_event(w, NULL, j);
-}
-
-static bool over(struct response *w)
-{
-    if (w->a->usage) {
-        json_t *j = around(w, json_array());
-
-        json_text_put(&j, "usage", response_usage(w));
-        json_text_put(&j, "timings", response_timings(w, NULL));
-        if (!response_send_event(w, NULL, j))
-            return false;
-    }
-    return response_send_done(w);
-}
-
-static bool fail(struct response *w, const struct api_error *why)
-{
-    return protocol_chat.fail(w, why);
+    response_send_event(w, NULL, j);
 }
 
 static json_t *whole(const struct response *w)
@@ -168,21 +122,17 @@ static json_t *whole(const struct response *w)
                                              json_incref(c->offsets)),
                                   finish_of(c)));
     }
-    j = around(w, choices);
+    j = response_around(w, choices, w->protocol->object);
     response_add_verbose(w, &w->choice[0], &j);
-    json_text_put(&j, "usage", response_usage(w));
-    json_text_put(&j, "timings", response_timings(w, NULL));
+    response_add_usage(w, &j);
     return j;
 }
 
 const struct response_protocol protocol_completions = {
     .prefix = "cmpl-",
+    .object = "text_completion",
     .progress = progress,
     .text = text,
-    .call = call,
-    .receipt = receipt,
     .end = end,
-    .over = over,
-    .fail = fail,
     .whole = whole,
 };

@@ -76,37 +76,44 @@ struct response {
 
 /* The functions of a protocol. `whole` returns the body of a response that is
  * not streamed; NULL if out of memory. The others are called for streamed
- * responses: they write events and return the result of response_send_event. A
- * function that is NULL writes nothing. */
+ * responses and write events. A function that is NULL writes nothing. Failures
+ * are sticky (response.failed), so the functions do not report them. */
 struct response_protocol {
     const char *prefix; /* prefix of the ids of responses */
     /* Each event of a stream is a line of JSON instead of a server-sent
      * event. */
     bool lines;
     bool wants_prompt_ids;
+    /* Value of the field "object" in the events of OpenAI's streams, which end
+     * with an event of the usage, if the request asks for it, and "data:
+     * [DONE]". NULL for other protocols. */
+    const char *object;
+    /* Name of the event with an error; NULL if it has none. */
+    const char *error;
     /* Writes a keep-alive; if NULL, a comment is written as keep-alive. */
-    bool (*ping)(struct response *w);
-    bool (*progress)(struct response *w, struct response_choice *c,
+    void (*ping)(struct response *w);
+    void (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
-    bool (*begin)(struct response *w, struct response_choice *c);
+    void (*begin)(struct response *w, struct response_choice *c);
     /* Called after `text` was appended to the last block of a choice. */
-    bool (*text)(struct response *w, struct response_choice *c,
+    void (*text)(struct response *w, struct response_choice *c,
                  const char *text, size_t len);
     /* Called when a tool call begins. The call is the last block of the choice
      * and its call number n, counted from 0. The arguments are passed to the
      * function `text` later. */
-    bool (*call)(struct response *w, struct response_choice *c, int n);
+    void (*call)(struct response *w, struct response_choice *c, int n);
     /* Called when the last block of a choice is complete: before the next block
      * begins, or before the choice ends. */
-    bool (*block_end)(struct response *w, struct response_choice *c);
+    void (*block_end)(struct response *w, struct response_choice *c);
     /* Sends an event with the field "plait", whose value contains the receipts
      * of the choice. Called before the function `end`. Takes ownership of
-     * `plait`. */
-    bool (*receipt)(struct response *w, struct response_choice *c,
+     * `plait`. If NULL, the event has no choices. */
+    void (*receipt)(struct response *w, struct response_choice *c,
                     json_t *plait);
-    bool (*end)(struct response *w, struct response_choice *c);
-    bool (*over)(struct response *w); /* called once all choices have ended */
-    bool (*fail)(struct response *w, const struct api_error *why);
+    void (*end)(struct response *w, struct response_choice *c);
+    /* Sends the event with an error; if NULL, the error is sent in the shape of
+     * the protocol (request_shape). */
+    void (*fail)(struct response *w, const struct api_error *why);
     json_t *(*whole)(const struct response *w);
 };
 
@@ -114,11 +121,9 @@ extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses, protocol_ollama;
 
 /* Sends an event whose data is the JSON `j`. Takes ownership of `j`; NULL means
- * out of memory. `name` is the name of the event; NULL if it has none. Returns
- * false if out of memory or if the client has disconnected. */
-bool response_send_event(struct response *w, const char *name, json_t *j);
-/* Sends the event "data: [DONE]". */
-bool response_send_done(struct response *w);
+ * out of memory. `name` is the name of the event; NULL if it has none. Sets
+ * w->failed if out of memory or if the client has disconnected. */
+void response_send_event(struct response *w, const char *name, json_t *j);
 
 const struct response_block *response_last(const struct response_choice *c);
 int response_count(const struct response_choice *c, pl_reply_kind kind);
@@ -138,12 +143,16 @@ json_t *response_arguments(const struct response_block *b);
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
 json_t *response_new_offsets(struct response_choice *c);
-/* Return the object "timings" of llama-server, and "usage" of OpenAI's API;
- * NULL if out of memory. Timings are those of choice `c`; if `c` is NULL, of
- * all choices together. "usage" is that of all choices. */
+/* Returns the object "timings" of llama-server; NULL if out of memory. Timings
+ * are those of choice `c`; if `c` is NULL, of all choices together. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
-json_t *response_usage(const struct response *w);
+/* Adds the object "usage" of OpenAI's API, and "timings", of all choices. */
+void response_add_usage(const struct response *w, json_t **event);
+/* Returns the outermost object of OpenAI's responses and events. Takes
+ * ownership of `choices`, a list. NULL if out of memory. */
+json_t *response_around(const struct response *w, json_t *choices,
+                        const char *object);
 /* Adds the object "timings" with the durations so far to an event about choice
  * `c`, if the request asks for it. */
 void response_add_timings(const struct response *w,

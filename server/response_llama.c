@@ -159,50 +159,35 @@ void response_add_verbose(const struct response *w,
                            json_incref(c->ids), NULL));
 }
 
-static bool progress(struct response *w, struct response_choice *c,
+static void progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
     json_t *j = piece(w, c, json_string(""));
 
     response_add_progress(c, &j, done, total, seconds);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
-    return response_send_event(w, NULL, piece(w, c, json_text(s, len)));
+    response_send_event(w, NULL, piece(w, c, json_text(s, len)));
 }
 
-/* Handles the begin of a tool call: writes nothing, because the output of this
- * protocol has no tool calls. */
-static bool call(struct response *w, struct response_choice *c, int n)
-{
-    (void)w;
-    (void)c;
-    (void)n;
-    return true;
-}
-
-static bool receipt(struct response *w, struct response_choice *c,
+static void receipt(struct response *w, struct response_choice *c,
                     json_t *plait)
 {
     json_t *j = piece(w, c, json_string(""));
 
     json_text_put(&j, "plait", plait);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
-    return response_send_event(w, NULL,
-                               last(w, c, json_string(""), response_new_ids(c),
-                                    response_new_probs(c)));
-}
-
-static bool fail(struct response *w, const struct api_error *why)
-{
-    return response_send_event(w, NULL, api_error_json(why, API_ERROR_OPENAI));
+    response_send_event(w, NULL,
+                        last(w, c, json_string(""), response_new_ids(c),
+                             response_new_probs(c)));
 }
 
 /* Returns the body of a response that is not streamed: the object of the only
@@ -228,9 +213,7 @@ const struct response_protocol protocol_llama = {
     .prefix = "",
     .progress = progress,
     .text = text,
-    .call = call,
     .receipt = receipt,
     .end = end,
-    .fail = fail,
     .whole = whole,
 };

@@ -34,18 +34,18 @@ static json_t *message(const struct response *w,
                      ended ? c->end.stop : NULL, "usage", usage(c));
 }
 
-static bool ping(struct response *w)
+static void ping(struct response *w)
 {
-    return response_send_event(w, "ping", json_pack("{s:s}", "type", "ping"));
+    response_send_event(w, "ping", json_pack("{s:s}", "type", "ping"));
 }
 
-static bool begin(struct response *w, struct response_choice *c)
+static void begin(struct response *w, struct response_choice *c)
 {
-    return response_send_event(w, "message_start",
-                               json_pack("{s:s, s:o}", "type", "message_start",
-                                         "message",
-                                         message(w, c, json_array(), false))) &&
-           ping(w);
+    response_send_event(w, "message_start",
+                        json_pack("{s:s, s:o}", "type", "message_start",
+                                  "message",
+                                  message(w, c, json_array(), false)));
+    ping(w);
 }
 
 /* Returns a block of the output as JSON: with its contents if `filled`, else
@@ -65,82 +65,76 @@ static json_t *block_json(const struct response_block *b, bool filled)
                      filled ? response_arguments(b) : json_object());
 }
 
-static bool start(struct response *w, const struct response_choice *c)
+static void start(struct response *w, const struct response_choice *c)
 {
     w->open = true;
-    return response_send_event(w, "content_block_start",
-                               json_pack("{s:s, s:i, s:o}", "type",
-                                         "content_block_start", "index",
-                                         c->n_block - 1, "content_block",
-                                         block_json(response_last(c), false)));
+    response_send_event(w, "content_block_start",
+                        json_pack("{s:s, s:i, s:o}", "type",
+                                  "content_block_start", "index",
+                                  c->n_block - 1, "content_block",
+                                  block_json(response_last(c), false)));
 }
 
-static bool delta(struct response *w, const struct response_choice *c,
+static void delta(struct response *w, const struct response_choice *c,
                   const char *type, const char *key, json_t *text)
 {
-    return response_send_event(
+    response_send_event(
         w, "content_block_delta",
         json_pack("{s:s, s:i, s:{s:s, s:o}}", "type", "content_block_delta",
                   "index", c->n_block - 1, "delta", "type", type, key, text));
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
     bool thought = response_last(c)->kind == PL_REPLY_REASONING;
 
-    if (response_last(c)->kind == PL_REPLY_CALL)
-        return delta(w, c, "input_json_delta", "partial_json",
-                     json_text(s, len));
-    return (w->open || start(w, c)) &&
-           delta(w, c, thought ? "thinking_delta" : "text_delta",
-                 thought ? "thinking" : "text", json_text(s, len));
+    if (response_last(c)->kind == PL_REPLY_CALL) {
+        delta(w, c, "input_json_delta", "partial_json", json_text(s, len));
+        return;
+    }
+    if (!w->open)
+        start(w, c);
+    delta(w, c, thought ? "thinking_delta" : "text_delta",
+          thought ? "thinking" : "text", json_text(s, len));
 }
 
-static bool call(struct response *w, struct response_choice *c, int n)
+static void call(struct response *w, struct response_choice *c, int n)
 {
     (void)n;
-    return start(w, c);
+    start(w, c);
 }
 
-static bool block_end(struct response *w, struct response_choice *c)
+static void block_end(struct response *w, struct response_choice *c)
 {
     if (!w->open)
-        return true;
+        return;
     w->open = false;
-    if (response_last(c)->kind == PL_REPLY_REASONING &&
-        !delta(w, c, "signature_delta", "signature", json_string("")))
-        return false;
-    return response_send_event(w, "content_block_stop",
-                               json_pack("{s:s, s:i}", "type",
-                                         "content_block_stop", "index",
-                                         c->n_block - 1));
+    if (response_last(c)->kind == PL_REPLY_REASONING)
+        delta(w, c, "signature_delta", "signature", json_string(""));
+    response_send_event(w, "content_block_stop",
+                        json_pack("{s:s, s:i}", "type", "content_block_stop",
+                                  "index", c->n_block - 1));
 }
 
-static bool receipt(struct response *w, struct response_choice *c,
+static void receipt(struct response *w, struct response_choice *c,
                     json_t *plait)
 {
     (void)c;
-    return response_send_event(
+    response_send_event(
         w, "plait.receipt",
         json_pack("{s:s, s:o}", "type", "plait.receipt", "plait", plait));
 }
 
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
-    return response_send_event(
-               w, "message_delta",
-               json_pack("{s:s, s:{s:s, s:s?}, s:o}", "type", "message_delta",
-                         "delta", "stop_reason", reason_of(c), "stop_sequence",
-                         c->end.stop, "usage", usage(c))) &&
-           response_send_event(w, "message_stop",
-                               json_pack("{s:s}", "type", "message_stop"));
-}
-
-static bool fail(struct response *w, const struct api_error *why)
-{
-    return response_send_event(w, "error",
-                               api_error_json(why, API_ERROR_BLOCKS));
+    response_send_event(w, "message_delta",
+                        json_pack("{s:s, s:{s:s, s:s?}, s:o}", "type",
+                                  "message_delta", "delta", "stop_reason",
+                                  reason_of(c), "stop_sequence", c->end.stop,
+                                  "usage", usage(c)));
+    response_send_event(w, "message_stop",
+                        json_pack("{s:s}", "type", "message_stop"));
 }
 
 static json_t *whole(const struct response *w)
@@ -155,6 +149,7 @@ static json_t *whole(const struct response *w)
 
 const struct response_protocol protocol_messages = {
     .prefix = "msg_",
+    .error = "error",
     .ping = ping,
     .begin = begin,
     .text = text,
@@ -162,6 +157,5 @@ const struct response_protocol protocol_messages = {
     .block_end = block_end,
     .receipt = receipt,
     .end = end,
-    .fail = fail,
     .whole = whole,
 };

@@ -128,72 +128,54 @@ static void finish(json_t **j, struct response_choice *c)
 
 /* Sends an object without text as a keep-alive, because a stream of JSON lines
  * cannot have comments. */
-static bool ping(struct response *w)
+static void ping(struct response *w)
 {
-    return response_send_event(w, NULL,
-                               piece(w, NULL, json_string(""), NULL, NULL));
+    response_send_event(w, NULL, piece(w, NULL, json_string(""), NULL, NULL));
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
     json_t *part;
 
     if (response_last(c)->kind == PL_REPLY_CALL)
-        return true;
+        return; /* block_end sends the call when it is complete */
     part = json_text(s, len);
-    if (part == NULL)
-        return false;
-    return response_send_event(w, NULL,
-                               response_last(c)->kind == PL_REPLY_REASONING
-                                   ? piece(w, c, json_string(""), part, NULL)
-                                   : piece(w, c, part, NULL, NULL));
+    w->failed = w->failed || part == NULL;
+    response_send_event(w, NULL,
+                        response_last(c)->kind == PL_REPLY_REASONING
+                            ? piece(w, c, json_string(""), part, NULL)
+                            : piece(w, c, part, NULL, NULL));
 }
 
-/* Handles the begin of a tool call: writes nothing yet, because block_end sends
- * the call when it is complete. */
-static bool call(struct response *w, struct response_choice *c, int n)
-{
-    (void)w;
-    (void)c;
-    (void)n;
-    return true;
-}
-
-static bool block_end(struct response *w, struct response_choice *c)
+static void block_end(struct response *w, struct response_choice *c)
 {
     const struct response_block *b = response_last(c);
     json_t *calls;
 
     if (b->kind != PL_REPLY_CALL)
-        return true;
+        return;
     calls =
         json_pack("[o]", call_json(b, response_count(c, PL_REPLY_CALL) - 1));
-    return calls != NULL &&
-           response_send_event(w, NULL,
-                               piece(w, c, json_string(""), NULL, calls));
+    w->failed = w->failed || calls == NULL;
+    response_send_event(w, NULL, piece(w, c, json_string(""), NULL, calls));
 }
 
-static bool receipt(struct response *w, struct response_choice *c,
+static void receipt(struct response *w, struct response_choice *c,
                     json_t *plait)
 {
     json_t *j = piece(w, c, json_string(""), NULL, NULL);
 
     json_text_put(&j, "plait", plait);
-    return response_send_event(w, NULL, j);
+    response_send_event(w, NULL, j);
 }
 
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
     json_t *j = piece(w, c, json_string(""), NULL, NULL);
 
     finish(&j, c);
-    return response_send_event(w, NULL, j);
-}
-
-static bool fail(struct response *w, const struct api_error *why)
-{
-    return response_send_event(w, NULL, api_error_json(why, API_ERROR_OLLAMA));
+    response_send_event(w, NULL, j);
 }
 
 static json_t *whole(const struct response *w)
@@ -227,10 +209,8 @@ const struct response_protocol protocol_ollama = {
     .wants_prompt_ids = true,
     .ping = ping,
     .text = text,
-    .call = call,
     .block_end = block_end,
     .receipt = receipt,
     .end = end,
-    .fail = fail,
     .whole = whole,
 };

@@ -148,16 +148,16 @@ static json_t *response(const struct response *w, const char *status,
 
 /* Sends an event of the stream after adding its type and sequence number to
  * `j`. Takes ownership of `j`. */
-static bool event(struct response *w, const char *type, json_t *j)
+static void event(struct response *w, const char *type, json_t *j)
 {
     json_text_put(&j, "type", json_string(type));
     json_text_put(&j, "sequence_number", json_integer((json_int_t)w->n_event));
-    return response_send_event(w, type, j);
+    response_send_event(w, type, j);
 }
 
 /* Sends an event about the last output item, with `value` in field `key`. Takes
  * ownership of `value`. */
-static bool item_event(struct response *w, const char *type, const char *key,
+static void item_event(struct response *w, const char *type, const char *key,
                        json_t *value)
 {
     const struct response_choice *c = &w->choice[0];
@@ -173,77 +173,70 @@ static bool item_event(struct response *w, const char *type, const char *key,
     if (strncmp(type, "response.output_text", 20) == 0)
         json_text_put(&j, "logprobs", json_array());
     response_add_timings(w, c, &j);
-    return event(w, type, j);
+    event(w, type, j);
 }
 
 /* Sends an event that contains the last output item itself. `type` is
  * "response.output_item.added" or "response.output_item.done". */
-static bool about_item(struct response *w, const char *type, bool filled,
+static void about_item(struct response *w, const char *type, bool filled,
                        const char *status)
 {
     int i = w->choice[0].n_block - 1;
 
-    return event(w, type,
-                 json_pack("{s:i, s:o}", "output_index", i, "item",
-                           item_json(w, i, filled, status)));
+    event(w, type,
+          json_pack("{s:i, s:o}", "output_index", i, "item",
+                    item_json(w, i, filled, status)));
 }
 
 /* Sends the first events of the stream, unless the function `progress` has sent
  * them. */
-static bool begin(struct response *w, struct response_choice *c)
+static void begin(struct response *w, struct response_choice *c)
 {
     (void)c;
-    return w->n_event > 0 ||
-           (event(w, "response.created",
-                  json_pack("{s:o}", "response",
-                            response(w, "in_progress", NULL))) &&
-            event(w, "response.in_progress",
-                  json_pack("{s:o}", "response",
-                            response(w, "in_progress", NULL))));
+    if (w->n_event > 0)
+        return;
+    event(w, "response.created",
+          json_pack("{s:o}", "response", response(w, "in_progress", NULL)));
+    event(w, "response.in_progress",
+          json_pack("{s:o}", "response", response(w, "in_progress", NULL)));
 }
 
-static bool progress(struct response *w, struct response_choice *c,
+static void progress(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds)
 {
     json_t *j;
 
-    if (!begin(w, c))
-        return false;
+    begin(w, c);
     j = json_pack("{s:o}", "response", response(w, "in_progress", NULL));
     response_add_timings(w, c, &j);
     response_add_progress(c, &j, done, total, seconds);
-    return event(w, "response.in_progress", j);
+    event(w, "response.in_progress", j);
 }
 
-static bool text(struct response *w, struct response_choice *c, const char *s,
+static void text(struct response *w, struct response_choice *c, const char *s,
                  size_t len)
 {
+    static const char *const deltas[] = {
+        [PL_REPLY_CONTENT] = "response.output_text.delta",
+        [PL_REPLY_REASONING] = "response.reasoning_text.delta",
+        [PL_REPLY_CALL] = "response.function_call_arguments.delta"};
     const struct response_block *b = response_last(c);
 
-    if (b->kind == PL_REPLY_CALL)
-        return item_event(w, "response.function_call_arguments.delta", "delta",
-                          json_text(s, len));
-    if (!w->open) {
+    if (b->kind != PL_REPLY_CALL && !w->open) {
         w->open = true;
-        if (!about_item(w, "response.output_item.added", false,
-                        "in_progress") ||
-            !item_event(w, "response.content_part.added", "part",
-                        part_json(b, json_string(""))))
-            return false;
+        about_item(w, "response.output_item.added", false, "in_progress");
+        item_event(w, "response.content_part.added", "part",
+                   part_json(b, json_string("")));
     }
-    return item_event(w,
-                      b->kind == PL_REPLY_REASONING
-                          ? "response.reasoning_text.delta"
-                          : "response.output_text.delta",
-                      "delta", json_text(s, len));
+    item_event(w, deltas[b->kind], "delta", json_text(s, len));
 }
 
-static bool call(struct response *w, struct response_choice *c, int n)
+static void call(struct response *w, struct response_choice *c, int n)
 {
     (void)c;
     (void)n;
     w->open = true;
-    return about_item(w, "response.output_item.added", false, "in_progress");
+    about_item(w, "response.output_item.added", false, "in_progress");
 }
 
 /* Returns the "status" of the response once its choice has ended. The last
@@ -253,27 +246,25 @@ static const char *status_of(const struct response_choice *c)
     return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";
 }
 
-static bool block_end(struct response *w, struct response_choice *c)
+static void block_end(struct response *w, struct response_choice *c)
 {
+    static const struct {
+        const char *type, *key;
+    } ends[] = {[PL_REPLY_CONTENT] = {"response.output_text.done", "text"},
+                [PL_REPLY_REASONING] = {"response.reasoning_text.done", "text"},
+                [PL_REPLY_CALL] = {"response.function_call_arguments.done",
+                                   "arguments"}};
     const struct response_block *b = response_last(c);
 
     if (!w->open)
-        return true;
+        return;
     w->open = false;
-    if (b->kind == PL_REPLY_CALL &&
-        !item_event(w, "response.function_call_arguments.done", "arguments",
-                    response_string(&b->text)))
-        return false;
-    if (b->kind != PL_REPLY_CALL &&
-        (!item_event(w,
-                     b->kind == PL_REPLY_REASONING
-                         ? "response.reasoning_text.done"
-                         : "response.output_text.done",
-                     "text", response_string(&b->text)) ||
-         !item_event(w, "response.content_part.done", "part",
-                     part_json(b, response_string(&b->text)))))
-        return false;
-    return about_item(w, "response.output_item.done", true, status_of(c));
+    item_event(w, ends[b->kind].type, ends[b->kind].key,
+               response_string(&b->text));
+    if (b->kind != PL_REPLY_CALL)
+        item_event(w, "response.content_part.done", "part",
+                   part_json(b, response_string(&b->text)));
+    about_item(w, "response.output_item.done", true, status_of(c));
 }
 
 /* Passes the items of the conversation, including those of this response, to
@@ -302,14 +293,14 @@ static void keep(const struct response *w)
     json_decref(items);
 }
 
-static bool receipt(struct response *w, struct response_choice *c,
+static void receipt(struct response *w, struct response_choice *c,
                     json_t *plait)
 {
     (void)c;
-    return event(w, "plait.receipt", json_pack("{s:o}", "plait", plait));
+    event(w, "plait.receipt", json_pack("{s:o}", "plait", plait));
 }
 
-static bool end(struct response *w, struct response_choice *c)
+static void end(struct response *w, struct response_choice *c)
 {
     json_t *j = json_pack("{s:o}", "response", response(w, status_of(c), NULL));
     char type[32];
@@ -317,13 +308,13 @@ static bool end(struct response *w, struct response_choice *c)
     keep(w);
     snprintf(type, sizeof(type), "response.%s", status_of(c));
     json_text_put(&j, "timings", response_timings(w, c));
-    return event(w, type, j);
+    event(w, type, j);
 }
 
-static bool fail(struct response *w, const struct api_error *why)
+static void fail(struct response *w, const struct api_error *why)
 {
-    return event(w, "response.failed",
-                 json_pack("{s:o}", "response", response(w, "failed", why)));
+    event(w, "response.failed",
+          json_pack("{s:o}", "response", response(w, "failed", why)));
 }
 
 static json_t *whole(const struct response *w)

@@ -51,37 +51,22 @@ static json_t *steps_json(const pl_sampling *s)
 
 json_t *sampler_json(const pl_sampling *s)
 {
-    json_t *steps = steps_json(s), *out;
-
-    if (steps == NULL)
-        return NULL;
-    out = json_pack(
-        "{s:I, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "seed",
-        (json_int_t)s->seed, "temperature", (double)s->temperature,
+    return json_pack(
+        "{s:I, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:f, s:f,"
+        " s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:o}",
+        "seed", (json_int_t)s->seed, "temperature", (double)s->temperature,
         "dynatemp_range", (double)s->dynatemp_range, "dynatemp_exponent",
         (double)s->dynatemp_exponent, "top_k", s->top_k, "top_p",
         (double)s->top_p, "min_p", (double)s->min_p, "top_n_sigma",
         (double)s->top_n_sigma, "xtc_probability", (double)s->xtc_probability,
         "xtc_threshold", (double)s->xtc_threshold, "typical_p",
-        (double)s->typical_p);
-    if (out != NULL &&
-        json_object_update_new(
-            out,
-            json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f,"
-                      " s:O}",
-                      "repeat_last_n", s->penalty_last_n, "repeat_penalty",
-                      (double)s->repeat_penalty, "presence_penalty",
-                      (double)s->presence_penalty, "frequency_penalty",
-                      (double)s->frequency_penalty, "dry_multiplier",
-                      (double)s->dry_multiplier, "dry_base",
-                      (double)s->dry_base, "dry_allowed_length",
-                      s->dry_allowed_length, "dry_penalty_last_n",
-                      s->dry_last_n, "mirostat", s->mirostat, "mirostat_tau",
-                      (double)s->mirostat_tau, "mirostat_eta",
-                      (double)s->mirostat_eta, "samplers", steps)) != 0) {
-        json_decref(out);
-        out = NULL;
-    }
-    json_decref(steps);
-    return out;
+        (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
+        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty",
+        (double)s->frequency_penalty, "dry_multiplier",
+        (double)s->dry_multiplier, "dry_base", (double)s->dry_base,
+        "dry_allowed_length", s->dry_allowed_length, "dry_penalty_last_n",
+        s->dry_last_n, "mirostat", s->mirostat, "mirostat_tau",
+        (double)s->mirostat_tau, "mirostat_eta", (double)s->mirostat_eta,
+        "samplers", steps_json(s));
 }

@@ -2,6 +2,8 @@
  * clients is sorted by id and searched by bisection. */
 #include "schedule.h"
 
+#include "fail.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +11,6 @@
 /* The counter of a client counts as at most this many steps of tokens below the
  * highest counter of all clients. */
 enum { MAX_LAG_STEPS = 8 };
-
-static pl_status no_memory(pl_err *err)
-{
-    if (err) {
-        err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message,
-                 "out of memory for the table of clients; try again later");
-    }
-    return PL_NO_MEMORY;
-}
 
 /* Returns the index of the client with this id in s->client, or the index at
  * which it would be inserted. */
@@ -95,7 +87,9 @@ pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err)
         void *more = realloc(s->client, (size_t)max * sizeof *s->client);
 
         if (!more)
-            return no_memory(err);
+            return server_fail(
+                err, PL_NO_MEMORY,
+                "out of memory for the table of clients; try again later");
         s->client = more;
         s->max_client = max;
     }
@@ -177,34 +171,31 @@ int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n)
     return writing + most - left;
 }
 
-int schedule_next(const struct schedule *s, const uint64_t *client, int n)
+/* Returns the first index of a client with the least counter if `least`, else
+ * the last index of one with the highest; -1 if n is 0. */
+static int pick(const struct schedule *s, const uint64_t *client, int n,
+                bool least)
 {
-    int first = -1;
-    int64_t least = 0;
+    int at = -1;
+    int64_t best = 0;
 
     for (int i = 0; i < n; i++) {
         int64_t has = served_by_id(s, client[i]);
 
-        if (first < 0 || has < least) {
-            first = i;
-            least = has;
+        if (at < 0 || (least ? has < best : has >= best)) {
+            at = i;
+            best = has;
         }
     }
-    return first;
+    return at;
+}
+
+int schedule_next(const struct schedule *s, const uint64_t *client, int n)
+{
+    return pick(s, client, n, true);
 }
 
 int schedule_victim(const struct schedule *s, const uint64_t *client, int n)
 {
-    int victim = -1;
-    int64_t most = 0;
-
-    for (int i = 0; i < n; i++) {
-        int64_t has = served_by_id(s, client[i]);
-
-        if (victim < 0 || has >= most) {
-            victim = i;
-            most = has;
-        }
-    }
-    return victim;
+    return pick(s, client, n, false);
 }

@@ -9,6 +9,7 @@
 #include "ui.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,13 +51,42 @@ void service_respond(struct http_request *r, char *body)
     free(body);
 }
 
-static void respond_json(struct http_request *r, json_t *j)
+void service_respond_json(struct http_request *r, json_t *j)
 {
-    char *body =
-        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *body = j ? json_text_plain(j, JSON_COMPACT) : NULL;
 
     json_decref(j);
     service_respond(r, body);
+}
+
+/* ---- adding tasks to the loop -------------------------------------------- */
+
+static void set_gone(void *gone)
+{
+    atomic_store((atomic_bool *)gone, true);
+}
+
+bool service_submit(struct service *v, struct http_request *r,
+                    const struct task_params *params, int n, atomic_bool *gone,
+                    struct api_error *why)
+{
+    double retry_s = 0;
+    char after[32];
+    pl_status s;
+    pl_err err;
+
+    http_on_gone(r, set_gone, gone);
+    s = loop_add(v->loop, params, n, &retry_s, &err);
+    if (s == PL_OK)
+        return true;
+    http_on_gone(r, NULL, NULL);
+    api_error_set_status(why, s, &err);
+    if (s == PL_FULL) {
+        why->status = 429;
+        snprintf(after, sizeof after, "%.0f", ceil(retry_s));
+        http_set_header(r, "Retry-After", after);
+    }
+    return false;
 }
 
 /* ---- counting the users of a service ------------------------------------- */
@@ -190,6 +220,23 @@ static void on_detokenize(void *user, struct http_request *r)
     tokens_fini(&a);
 }
 
+struct request_rules service_rules(const struct service *v)
+{
+    return (struct request_rules){.sampling = &v->sampling,
+                                  .defaults = v->defaults,
+                                  .words = v->words,
+                                  .n_vocab = pl_tokenizer_n_vocab(v->words),
+                                  .max_tokens = v->max_tokens,
+                                  .reasoning = v->reasoning,
+                                  .limits_thinking = v->limits_thinking,
+                                  .think_tokens = v->think_tokens,
+                                  .can = REQUEST_ALL,
+                                  .recall = response_store_get,
+                                  .recall_user = (void *)&v->stored,
+                                  .log = v->log,
+                                  .log_user = v->log_user};
+}
+
 /* Parses a request that has a conversation, and renders the conversation with
  * the chat template to *text, malloc'ed, [*n]. Returns false with *why filled
  * if the request was rejected. */
@@ -197,19 +244,7 @@ static bool read_conversation(const struct service *v, struct http_request *r,
                               enum request_kind kind, char **text, size_t *n,
                               struct api_error *why)
 {
-    const struct request_rules rules = {.n_vocab =
-                                            pl_tokenizer_n_vocab(v->words),
-                                        .words = v->words,
-                                        .sampling = &v->sampling,
-                                        .defaults = v->defaults,
-                                        .max_tokens = -1,
-                                        .can = REQUEST_ALL,
-                                        .recall = response_store_get,
-                                        .recall_user = (void *)&v->stored,
-                                        .limits_thinking = v->limits_thinking,
-                                        .think_tokens = v->think_tokens,
-                                        .log = v->log,
-                                        .log_user = v->log_user};
+    const struct request_rules rules = service_rules(v);
     struct request a = {0};
     size_t len;
     const char *body = http_body(r, &len);
@@ -244,9 +279,10 @@ static bool count(const struct service *v, const char *text, size_t len,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-static void count_tokens(const struct service *v, struct http_request *r,
-                         enum request_kind kind)
+static void on_count(void *user, struct http_request *r)
 {
+    const struct service *v = user;
+    const enum request_kind kind = (enum request_kind)http_route_arg(r);
     struct api_error why;
     char *text = NULL;
     int64_t n_ids;
@@ -327,7 +363,7 @@ static void on_plan(void *user, struct http_request *r)
 static void on_health(void *user, struct http_request *r)
 {
     (void)user;
-    respond_json(r, json_pack("{s:s}", "status", "ok"));
+    service_respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
 /* Returns the object "default_generation_settings" of /props; NULL if out of
@@ -391,7 +427,7 @@ json_t *service_props(const struct service *v, bool sleeps)
 
 static void on_props(void *user, struct http_request *r)
 {
-    respond_json(r, service_props(user, false));
+    service_respond_json(r, service_props(user, false));
 }
 
 /* Handles POST /props: rejects it, because clients cannot change any property
@@ -399,7 +435,7 @@ static void on_props(void *user, struct http_request *r)
 static void on_set_props(void *user, struct http_request *r)
 {
     (void)user;
-    respond_json(r, json_pack("{s:b}", "success", 1));
+    service_respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
 static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
@@ -422,19 +458,13 @@ static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
 static void on_slots(void *user, struct http_request *r)
 {
     const struct service *v = user;
-    int n = loop_slots(v->loop, NULL, 0);
+    int n;
+    struct loop_slot *slot = loop_all_slots(v->loop, &n);
     const char *must = http_query(r, "fail_on_no_slot");
-    struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
-    json_t *list = json_array();
+    json_t *list = slot ? json_array() : NULL;
     struct api_error why;
-    bool idle = !must || !*must;
+    bool idle = !must || !*must || !slot;
 
-    if (!slot) {
-        json_decref(list);
-        respond_json(r, NULL);
-        return;
-    }
-    loop_slots(v->loop, slot, n);
     for (int i = 0; i < n; i++) {
         idle |= slot[i].id_task == 0;
         json_text_add(&list,
@@ -442,7 +472,7 @@ static void on_slots(void *user, struct http_request *r)
     }
     free(slot);
     if (idle) {
-        respond_json(r, list);
+        service_respond_json(r, list);
         return;
     }
     json_decref(list);
@@ -475,37 +505,7 @@ bool service_metrics(struct service *v, struct text *out)
     return ok;
 }
 
-static void on_machine(void *user, struct http_request *r)
-{
-    machine_respond(user, r);
-}
-
-/* ---- routes that generate text or embeddings ----------------------------- */
-
-#define WRITES(name, kind)                                                     \
-    static void on_##name(void *user, struct http_request *r)                  \
-    {                                                                          \
-        generation_start(user, r, kind);                                       \
-    }
-WRITES(chat, REQUEST_CHAT)
-WRITES(completions, REQUEST_COMPLETIONS)
-WRITES(completion, REQUEST_COMPLETION)
-WRITES(messages, REQUEST_MESSAGES)
-WRITES(responses, REQUEST_RESPONSES)
-WRITES(infill, REQUEST_INFILL)
-WRITES(ollama_chat, REQUEST_OLLAMA_CHAT)
-WRITES(ollama_generate, REQUEST_OLLAMA_GENERATE)
-#undef WRITES
-
-#define COUNTS(name, kind)                                                     \
-    static void on_count_##name(void *user, struct http_request *r)            \
-    {                                                                          \
-        count_tokens(user, r, kind);                                           \
-    }
-COUNTS(chat, REQUEST_CHAT)
-COUNTS(messages, REQUEST_MESSAGES)
-COUNTS(responses, REQUEST_RESPONSES)
-#undef COUNTS
+/* ---- routes for features that the server lacks --------------------------- */
 
 /* Handles POST /lora-adapters: accepts only an empty list, because the server
  * has no LoRA adapters. */
@@ -518,7 +518,7 @@ static void on_set_lora(void *user, struct http_request *r)
 
     (void)user;
     if (json_is_array(list) && json_array_size(list) == 0) {
-        respond_json(r, json_pack("{s:b}", "success", 1));
+        service_respond_json(r, json_pack("{s:b}", "success", 1));
     } else {
         api_error_set(&why, 400, "invalid_value", NULL,
                       json_is_array(list)
@@ -533,7 +533,7 @@ static void on_set_lora(void *user, struct http_request *r)
 static void on_lora(void *user, struct http_request *r)
 {
     (void)user;
-    respond_json(r, json_array());
+    service_respond_json(r, json_array());
 }
 
 static void on_rerank(void *user, struct http_request *r)
@@ -548,26 +548,6 @@ static void on_rerank(void *user, struct http_request *r)
     service_reject(r, &why);
 }
 
-static void on_embeddings(void *user, struct http_request *r)
-{
-    embeddings_start(user, r, EMBEDDINGS_AS_OPENAI);
-}
-
-static void on_embedding(void *user, struct http_request *r)
-{
-    embeddings_start(user, r, EMBEDDINGS_AS_LLAMA);
-}
-
-static void on_ollama_embed(void *user, struct http_request *r)
-{
-    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA);
-}
-
-static void on_ollama_embeddings(void *user, struct http_request *r)
-{
-    embeddings_start(user, r, EMBEDDINGS_AS_OLLAMA_ONE);
-}
-
 static const struct http_route routes[] = {
     {"GET", "/", on_page, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/plan.svg", on_plan, 0},
@@ -577,28 +557,38 @@ static const struct http_route routes[] = {
     {"POST", "/props", on_set_props, SERVICE_NONE},
     {"GET", "/slots", on_slots, 0},
     {"POST", "/slots/{}", slots_act, 0},
-    {"GET", "/machine", on_machine, 0},
-    {"POST", "/v1/chat/completions", on_chat, 0},
-    {"POST", "/chat/completions", on_chat, 0},
-    {"POST", "/v1/completions", on_completions, 0},
-    {"POST", "/completion", on_completion, 0},
-    {"POST", "/completions", on_completion, 0},
-    {"POST", "/v1/messages", on_messages, 0},
-    {"POST", "/v1/messages/count_tokens", on_count_messages, 0},
-    {"POST", "/v1/responses", on_responses, 0},
-    {"POST", "/responses", on_responses, 0},
-    {"POST", "/v1/chat/completions/input_tokens", on_count_chat, 0},
-    {"POST", "/chat/completions/input_tokens", on_count_chat, 0},
-    {"POST", "/v1/responses/input_tokens", on_count_responses, 0},
-    {"POST", "/responses/input_tokens", on_count_responses, 0},
-    {"POST", "/v1/embeddings", on_embeddings, 0},
-    {"POST", "/embeddings", on_embedding, 0},
-    {"POST", "/embedding", on_embedding, 0},
-    {"POST", "/infill", on_infill, 0},
-    {"POST", "/api/chat", on_ollama_chat, 0},
-    {"POST", "/api/generate", on_ollama_generate, 0},
-    {"POST", "/api/embed", on_ollama_embed, 0},
-    {"POST", "/api/embeddings", on_ollama_embeddings, 0},
+    {"GET", "/machine", machine_respond, 0},
+    {"POST", "/v1/chat/completions", generation_start,
+     REQUEST_CHAT << HTTP_ARG},
+    {"POST", "/chat/completions", generation_start, REQUEST_CHAT << HTTP_ARG},
+    {"POST", "/v1/completions", generation_start,
+     REQUEST_COMPLETIONS << HTTP_ARG},
+    {"POST", "/completion", generation_start, REQUEST_COMPLETION << HTTP_ARG},
+    {"POST", "/completions", generation_start, REQUEST_COMPLETION << HTTP_ARG},
+    {"POST", "/v1/messages", generation_start, REQUEST_MESSAGES << HTTP_ARG},
+    {"POST", "/v1/messages/count_tokens", on_count,
+     REQUEST_MESSAGES << HTTP_ARG},
+    {"POST", "/v1/responses", generation_start, REQUEST_RESPONSES << HTTP_ARG},
+    {"POST", "/responses", generation_start, REQUEST_RESPONSES << HTTP_ARG},
+    {"POST", "/v1/chat/completions/input_tokens", on_count,
+     REQUEST_CHAT << HTTP_ARG},
+    {"POST", "/chat/completions/input_tokens", on_count,
+     REQUEST_CHAT << HTTP_ARG},
+    {"POST", "/v1/responses/input_tokens", on_count,
+     REQUEST_RESPONSES << HTTP_ARG},
+    {"POST", "/responses/input_tokens", on_count,
+     REQUEST_RESPONSES << HTTP_ARG},
+    {"POST", "/v1/embeddings", embeddings_start,
+     EMBEDDINGS_AS_OPENAI << HTTP_ARG},
+    {"POST", "/embeddings", embeddings_start, EMBEDDINGS_AS_LLAMA << HTTP_ARG},
+    {"POST", "/embedding", embeddings_start, EMBEDDINGS_AS_LLAMA << HTTP_ARG},
+    {"POST", "/infill", generation_start, REQUEST_INFILL << HTTP_ARG},
+    {"POST", "/api/chat", generation_start, REQUEST_OLLAMA_CHAT << HTTP_ARG},
+    {"POST", "/api/generate", generation_start,
+     REQUEST_OLLAMA_GENERATE << HTTP_ARG},
+    {"POST", "/api/embed", embeddings_start, EMBEDDINGS_AS_OLLAMA << HTTP_ARG},
+    {"POST", "/api/embeddings", embeddings_start,
+     EMBEDDINGS_AS_OLLAMA_ONE << HTTP_ARG},
     {"POST", "/tokenize", on_tokenize, 0},
     {"POST", "/detokenize", on_detokenize, 0},
     {"POST", "/apply-template", on_apply_template, 0},

@@ -104,10 +104,21 @@ void service_reject(struct http_request *r, const struct api_error *why);
  * is NULL, responds with an out-of-memory error. */
 void service_respond(struct http_request *r, char *body);
 
-/* Handles a request that generates text. The response is sent later, from the
- * loop's thread. In generation.c. */
-void generation_start(struct service *v, struct http_request *r,
-                      enum request_kind kind);
+/* Responds with the JSON `j`, and takes ownership of it. */
+void service_respond_json(struct http_request *r, json_t *j);
+/* Returns the rules for the requests of a service. They reject no feature. */
+struct request_rules service_rules(const struct service *v);
+/* Adds the n tasks of a request to the loop, all or none. Sets *gone if the
+ * client disconnects. Returns false with *why filled if the loop does not take
+ * the tasks. */
+bool service_submit(struct service *v, struct http_request *r,
+                    const struct task_params *params, int n, atomic_bool *gone,
+                    struct api_error *why);
+
+/* Handles a request that generates text, of the protocol http_route_arg (enum
+ * request_kind). The response is sent later, from the loop's thread. In
+ * generation.c. */
+void generation_start(void *service, struct http_request *r);
 /* Renders the conversation of a request with the chat template. *text is
  * malloc'ed and NUL-terminated; *len, unless NULL, is its length in bytes.
  * Returns false with *why filled on failure. */
@@ -135,7 +146,7 @@ bool service_metrics(struct service *v, struct text *out);
 
 /* Responds with the counters of the engine, which the machine view of the web
  * UI shows. In machine.c. */
-void machine_respond(struct service *v, struct http_request *r);
+void machine_respond(void *service, struct http_request *r);
 
 /* Returns the *n routes of a service, for models_create. The argument `user` of
  * their handlers is the service. */

@@ -1,6 +1,7 @@
 /* Saves, restores and erases the contents of slots; see slot_actions.h. */
 #include "slot_actions.h"
 
+#include "clock.h"
 #include "json_field.h"
 #include "service.h"
 #include "slot_file.h"
@@ -76,14 +77,6 @@ static void on_keep(void *user, pl_engine *e, int seq)
         pl_state_save_memory(e, seq, 0, -1, &t->state, &t->bytes, &t->err);
 }
 
-static bool on_token(void *user, int32_t id, const float *logits)
-{
-    (void)user;
-    (void)id;
-    (void)logits;
-    return false;
-}
-
 /* Cancels the task once slots_fini is called, even while the task waits for a
  * slot. */
 static enum client_state on_poll_client(void *user)
@@ -110,17 +103,15 @@ static void on_end(void *user, const struct task_report *report)
 static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                   struct api_error *why)
 {
-    struct task_params params = {.prompt = token,
-                                 .n_prompt = n,
-                                 .max_tokens = 0,
-                                 .slot = -1,
-                                 .time_s = WAIT_S,
-                                 .client = http_client(t->r),
-                                 .keep = on_keep,
-                                 .listener = {.token = on_token,
-                                              .poll_client = on_poll_client,
-                                              .end = on_end,
-                                              .user = t}};
+    struct task_params params = {
+        .prompt = token,
+        .n_prompt = n,
+        .max_tokens = 0,
+        .slot = -1,
+        .time_s = WAIT_S,
+        .client = http_client(t->r),
+        .keep = on_keep,
+        .listener = {.poll_client = on_poll_client, .end = on_end, .user = t}};
     pl_err err;
     pl_status s = loop_add(t->service->loop, &params, 1, NULL, &err);
 
@@ -140,18 +131,9 @@ static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                "the slot was not saved: its task ended early; try again later");
 }
 
-static void response(const struct slot_action *t, json_t *j)
-{
-    char *body =
-        j ? json_text_plain(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-
-    json_decref(j);
-    service_respond(t->r, body);
-}
-
 static bool save(struct slot_action *t, struct api_error *why)
 {
-    double began = loop_now();
+    double began = clock_now();
     struct slot_file f = {0};
     pl_err err;
     pl_status s;
@@ -176,11 +158,11 @@ static bool save(struct slot_action *t, struct api_error *why)
         ok = s == PL_OK || api_error_set_status(why, s, &err);
     }
     if (ok)
-        response(t,
-                 json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
-                           "filename", t->name, "n_saved", (json_int_t)f.n,
-                           "n_written", (json_int_t)f.size, "timings",
-                           "save_ms", (loop_now() - began) * 1e3));
+        service_respond_json(
+            t->r, json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
+                            "filename", t->name, "n_saved", (json_int_t)f.n,
+                            "n_written", (json_int_t)f.size, "timings",
+                            "save_ms", (clock_now() - began) * 1e3));
     slot_file_fini(&f);
     return ok;
 }
@@ -190,7 +172,7 @@ static bool save(struct slot_action *t, struct api_error *why)
 static bool restore(struct slot_action *t, struct api_error *why)
 {
     const int64_t n_ctx = pl_engine_n_ctx(t->service->engine);
-    double began = loop_now();
+    double began = clock_now();
     struct slot_file f;
     pl_err err;
     pl_status s = slot_file_read(&f, t->path, &t->service->slots.root, &err);
@@ -212,15 +194,15 @@ static bool restore(struct slot_action *t, struct api_error *why)
                                   f.state, f.state_bytes, &err);
             if (s == PL_FULL)
                 nanosleep(&pause, NULL);
-        } while (s == PL_FULL && loop_now() - began < WAIT_S &&
+        } while (s == PL_FULL && clock_now() - began < WAIT_S &&
                  !atomic_load(&t->service->slots.stops));
     }
     if (s == PL_OK)
-        response(t,
-                 json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
-                           "filename", t->name, "n_restored", (json_int_t)f.n,
-                           "n_read", (json_int_t)f.size, "timings",
-                           "restore_ms", (loop_now() - began) * 1e3));
+        service_respond_json(
+            t->r, json_pack("{s:i, s:s, s:I, s:I, s:{s:f}}", "id_slot", t->slot,
+                            "filename", t->name, "n_restored", (json_int_t)f.n,
+                            "n_read", (json_int_t)f.size, "timings",
+                            "restore_ms", (clock_now() - began) * 1e3));
     slot_file_fini(&f);
     if (s == PL_NOT_FOUND || s == PL_BAD_FILE)
         return api_error_set(why, 400, "invalid_file", "filename",
@@ -232,9 +214,10 @@ static bool restore(struct slot_action *t, struct api_error *why)
 
 static bool erase(struct slot_action *t)
 {
-    response(t,
-             json_pack("{s:i, s:I}", "id_slot", t->slot, "n_erased",
-                       (json_int_t)loop_slot_erase(t->service->loop, t->slot)));
+    service_respond_json(
+        t->r,
+        json_pack("{s:i, s:I}", "id_slot", t->slot, "n_erased",
+                  (json_int_t)loop_slot_erase(t->service->loop, t->slot)));
     return true;
 }
 

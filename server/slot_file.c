@@ -1,10 +1,10 @@
 /* Reads and writes slot files; see slot_file.h. */
 #include "slot_file.h"
 
-#include <endian.h>
+#include "fail.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,22 +15,9 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'l', 't'};
 
 enum { VERSION = 2, AT_ROOT = 16, AT_SUM = 48, HEAD = 80 };
 
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
-{
-    va_list a;
-
-    err->status = s;
-    va_start(a, form);
-    vsnprintf(err->message, sizeof err->message, form, a);
-    va_end(a);
-    return s;
-}
-
 static pl_status no_memory(pl_err *err)
 {
-    return fail(err, PL_NO_MEMORY, "out of memory for a slot file");
+    return server_fail(err, PL_NO_MEMORY, "out of memory for a slot file");
 }
 
 void slot_file_fini(struct slot_file *f)
@@ -69,7 +56,7 @@ static pl_status guard(const char *path, pl_err *err)
         close(fd);
     if (none || ours)
         return PL_OK;
-    return fail(
+    return server_fail(
         err, PL_BAD_ARGUMENT,
         "a file of this name exists and is not a slot file; give another name");
 }
@@ -81,7 +68,6 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     unsigned char *head = calloc(1, n), *room = malloc(n);
     struct tier_key sum;
     pl_file *file = NULL;
-    uint32_t v;
     pl_status s;
 
     s = head && room ? guard(path, err) : no_memory(err);
@@ -90,15 +76,11 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     if (s != PL_OK)
         goto done;
     memcpy(head, magic, sizeof magic);
-    v = htole32(VERSION);
-    memcpy(head + 8, &v, 4);
-    v = htole32((uint32_t)f->n);
-    memcpy(head + 12, &v, 4);
+    tier_put4(head + 8, VERSION);
+    tier_put4(head + 12, (uint32_t)f->n);
     memcpy(head + AT_ROOT, root, sizeof *root);
-    for (int64_t i = 0; i < f->n; i++) {
-        v = htole32((uint32_t)f->token[i]);
-        memcpy(head + HEAD + 4 * i, &v, 4);
-    }
+    for (int64_t i = 0; i < f->n; i++)
+        tier_put4(head + HEAD + 4 * i, (uint32_t)f->token[i]);
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
     /* Other users of the machine must not read the data, so restrict access
@@ -117,14 +99,6 @@ done:
 
 /* ---- reading a slot file ------------------------------------------------- */
 
-static uint32_t get4(const unsigned char *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, 4);
-    return le32toh(v);
-}
-
 pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
                           const struct tier_key *root, pl_err *err)
 {
@@ -135,17 +109,18 @@ pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
 
     *f = (struct slot_file){.bytes = bytes, .size = n};
     if (n < HEAD || memcmp(b, magic, sizeof magic) != 0)
-        return fail(err, PL_BAD_FILE,
-                    "not a slot file; give one that action=save wrote");
-    if (get4(b + 8) != VERSION)
-        return fail(err, PL_BAD_FILE,
-                    "slot file has version %u, but this server reads version "
-                    "%d; run the prompt again and save the slot anew",
-                    (unsigned)get4(b + 8), VERSION);
-    n_tok = get4(b + 12);
+        return server_fail(err, PL_BAD_FILE,
+                           "not a slot file; give one that action=save wrote");
+    if (tier_get4(b + 8) != VERSION)
+        return server_fail(
+            err, PL_BAD_FILE,
+            "slot file has version %u, but this server reads version "
+            "%d; run the prompt again and save the slot anew",
+            (unsigned)tier_get4(b + 8), VERSION);
+    n_tok = tier_get4(b + 12);
     if (n_tok > INT32_MAX || (n - HEAD) / 4 < n_tok)
-        return fail(err, PL_BAD_FILE,
-                    "the slot file is truncated; save the slot again");
+        return server_fail(err, PL_BAD_FILE,
+                           "the slot file is truncated; save the slot again");
     f->n = n_tok;
     room = malloc(HEAD + 4 * (size_t)n_tok);
     f->token = malloc((size_t)n_tok * sizeof *f->token + 1);
@@ -156,15 +131,16 @@ pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
     sum_of(b, b + HEAD, f->n, &sum, room);
     free(room);
     if (memcmp(&sum, b + AT_SUM, sizeof sum) != 0)
-        return fail(err, PL_BAD_FILE,
-                    "the slot file is corrupt; save the slot again");
+        return server_fail(err, PL_BAD_FILE,
+                           "the slot file is corrupt; save the slot again");
     if (memcmp(b + AT_ROOT, root, sizeof *root) != 0)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "the slot was saved with another model, cache format or "
-                    "numeric plan (--ranks); start the server with the options "
-                    "of the one that saved it");
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "the slot was saved with another model, cache format or "
+            "numeric plan (--ranks); start the server with the options "
+            "of the one that saved it");
     for (int64_t i = 0; i < f->n; i++)
-        f->token[i] = (int32_t)get4(b + HEAD + 4 * i);
+        f->token[i] = (int32_t)tier_get4(b + HEAD + 4 * i);
     f->state = b + HEAD + 4 * (size_t)n_tok;
     f->state_bytes = n - HEAD - 4 * (size_t)n_tok;
     return PL_OK;
@@ -180,8 +156,9 @@ pl_status slot_file_read(struct slot_file *f, const char *path,
 
     *f = (struct slot_file){0};
     if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        pl_status s = fail(err, PL_NOT_FOUND,
-                           "no such file; check the name and --slot-save-path");
+        pl_status s =
+            server_fail(err, PL_NOT_FOUND,
+                        "no such file; check the name and --slot-save-path");
 
         if (fd >= 0)
             close(fd);

@@ -4,6 +4,8 @@
  * the text is divided into chunks. Source: doi:10.1137/0206024. */
 #include "stop_strings.h"
 
+#include "fail.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,11 +40,9 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
 {
     *s = (struct stops){.hit = -1};
     for (int i = 0; i < n; i++) {
-        if (string[i][0] != '\0')
-            continue;
-        snprintf(err->message, sizeof(err->message),
-                 "stop string %d is empty; leave it out", i);
-        return err->status = PL_BAD_ARGUMENT;
+        if (string[i][0] == '\0')
+            return server_fail(err, PL_BAD_ARGUMENT,
+                               "stop string %d is empty; leave it out", i);
     }
     s->match = calloc((size_t)n + 1, sizeof(*s->match));
     for (; s->match != NULL && s->n < n; s->n++) {
@@ -59,9 +59,8 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
      * its memory. */
     s->n += s->match != NULL && s->n < n;
     stop_fini(s);
-    snprintf(err->message, sizeof(err->message),
-             "out of memory for %d stop strings", n);
-    return err->status = PL_NO_MEMORY;
+    return server_fail(err, PL_NO_MEMORY, "out of memory for %d stop strings",
+                       n);
 }
 
 void stop_fini(struct stops *s)

@@ -4,6 +4,8 @@
  * an older file. */
 #include "tier_disk.h"
 
+#include "fail.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -158,13 +160,8 @@ static bool evict_for(struct tier_disk *d, uint64_t more)
 static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
                              const char *why, pl_err *err)
 {
-    if (err) {
-        err->status = s;
-        snprintf(err->message, sizeof err->message,
-                 "cache folder %.700s: %.200s", path, why);
-    }
     tier_disk_close(d);
-    return s;
+    return server_fail(err, s, "cache folder %.700s: %.200s", path, why);
 }
 
 /* Opens the folder `path`, creating it if needed, and returns its descriptor.

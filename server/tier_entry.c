@@ -90,7 +90,7 @@ size_t tier_entry_size(const struct tier_entry *e)
 
 /* ---- writing and reading the heads of files ------------------------------ */
 
-static void put4(unsigned char *p, uint32_t v)
+void tier_put4(unsigned char *p, uint32_t v)
 {
     v = htole32(v);
     memcpy(p, &v, 4);
@@ -102,7 +102,7 @@ static void put8(unsigned char *p, uint64_t v)
     memcpy(p, &v, 8);
 }
 
-static uint32_t get4(const unsigned char *p)
+uint32_t tier_get4(const unsigned char *p)
 {
     uint32_t v;
 
@@ -125,14 +125,14 @@ void tier_entry_put_head(const struct tier_entry *e,
 
     memset(head, 0, TIER_HEAD);
     memcpy(head, magic, sizeof magic);
-    put4(head + 8, VERSION);
-    put4(head + 12, (uint32_t)e->n);
+    tier_put4(head + 8, VERSION);
+    tier_put4(head + 12, (uint32_t)e->n);
     put8(head + 16, (uint64_t)e->first);
-    put4(head + 24, e->resumable);
+    tier_put4(head + 24, e->resumable);
     put8(head + 32, e->bytes);
     memcpy(head + AT_PARENT, &e->parent, sizeof e->parent);
     for (int i = 0; i < e->n; i++)
-        put4(head + AT_TOKENS + 4 * i, (uint32_t)e->token[i]);
+        tier_put4(head + AT_TOKENS + 4 * i, (uint32_t)e->token[i]);
     sum(&s, head, AT_SUM);
     memcpy(head + AT_SUM, &s, sizeof s);
 }
@@ -143,16 +143,18 @@ bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
 {
     struct tier_key s;
     uint64_t first = get8(head + 16), bytes = get8(head + 32);
-    uint32_t n = get4(head + 12), resumable = get4(head + 24);
+    uint32_t n = tier_get4(head + 12), resumable = tier_get4(head + 24);
 
     memset(e, 0, sizeof *e);
     sum(&s, head, AT_SUM);
     if (memcmp(head + AT_SUM, &s, sizeof s) != 0 ||
-        memcmp(head, magic, sizeof magic) != 0 || get4(head + 8) != VERSION)
+        memcmp(head, magic, sizeof magic) != 0 ||
+        tier_get4(head + 8) != VERSION)
         return false;
     if (n < 1 || n > TIER_TOKENS || first > INT32_MAX ||
-        first % TIER_TOKENS != 0 || resumable > 1 || get4(head + 28) != 0 ||
-        size < TIER_HEAD || bytes != size - TIER_HEAD)
+        first % TIER_TOKENS != 0 || resumable > 1 ||
+        tier_get4(head + 28) != 0 || size < TIER_HEAD ||
+        bytes != size - TIER_HEAD)
         return false;
     atomic_init(&e->refs, 1);
     e->first = (int64_t)first;
@@ -161,7 +163,7 @@ bool tier_entry_get_head(struct tier_entry *e, const struct tier_key *key,
     e->bytes = (size_t)bytes;
     memcpy(&e->parent, head + AT_PARENT, sizeof e->parent);
     for (uint32_t i = 0; i < n; i++)
-        e->token[i] = (int32_t)get4(head + AT_TOKENS + 4 * i);
+        e->token[i] = (int32_t)tier_get4(head + AT_TOKENS + 4 * i);
     tier_key_next(&e->key, &e->parent, e->token, e->n);
     return tier_key_same(&e->key, key);
 }

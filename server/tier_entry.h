@@ -56,6 +56,10 @@ struct tier_entry {
     size_t bytes;
 };
 
+/* Write and read little-endian numbers. */
+void tier_put4(unsigned char *p, uint32_t v);
+uint32_t tier_get4(const unsigned char *p);
+
 void tier_key_root(struct tier_key *out, const void *of, size_t n);
 /* Sets *out to the key of the page with these n tokens, 1 to 64, that follows
  * the page with the key *parent. */

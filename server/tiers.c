@@ -1,14 +1,15 @@
-/* The threads that move pages of cached prefixes between the engine's loop,
- * host memory and disk. See tiers.h. */
+/* Moves pages of cached prefixes between the engine's loop, host memory and
+ * disk. See tiers.h. */
 #include "tiers.h"
 
+#include "clock.h"
+#include "fail.h"
 #include "tier_disk.h"
 #include "tier_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ enum {
     /* Seconds after a disk failure until writing is tried again. */
     AGAIN_S = 30,
     FLUSH_S = 5, /* default of tiers_options.flush_s, in seconds */
-    /* Seconds that tiers_flush waits for the threads in addition to
+    /* Seconds that tiers_flush waits for the I/O thread in addition to
      * tiers_options.flush_s. */
     LEAVE_S = 5,
     HANG_S = 5,
@@ -29,18 +30,7 @@ enum {
     MAX_SEARCH = 256,
 };
 
-/* A page that was passed to tiers_store and is not in host memory yet. */
-struct queued_page {
-    struct queued_page *next;
-    /* Tokens of the prefix up to the end of the page, [n]; owned. */
-    int32_t *token;
-    int64_t n;
-    bool resumable;
-    void *data; /* the contents of the page; owned */
-    size_t bytes;
-};
-
-/* The key of a damaged entry, which the writer thread must delete from disk. */
+/* The key of a damaged entry, which the I/O thread must delete from disk. */
 struct bad_entry {
     struct bad_entry *next;
     struct tier_key key;
@@ -53,14 +43,13 @@ struct found_page {
     bool resumable;
 };
 
-/* A lookup of a prompt in the tiers. The reader thread first finds all pages of
+/* A lookup of a prompt in the tiers. The I/O thread first finds all pages of
  * the prompt, reading only the heads of files. Then it reads the pages one by
  * one, in turn with the pages of other lookups, within the limit
  * tiers_options.ahead. */
 struct tiers_lookup {
-    /* Next lookup in the queue of the reader thread. */
-    struct tiers_lookup *next;
-    int32_t *token; /* tokens of the prompt, [n]; owned */
+    struct tiers_lookup *next; /* next lookup in the list tiers.search */
+    int32_t *token;            /* tokens of the prompt, [n]; owned */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
@@ -76,9 +65,8 @@ struct tiers_lookup {
     atomic_bool over;
 
     /* The fields from here on are guarded by tiers.lock. */
-    bool busy;  /* the reader thread is searching or reading for this lookup */
+    bool busy;  /* the I/O thread is searching or reading for this lookup */
     bool freed; /* tiers_search_free was called */
-    bool listed;
     /* Number of pages, counted from the first one found, that were read or may
      * still be read. */
     int end;
@@ -94,104 +82,106 @@ struct tiers {
     struct tiers_options o;
     struct tier_key root;
     struct tier_disk disk;
-    pthread_t sorter, writer, reader;
-    /* Each is true if its thread (sorter, writer, reader) was started. */
-    bool sorts, writes, reads;
-    /* ended: tiers_flush was called. left: a thread hangs and was left
+    pthread_t io;
+    bool has_io; /* the I/O thread was started */
+    /* ended: tiers_flush was called. left: the I/O thread hangs and was left
      * running. */
     bool ended, left;
-    /* Time by now(), in seconds, since which the reader thread waits for the
+    /* Time by clock_now, in seconds, since which the I/O thread waits for the
      * disk; 0 if it does not wait. */
-    _Atomic double at_read;
+    _Atomic double disk_busy_s;
+    /* The tokens before the page that was stored last, [n_path], and the key of
+     * the page before it; owned. Only the thread that stores pages uses
+     * them. */
+    int32_t *path;
+    int64_t n_path;
+    struct tier_key path_key;
 
     pthread_mutex_t lock;
-    pthread_cond_t to_sort, to_write, to_read;
-    /* stops: all threads must end. sorted: the sorter thread has ended. */
-    bool stops, sorted;
-    /* Time by now(), in seconds, since which the writer thread waits for the
-     * disk; 0 if it does not wait. */
-    double disk_busy_s;
+    /* Signalled when the I/O thread may have something to do. */
+    pthread_cond_t wake;
+    bool stops; /* the I/O thread must end */
     double flush_until;
-    /* The pages that wait for the sorter thread. */
-    struct queued_page *queued_page, *last;
-    uint64_t queued_bytes;
     struct bad_entry *bad_entry;
-    /* The lookups that wait for the reader thread. */
-    struct tiers_lookup *search, *last_search;
+    /* All lookups. The I/O thread serves the first that it can, and puts it
+     * last. */
+    struct tiers_lookup *search;
     int n_search; /* number of lookups that are not freed yet */
     /* Bytes of the pages that were read and that lookups still hold. */
     uint64_t ahead;
     struct tier_table table;
     struct tiers_counts counts;
-    /* Time by now(), in seconds, before which the writer thread writes no page,
-     * because the disk failed; 0 before the first failure. */
+    /* Time by clock_now, in seconds, before which no page is written, because
+     * the disk failed; 0 before the first failure. */
     double again;
     /* A disk failure was logged, and a page too large for the folder was
-     * logged. Only the writer thread uses these two fields and `again`. */
+     * logged. Only the I/O thread uses these two fields and `again`. */
     bool failure_logged, large_logged;
 };
 
-static double now(void)
+/* Returns the log callback, which tiers_free removes if the I/O thread
+ * hangs. */
+static pl_log_fn *log_of(struct tiers *t)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
-    __attribute__((format(printf, 3, 4)));
-static void log_line(struct tiers *t, pl_log_level level, const char *form, ...)
-{
-    char text[600];
     pl_log_fn *log;
-    va_list a;
 
     pthread_mutex_lock(&t->lock);
     log = t->o.log;
     pthread_mutex_unlock(&t->lock);
-    if (!log)
-        return;
-    va_start(a, form);
-    vsnprintf(text, sizeof text, form, a);
-    va_end(a);
-    log(t->o.log_user, level, text);
+    return log;
 }
 
 /* ---- storing pages in memory and writing them to disk -------------------- */
 
-static void free_given(struct queued_page *g)
+/* Creates the entry of a page and moves the page's data to it. Returns NULL if
+ * out of memory. The pages of a prefix are stored one after the other, so the
+ * key of the page before is mostly known. Hashing all tokens would take longer
+ * with every page. */
+static struct tier_entry *entry_of(struct tiers *t, const int32_t *token,
+                                   int64_t n, bool resumable, void *data,
+                                   size_t bytes)
 {
-    free(g->token);
-    free(g->data);
-    free(g);
-}
+    int64_t first = (n - 1) / TIER_TOKENS * TIER_TOKENS;
+    size_t path_bytes = (size_t)first * sizeof *token;
+    int32_t *path = realloc(t->path, path_bytes + 1);
 
-/* Creates an entry from a queued page and moves the page's data to it. Returns
- * NULL if out of memory. */
-static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
-{
-    int64_t first = (g->n - 1) / TIER_TOKENS * TIER_TOKENS;
-    struct tier_key key = t->root;
-    struct tier_entry *e;
-
-    for (int64_t at = 0; at < first; at += TIER_TOKENS) {
-        struct tier_key parent = key;
-
-        tier_key_next(&key, &parent, g->token + at, TIER_TOKENS);
+    if (!path)
+        return NULL;
+    t->path = path;
+    if (t->n_path > first ||
+        memcmp(path, token, (size_t)t->n_path * sizeof *token) != 0) {
+        t->n_path = 0;
+        t->path_key = t->root;
     }
-    e = tier_entry_new(&key, first, g->token + first, (int)(g->n - first),
-                       g->resumable, g->data, g->bytes);
-    if (e)
-        g->data = NULL;
-    return e;
+    for (; t->n_path < first; t->n_path += TIER_TOKENS) {
+        struct tier_key parent = t->path_key;
+
+        tier_key_next(&t->path_key, &parent, token + t->n_path, TIER_TOKENS);
+    }
+    memcpy(path, token, path_bytes);
+    return tier_entry_new(&t->path_key, first, token + first, (int)(n - first),
+                          resumable, data, bytes);
 }
 
-/* Returns true if the writer thread hangs in a write or deletion on disk.
- * Caller holds the lock. */
-static bool disk_stalled(const struct tiers *t)
+/* Records that the I/O thread begins a disk access, if `is` is true, or has
+ * ended it. */
+static void mark_disk_busy(struct tiers *t, bool is)
 {
-    return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
+    atomic_store(&t->disk_busy_s, is ? clock_now() : 0);
+}
+
+/* Returns true if the I/O thread waits for the disk for more than `limit`
+ * seconds. */
+static bool is_stalled(const struct tiers *t, double limit)
+{
+    double since = atomic_load(&t->disk_busy_s);
+
+    return since > 0 && clock_now() - since > limit;
+}
+
+bool tiers_disk_stalled(const struct tiers *t)
+{
+    return is_stalled(t, t->o.read_hang_s);
 }
 
 /* Inserts an entry into host memory. Caller holds the lock. While the disk
@@ -200,7 +190,7 @@ static bool disk_stalled(const struct tiers *t)
  * entry is then not inserted. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
-    bool stalled = disk_stalled(t);
+    bool stalled = is_stalled(t, t->o.hang_s);
     struct tier_entry *dirty;
 
     while (stalled && (dirty = tier_table_oldest_dirty(&t->table))) {
@@ -210,51 +200,37 @@ static void put(struct tiers *t, struct tier_entry *e)
     t->counts.lost += stalled;
     if (!stalled || t->o.ram > 0)
         tier_table_put(&t->table, e, t->disk.dir >= 0 && !stalled);
-    pthread_cond_signal(&t->to_write);
+    pthread_cond_signal(&t->wake);
 }
 
-/* Inserts the first queued page into host memory. Caller holds the lock, which
- * is released while hashing. An entry with the same key that is already there
- * is replaced only if a sequence can continue after the new entry (it is
- * resumable) and not after the old one. */
-static void insert_entry(struct tiers *t)
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
+                 bool resumable, void *data, size_t bytes)
 {
-    struct queued_page *g = t->queued_page;
+    struct tier_entry *e = entry_of(t, token, n, resumable, data, bytes);
     const struct tier_entry *old;
-    struct tier_entry *e;
 
-    pthread_mutex_unlock(&t->lock);
-    e = entry_of(t, g);
+    if (!e)
+        free(data);
     pthread_mutex_lock(&t->lock);
-    t->queued_page = g->next;
-    t->last = t->queued_page ? t->last : NULL;
-    t->queued_bytes -= g->bytes;
     old = e ? tier_table_find(&t->table, &e->key) : NULL;
     if (!e)
         t->counts.lost++;
     else if (!old || (e->resumable && !old->resumable))
-        put(t, e);
+        put(t, e); /* a page after which a sequence can continue replaces one
+                      after which it cannot */
+    pthread_mutex_unlock(&t->lock);
     tier_entry_unref(e);
-    free_given(g);
 }
 
-static void *insert_thread(void *user)
+bool tiers_is_full(struct tiers *t)
 {
-    struct tiers *t = user;
+    uint64_t most = t->table.limit / 2 < STAGED ? t->table.limit / 2 : STAGED;
+    bool full;
 
     pthread_mutex_lock(&t->lock);
-    for (;;) {
-        if (t->queued_page)
-            insert_entry(t);
-        else if (t->stops)
-            break;
-        else
-            pthread_cond_wait(&t->to_sort, &t->lock);
-    }
-    t->sorted = true;
-    pthread_cond_signal(&t->to_write);
+    full = !is_stalled(t, t->o.hang_s) && t->table.dirty >= most;
     pthread_mutex_unlock(&t->lock);
-    return NULL;
+    return full;
 }
 
 /* Returns true if the disk already has an entry with the same key and size,
@@ -294,16 +270,17 @@ static void log_failure(struct tiers *t, const struct tier_entry *e, int error)
     if (error == EFBIG ? t->large_logged : t->failure_logged)
         return;
     if (error == EFBIG)
-        log_line(
-            t, PL_LOG_WARN,
+        server_log(
+            log_of(t), t->o.log_user, PL_LOG_WARN,
             "a cache page of %zu bytes does not fit in the cache folder; set "
             "--cache-disk to more than twice that",
             tier_entry_size(e));
     else
-        log_line(t, PL_LOG_WARN,
-                 "cannot write to the cache folder (%s); cached pages stay in "
-                 "memory, retrying every %d s",
-                 strerror(error), AGAIN_S);
+        server_log(
+            log_of(t), t->o.log_user, PL_LOG_WARN,
+            "cannot write to the cache folder (%s); cached pages stay in "
+            "memory, retrying every %d s",
+            strerror(error), AGAIN_S);
 }
 
 /* Writes the oldest dirty entry to disk. If the disk failed recently, counts
@@ -315,11 +292,11 @@ static void write_one(struct tiers *t)
     bool there = false, ok = true;
     int error = 0;
 
-    if (now() < t->again) {
+    if (clock_now() < t->again) {
         tier_table_mark_clean(&t->table, e);
         t->counts.lost++;
     } else {
-        t->disk_busy_s = now();
+        mark_disk_busy(t, true);
         pthread_mutex_unlock(&t->lock);
         ok = write_entry(t, e, &there, &error);
         if (!ok)
@@ -329,14 +306,14 @@ static void write_one(struct tiers *t)
         else if (!there)
             t->failure_logged = t->large_logged = false;
         pthread_mutex_lock(&t->lock);
-        t->disk_busy_s = 0;
+        mark_disk_busy(t, false);
         tier_table_mark_clean(&t->table, e);
         t->counts.failed += !ok;
         t->counts.written += ok && !there;
         t->counts.written_bytes += ok && !there ? e->bytes : 0;
         t->counts.disk_bytes = t->disk.bytes;
         if (!ok && error != EFBIG)
-            t->again = now() + AGAIN_S;
+            t->again = clock_now() + AGAIN_S;
     }
     if (t->o.ram == 0)
         tier_table_drop(&t->table, &e->key);
@@ -350,70 +327,12 @@ static void remove_one(struct tiers *t)
     struct bad_entry *b = t->bad_entry;
 
     t->bad_entry = b->next;
-    t->disk_busy_s = now();
+    mark_disk_busy(t, true);
     pthread_mutex_unlock(&t->lock);
     tier_disk_drop(&t->disk, &b->key);
     free(b);
     pthread_mutex_lock(&t->lock);
-    t->disk_busy_s = 0;
-}
-
-static void *writer_thread(void *user)
-{
-    struct tiers *t = user;
-
-    pthread_mutex_lock(&t->lock);
-    for (;;) {
-        if (t->stops && now() > t->flush_until)
-            break;
-        if (t->bad_entry) /* damaged entries are deleted first, because a new
-                             entry with the same key may be written next */
-            remove_one(t);
-        else if (tier_table_oldest_dirty(&t->table))
-            write_one(t);
-        else if (t->stops && t->sorted)
-            break;
-        else
-            pthread_cond_wait(&t->to_write, &t->lock);
-    }
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
-}
-
-bool tiers_is_full(struct tiers *t)
-{
-    uint64_t most = t->table.limit / 2 < STAGED ? t->table.limit / 2 : STAGED;
-    bool full;
-
-    pthread_mutex_lock(&t->lock);
-    full = t->queued_bytes + (disk_stalled(t) ? 0 : t->table.dirty) >= most;
-    pthread_mutex_unlock(&t->lock);
-    return full;
-}
-
-void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
-                 bool resumable, void *data, size_t bytes)
-{
-    struct queued_page *g = calloc(1, sizeof *g);
-    int32_t *own = malloc((size_t)n * sizeof *own);
-
-    if (g && own) {
-        memcpy(own, token, (size_t)n * sizeof *own);
-        *g = (struct queued_page){NULL, own, n, resumable, data, bytes};
-        pthread_mutex_lock(&t->lock);
-        *(t->last ? &t->last->next : &t->queued_page) = g;
-        t->last = g;
-        t->queued_bytes += bytes;
-        pthread_cond_signal(&t->to_sort);
-        pthread_mutex_unlock(&t->lock);
-        return;
-    }
-    free(g);
-    free(own);
-    free(data);
-    pthread_mutex_lock(&t->lock);
-    t->counts.lost++;
-    pthread_mutex_unlock(&t->lock);
+    mark_disk_busy(t, false);
 }
 
 /* ---- looking up prompts in the tiers ------------------------------------- */
@@ -437,20 +356,6 @@ static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
     wanted = !s->freed && !t->stops;
     pthread_mutex_unlock(&t->lock);
     return wanted;
-}
-
-/* Records that the reader thread begins a disk access, if `is` is true, or has
- * ended it. */
-static void mark_disk_busy(struct tiers *t, bool is)
-{
-    atomic_store(&t->at_read, is ? now() : 0);
-}
-
-bool tiers_disk_stalled(const struct tiers *t)
-{
-    double since = atomic_load(&t->at_read);
-
-    return since > 0 && now() - since > t->o.read_hang_s;
 }
 
 static struct tier_entry *read_disk_entry(struct tiers *t,
@@ -610,28 +515,39 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
     return e;
 }
 
-/* ---- the reader thread, and the results of lookups ----------------------- */
+/* ---- the I/O thread ------------------------------------------------------ */
 
-/* Callers of the functions from here to discard_search hold tiers.lock. */
+/* Callers of the functions from here to serve_lookup hold tiers.lock. */
 
 static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
+    struct tiers_lookup **end = &t->search;
+
+    while (*end)
+        end = &(*end)->next;
     s->next = NULL;
-    s->listed = true;
-    *(t->last_search ? &t->last_search->next : &t->search) = s;
-    t->last_search = s;
-    pthread_cond_signal(&t->to_read);
+    *end = s;
 }
 
-/* Removes a lookup from the queue of the reader thread. `before` is the lookup
- * before it in the queue; NULL if it is the first. */
-static void unlist(struct tiers *t, struct tiers_lookup *s,
-                   struct tiers_lookup *before)
+static void take_out(struct tiers *t, struct tiers_lookup *s)
 {
-    *(before ? &before->next : &t->search) = s->next;
-    if (t->last_search == s)
-        t->last_search = before;
-    s->listed = false;
+    struct tiers_lookup **at = &t->search;
+
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+}
+
+static void discard_search(struct tiers *t, struct tiers_lookup *s)
+{
+    for (int i = s->n_taken; i < s->n_read; i++)
+        t->ahead -= s->entry[i]->bytes;
+    t->n_search--;
+    /* The limit of bytes read ahead may now allow the I/O thread to read for
+     * other lookups. */
+    pthread_cond_signal(&t->wake);
+    take_out(t, s);
+    free_search(s);
 }
 
 /* Returns true if the limit of bytes of pages read ahead, tiers_options.ahead,
@@ -642,33 +558,34 @@ static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
-/* Removes the first lookup that the reader thread can serve from the queue and
- * returns it; NULL if there is none. */
+/* Returns the first lookup that the I/O thread can serve, and puts it last;
+ * NULL if there is none. */
 static struct tiers_lookup *next_search(struct tiers *t)
 {
-    struct tiers_lookup *before = NULL;
-
-    for (struct tiers_lookup *s = t->search; s; before = s, s = s->next)
-        if (!atomic_load(&s->over) || has_room(t, s)) {
-            unlist(t, s, before);
+    for (struct tiers_lookup *s = t->search; s; s = s->next)
+        if (!atomic_load(&s->over) || (s->n_read < s->end && has_room(t, s))) {
+            take_out(t, s);
+            enlist(t, s);
             return s;
         }
     return NULL;
 }
 
-/* Performs one operation for a lookup on the reader thread: finds its pages, or
- * reads one page. Caller holds the lock, which is released meanwhile. */
+/* Performs one operation for a lookup: finds its pages, or reads one page. The
+ * lock is released meanwhile. */
 static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
     bool finds = !atomic_load(&s->over);
 
+    s->busy = true;
     pthread_mutex_unlock(&t->lock);
     if (finds)
         find_all(t, s);
     else
         e = read_page(t, s, s->n_read);
     pthread_mutex_lock(&t->lock);
+    s->busy = false;
     if (finds)
         s->end = s->n_page;
     else if (!e)
@@ -678,45 +595,39 @@ static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
         t->ahead += e->bytes;
     }
     atomic_store(&s->over, true);
+    if (s->freed)
+        discard_search(t, s);
+    else
+        s->done(s->user);
 }
 
-static void discard_search(struct tiers *t, struct tiers_lookup *s)
-{
-    for (int i = s->n_taken; i < s->n_read; i++)
-        t->ahead -= s->entry[i]->bytes;
-    t->n_search--;
-    /* The limit of bytes read ahead may now allow the reader to read for other
-     * lookups. */
-    pthread_cond_signal(&t->to_read);
-    free_search(s);
-}
-
-static void *reader_thread(void *user)
+/* Lookups are served first, because tasks wait for them. Damaged entries are
+ * deleted before entries are written, because the next one may have the key of
+ * a damaged one. */
+static void *io_thread(void *user)
 {
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
-    while (!t->stops) {
-        struct tiers_lookup *s = next_search(t);
+    while (!t->stops || clock_now() <= t->flush_until) {
+        struct tiers_lookup *s = t->stops ? NULL : next_search(t);
 
-        if (!s) {
-            pthread_cond_wait(&t->to_read, &t->lock);
-            continue;
-        }
-        s->busy = true;
-        serve_lookup(t, s);
-        s->busy = false;
-        if (s->freed) {
-            discard_search(t, s);
-            continue;
-        }
-        if (s->n_read < s->end)
-            enlist(t, s);
-        s->done(s->user);
+        if (s)
+            serve_lookup(t, s);
+        else if (t->bad_entry)
+            remove_one(t);
+        else if (tier_table_oldest_dirty(&t->table))
+            write_one(t);
+        else if (t->stops)
+            break;
+        else
+            pthread_cond_wait(&t->wake, &t->lock);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;
 }
+
+/* ---- the results of lookups ---------------------------------------------- */
 
 /* Finds and reads all pages of a lookup that are in host memory, on the thread
  * that calls tiers_search. Used while the disk hangs. */
@@ -765,12 +676,14 @@ struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
         return NULL;
     }
     t->n_search++;
-    s->no_disk = tiers_disk_stalled(t);
-    if (!s->no_disk)
-        enlist(t, s);
     pthread_mutex_unlock(&t->lock);
+    s->no_disk = tiers_disk_stalled(t);
     if (s->no_disk)
         search_memory(t, s);
+    pthread_mutex_lock(&t->lock);
+    enlist(t, s);
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
     return s;
 }
 
@@ -797,7 +710,7 @@ tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended)
     while (s->n_taken < i && s->n_taken < s->n_read) {
         t->ahead -= s->entry[s->n_taken]->bytes;
         tier_entry_unref(s->entry[s->n_taken++]);
-        pthread_cond_signal(&t->to_read);
+        pthread_cond_signal(&t->wake);
     }
     *ended = i >= s->end;
     if (i < s->n_read)
@@ -808,25 +721,13 @@ tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended)
 
 void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
 {
-    struct tiers_lookup *before = NULL;
-
     if (!s)
         return;
     pthread_mutex_lock(&t->lock);
     s->freed = true;
-    if (s->listed) {
-        /* Before the search has ended, the reader thread must still mark pages
-         * as used; it frees the lookup afterwards. */
-        if (!atomic_load(&s->over)) {
-            pthread_mutex_unlock(&t->lock);
-            return;
-        }
-        while ((before ? before->next : t->search) != s)
-            before = before ? before->next : t->search;
-        unlist(t, s, before);
-    }
-    if (!s->busy) /* if the reader thread is using the lookup, it frees it
-                     later */
+    /* Before the search has ended, the I/O thread must still mark pages as
+     * used. It then frees the lookup. */
+    if (atomic_load(&s->over) && !s->busy)
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
@@ -845,7 +746,7 @@ void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
     if (b) {
         b->next = t->bad_entry;
         t->bad_entry = b;
-        pthread_cond_signal(&t->to_write);
+        pthread_cond_signal(&t->wake);
     }
     pthread_mutex_unlock(&t->lock);
 }
@@ -856,21 +757,12 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     *out = t->counts;
     out->ram_pages = (uint64_t)t->table.n;
     out->ram_bytes = t->table.bytes;
-    out->dirty_bytes = t->queued_bytes + t->table.dirty;
+    out->dirty_bytes = t->table.dirty;
     out->lost += (uint64_t)t->table.n_lost;
     pthread_mutex_unlock(&t->lock);
 }
 
 /* ---- creating, flushing and freeing the tiers ---------------------------- */
-
-static pl_status fail(pl_err *err, const char *what)
-{
-    if (err) {
-        err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message, "cache tiers: %s", what);
-    }
-    return PL_NO_MEMORY;
-}
 
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err)
@@ -880,7 +772,7 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
 
     *out = NULL;
     if (!t)
-        return fail(err, "out of memory");
+        return server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     t->o = *o;
     t->disk.dir = -1;
     if (t->o.ahead == 0)
@@ -891,25 +783,23 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->o.read_hang_s = READ_HANG_S;
     if (t->o.flush_s == 0)
         t->o.flush_s = FLUSH_S;
-    atomic_init(&t->at_read, 0);
+    if (t->o.read_hang_s > t->o.hang_s)
+        t->o.read_hang_s = t->o.hang_s;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->to_sort, NULL);
-    pthread_cond_init(&t->to_write, NULL);
-    pthread_cond_init(&t->to_read, NULL);
-    t->root = *root;
+    pthread_cond_init(&t->wake, NULL);
+    t->root = t->path_key = *root;
     s = tier_table_init(&t->table, o->ram > 0 ? o->ram : 2 * (uint64_t)STAGED)
             ? PL_OK
-            : fail(err, "out of memory");
+            : server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     if (s == PL_OK && o->dir)
         s = tier_disk_open(&t->disk, o->dir, o->disk, err);
     if (s == PL_OK) {
         t->counts.disk_bytes = t->disk.bytes;
-        t->sorts = pthread_create(&t->sorter, NULL, insert_thread, t) == 0;
-        t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
-        t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
-        if (!t->sorts || !t->writes || !t->reads)
-            s = fail(err, "cannot start a thread; raise the limits of threads "
-                          "and memory (ulimit -u, -v)");
+        t->has_io = pthread_create(&t->io, NULL, io_thread, t) == 0;
+        if (!t->has_io)
+            s = server_fail(err, PL_NO_MEMORY,
+                            "cache tiers: cannot start a thread; raise the "
+                            "limits of threads and memory (ulimit -u, -v)");
     }
     if (s != PL_OK) {
         tiers_free(t);
@@ -955,7 +845,7 @@ pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
     pl_status s = pl_state_save(e, 0, 0, 0, append, &head, err);
 
     if (s == PL_OK && !append(&head, arch, sizeof arch))
-        s = fail(err, "out of memory");
+        s = server_fail(err, PL_NO_MEMORY, "cache tiers: out of memory");
     if (s == PL_OK)
         tier_key_root(out, head.b, head.n);
     free(head.b);
@@ -972,16 +862,6 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
-/* Waits until a thread ends, at most until the time *end (CLOCK_REALTIME). If
- * the thread hangs, detaches it and returns false. */
-static bool joined(pthread_t thread, const struct timespec *end)
-{
-    if (pthread_timedjoin_np(thread, NULL, end) == 0)
-        return true;
-    pthread_detach(thread);
-    return false;
-}
-
 void tiers_flush(struct tiers *t)
 {
     struct timespec end;
@@ -991,21 +871,15 @@ void tiers_flush(struct tiers *t)
     t->ended = true;
     pthread_mutex_lock(&t->lock);
     t->stops = true;
-    t->flush_until = now() + t->o.flush_s;
-    t->sorted |= !t->sorts;
-    pthread_cond_signal(&t->to_sort);
-    pthread_cond_signal(&t->to_write);
-    pthread_cond_signal(&t->to_read);
+    t->flush_until = clock_now() + t->o.flush_s;
+    pthread_cond_signal(&t->wake);
     pthread_mutex_unlock(&t->lock);
     /* pthread_timedjoin_np uses this clock. */
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
-    if (t->sorts)
-        t->left |= !joined(t->sorter, &end);
-    if (t->writes)
-        t->left |= !joined(t->writer, &end);
-    if (t->reads)
-        t->left |= !joined(t->reader, &end);
+    t->left = t->has_io && pthread_timedjoin_np(t->io, NULL, &end) != 0;
+    if (t->left)
+        pthread_detach(t->io);
 }
 
 void tiers_free(struct tiers *t)
@@ -1013,22 +887,16 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    /* If a thread hangs, it still uses *t, so *t is not freed. Its log callback
-     * is removed, because the owner of the log may be freed. */
+    /* If the I/O thread hangs, it still uses *t, so *t is not freed. Its log
+     * callback is removed, because the owner of the log may be freed. */
     if (t->left) {
-        log_line(t, PL_LOG_WARN,
-                 "the cache folder does not respond; its pending writes are "
-                 "abandoned");
+        server_log(log_of(t), t->o.log_user, PL_LOG_WARN,
+                   "the cache folder does not respond; its pending writes are "
+                   "abandoned");
         pthread_mutex_lock(&t->lock);
         t->o.log = NULL;
         pthread_mutex_unlock(&t->lock);
         return;
-    }
-    while (t->queued_page) {
-        struct queued_page *g = t->queued_page;
-
-        t->queued_page = g->next;
-        free_given(g);
     }
     while (t->bad_entry) {
         struct bad_entry *b = t->bad_entry;
@@ -1045,9 +913,8 @@ void tiers_free(struct tiers *t)
     if (t->table.bucket)
         tier_table_fini(&t->table);
     tier_disk_close(&t->disk);
-    pthread_cond_destroy(&t->to_sort);
-    pthread_cond_destroy(&t->to_write);
-    pthread_cond_destroy(&t->to_read);
+    free(t->path);
+    pthread_cond_destroy(&t->wake);
     pthread_mutex_destroy(&t->lock);
     free(t);
 }

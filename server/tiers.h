@@ -9,11 +9,11 @@
  * looked up (tiers_search). The pages that were found are then read, a little
  * before the loop needs them.
  *
- * There are three threads. The sorter hashes pages and inserts them into host
- * memory. The writer writes pages to disk. The reader looks up prompts and
- * reads pages. No function of this file waits for a disk. While the disk hangs,
- * host memory still stores and serves pages. If the disk fails, pending writes
- * are lost; this is logged once, and the disk is tried again later. */
+ * One thread, the I/O thread, does all that needs the disk. It looks up prompts
+ * and reads pages, and writes pages while there are none to read. No function
+ * of this file waits for a disk. While the disk hangs, host memory still stores
+ * and serves pages. If the disk fails, pending writes are lost; this is logged
+ * once, and the disk is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
 
@@ -32,9 +32,11 @@ struct tiers_options {
      * summed over all lookups; 0 for 256 MiB. Each lookup may hold one page
      * even beyond the limit. */
     uint64_t ahead;
-    /* a write to disk counts as hanging after this many seconds; 0 for 5. */
+    /* No page waits to be written to a disk that has not answered for this many
+     * seconds; 0 for 5. */
     double hang_s;
-    /* a read from disk counts as hanging after this many seconds; 0 for 1. */
+    /* No task waits for a disk that has not answered for this many seconds, at
+     * most hang_s; 0 for 1. */
     double read_hang_s;
     /* tiers_flush writes dirty pages for at most this many seconds; 0 for 5. */
     double flush_s;
@@ -77,7 +79,7 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
 /* Writes dirty pages to disk for at most flush_s seconds, then stops the
- * threads. Does not wait for a disk that hangs. Afterwards the counters are
+ * I/O thread. Does not wait for a disk that hangs. Afterwards the counters are
  * final. NULL is allowed. */
 void tiers_flush(struct tiers *t);
 /* Calls tiers_flush, then frees the tiers. NULL is allowed. */
@@ -85,11 +87,12 @@ void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
 /* Returns true if the caller should store no more pages for now, because too
- * many pages are queued or not written to disk yet. */
+ * many pages are not written to disk yet. */
 bool tiers_is_full(struct tiers *t);
 /* Stores the page of a cached prefix that ends with the last of the n tokens
  * token[]. `data` is the page's contents from pl_prefix_export_page; the tiers
- * take ownership of it. `resumable`: a sequence can continue after the page. */
+ * take ownership of it. `resumable`: a sequence can continue after the page.
+ * Only one thread at a time may store pages. */
 void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
                  bool resumable, void *data, size_t bytes);
 
@@ -104,8 +107,8 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n,
 struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
-/* Returns true while a read from disk hangs, so that a task should not wait for
- * its pages. Takes no lock. */
+/* Returns true while the disk hangs, so that a task should not wait for its
+ * pages. Takes no lock. */
 bool tiers_disk_stalled(const struct tiers *t);
 /* Returns true if the search of the lookup has ended, so that its result is
  * known. Takes no lock. */
@@ -129,8 +132,8 @@ tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
  * read is in progress; it does not wait for them. `s` may be NULL. */
 void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
 /* Reports that an entry is damaged, because the engine rejected it. The entry
- * is removed from host memory at once, and the writer thread deletes it from
- * disk later. */
+ * is removed from host memory at once, and the I/O thread deletes it from disk
+ * later. */
 void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

@@ -162,6 +162,10 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x --state-load -", "/dev/stdin"},
         {"plait run " MODEL "-p x --trace -", "name a file"},
         {"plait plan " MODEL "--json --svg -", "both write to standard output"},
+        {"plait plan " MODEL "--json --dump order",
+         "--dump and --json both write to standard output"},
+        {"plait plan " MODEL "--dump foo",
+         "there is no pass 'foo'; passes are order, events and buffers"},
         {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
         {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1",
          "\"Vulkan0\": unknown type; use cpu, "},
@@ -347,7 +351,7 @@ TEST(cli_slips_are_answered_with_the_nearest_option)
     static const struct mistake list[] = {
         {"plait run --tempp 1", "did you mean --temp?"},
         {"plait run --tpo-k 1", "did you mean --top-k?"},
-        {"plait run --ignore_eos", "did you mean --ignore-eos?"},
+        {"plait run --ignore-eso", "did you mean --ignore-eos?"},
         {"plait plan --devcie cpu", "did you mean --device?"},
         {"plait run --frobnicate", "--help"},
     };

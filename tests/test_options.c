@@ -255,6 +255,38 @@ TEST(llama_options_refused_say_what_to_do)
     llama_rows(LLAMA_REFUSED, must_be_refused);
 }
 
+TEST(llama_options_may_have_underscores)
+{
+    static char *const lines[][4] = {
+        {"--ctx-size", "256", "--ignore-eos", NULL},
+        {"--ctx_size", "256", "--ignore_eos", NULL},
+        {"--ctx_size=256", "--ignore_eos", NULL},
+    };
+    char *const text[] = {"--prompt", "a_b", NULL};
+    char *const passed[] = {"--no_webui", NULL};
+    char *const refused[] = {"--context_shift", NULL};
+    struct options o[3], other;
+    char said[400];
+
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(parse_words(&o[i], CMD_SERVE, lines[i], said),
+                         EXIT_DONE);
+        assert_string_equal(said, "");
+        assert_true(same_options(&o[0], &o[i]));
+    }
+    for (int i = 0; i < 3; i++)
+        options_free(&o[i]);
+    assert_int_equal(parse_words(&other, CMD_RUN, text, said), EXIT_DONE);
+    assert_string_equal(other.prompt, "a_b");
+    options_free(&other);
+    assert_int_equal(parse_words(&other, CMD_SERVE, passed, said), EXIT_DONE);
+    assert_non_null(strstr(said, "--no-webui"));
+    options_free(&other);
+    assert_int_equal(parse_words(&other, CMD_SERVE, refused, said), EXIT_USAGE);
+    assert_non_null(strstr(said, "--context-shift of llama.cpp"));
+    options_free(&other);
+}
+
 TEST(llama_options_passed_over_share_one_note)
 {
     struct options o;
@@ -401,11 +433,11 @@ TEST(options_help_is_sentences_of_which_the_first_is_short)
 static bool parse(struct options *o, enum command command,
                   const struct option_row *row, const char *value)
 {
-    char want[OPTION_WANT];
+    struct option_use use = {.o = o, .row = row, .value = value};
     char *none[] = {NULL};
 
     assert_int_equal(options_parse(o, command, 0, none), EXIT_DONE);
-    return row == NULL || row->set(o, row, value, want);
+    return row == NULL || row->set(&use);
 }
 
 static enum command first_command(const struct option_row *row)

@@ -7,6 +7,7 @@
  * already zero. */
 #include "base/arena.h"
 
+#include "base/err.h"
 #include "base/numeral.h"
 
 #include <stdarg.h>
@@ -120,6 +121,14 @@ static struct arena_block *block_huge(size_t bytes, size_t size)
     return b;
 }
 
+/* Remembers the first failure. Returns NULL. */
+static void *fail(struct arena *a, size_t bytes)
+{
+    if (a->failed_bytes == 0)
+        a->failed_bytes = bytes;
+    return NULL;
+}
+
 /* Allocates like arena_alloc, but without setting the memory to zero. Sets
  * *zero to true if the memory is already zero. */
 static void *take(struct arena *a, size_t n, size_t size, bool *zero)
@@ -132,7 +141,7 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
 
     if (__builtin_mul_overflow(n, size, &bytes) ||
         bytes > SIZE_MAX - 2 * ALIGN - RED_ZONE)
-        return NULL;
+        return fail(a, SIZE_MAX);
     need = (bytes + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
     if (need == 0)
         need = ALIGN;
@@ -144,7 +153,7 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
             : large            ? block_huge(HUGE_BYTES, BLOCK_BYTES)
                                : block_new(BLOCK_BYTES);
         if (!b)
-            return NULL;
+            return fail(a, need);
         /* A block for one large request becomes the second of the list. The
          * first block, which is only partly filled, stays first, because
          * further memory is allocated from the first block. */
@@ -184,7 +193,7 @@ void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size)
 
 char *arena_strndup(struct arena *a, const char *s, size_t len)
 {
-    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1, 1) : NULL;
+    char *copy = len < SIZE_MAX ? arena_alloc(a, len + 1, 1) : fail(a, len);
 
     if (copy)
         memcpy(copy, s, len);
@@ -214,4 +223,16 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     numeral_vprint(s, (size_t)len + 1, fmt, ap);
     va_end(ap);
     return s;
+}
+
+pl_status arena_check(const struct arena *a, const char *what, pl_err *err)
+{
+    char text[80];
+
+    if (a->failed_bytes == 0)
+        return PL_OK;
+    if (a->failed_bytes == SIZE_MAX)
+        return err_no_memory(err, what);
+    snprintf(text, sizeof text, "%s (%zu bytes)", what, a->failed_bytes);
+    return err_no_memory(err, text);
 }

@@ -7,6 +7,8 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include "pl.h"
+
 #include <stddef.h>
 
 struct arena_block;
@@ -16,6 +18,8 @@ struct arena {
                                  first */
     size_t used_bytes;        /* total bytes of all allocations so far, for
                                  reports and tests */
+    size_t failed_bytes; /* size of the first allocation that failed, SIZE_MAX
+                            if it overflowed; 0 if none failed */
 };
 
 /* A zero-initialised struct arena is valid and empty, as after arena_init. */
@@ -32,5 +36,11 @@ char *arena_strndup(struct arena *a, const char *s, size_t len);
 char *arena_printf(struct arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size);
+
+/* Returns PL_OK if every allocation of the arena succeeded, else PL_NO_MEMORY.
+ * The message names `what` and the size of the first allocation that failed. So
+ * a pass may allocate several times and check once, before it uses the memory
+ * or at its end. */
+pl_status arena_check(const struct arena *a, const char *what, pl_err *err);
 
 #endif

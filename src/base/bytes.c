@@ -1,4 +1,4 @@
-/* Implements bytes_text, which writes a size with two decimals. sink_size
+/* Implements bytes_text, which writes a size with two decimals. size_text
  * (report/writer.h) writes sizes shorter, for the columns of tables. */
 #include "base/bytes.h"
 

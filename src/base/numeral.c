@@ -60,6 +60,16 @@ const char *numeral_shortest(char buf[NUMERAL_SHORTEST], double v)
     return buf;
 }
 
+const char *numeral_shortest_float(char buf[NUMERAL_SHORTEST], float v)
+{
+    for (int digits = 6; digits <= 9; digits++) {
+        numeral_print(buf, NUMERAL_SHORTEST, "%.*g", digits, (double)v);
+        if (numeral_float(buf, NULL) == v)
+            break;
+    }
+    return buf;
+}
+
 float numeral_float(const char *s, char **end)
 {
     locale_t before = numeral_begin();

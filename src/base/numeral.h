@@ -15,11 +15,12 @@ int numeral_vprint(char *buf, size_t size, const char *fmt, va_list ap)
 int numeral_print(char *buf, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double numeral_double(const char *s, char **end);
-/* numeral_shortest writes a number with the fewest digits, 6 or more, from
- * which the same value is parsed. Returns `buf`, whose size is NUMERAL_SHORTEST
- * bytes. */
+/* Write a number with the fewest digits, 6 or more, from which the same value
+ * is parsed, of a double or a float. Return `buf`, whose size is
+ * NUMERAL_SHORTEST bytes. */
 enum { NUMERAL_SHORTEST = 32 };
 const char *numeral_shortest(char buf[NUMERAL_SHORTEST], double v);
+const char *numeral_shortest_float(char buf[NUMERAL_SHORTEST], float v);
 float numeral_float(const char *s, char **end);
 
 /* numeral_begin switches the calling thread to the C locale and returns the

@@ -2,12 +2,10 @@
 #include "base/text_out.h"
 
 #include "base/ascii.h"
-#include "base/half.h"
 #include "base/numeral.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 void text_flush(struct text_out *o)
 {
@@ -45,12 +43,7 @@ void text_put_lower(struct text_out *o, const char *s)
 
 void text_put_float(struct text_out *o, float v)
 {
-    char d[32];
+    char buf[NUMERAL_SHORTEST];
 
-    for (int digits = 6; digits <= 9; digits++) {
-        numeral_print(d, sizeof d, "%.*g", digits, (double)v);
-        if (float_bits(numeral_float(d, NULL)) == float_bits(v))
-            break;
-    }
-    text_put(o, "%s", d);
+    text_put(o, "%s", numeral_shortest_float(buf, v));
 }

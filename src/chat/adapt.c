@@ -187,7 +187,12 @@ struct probe {
 };
 
 static const struct probe probes[] = {
-    {"[" U("zq-user") "]", false, {"zq-user", ""}, {NULL, NULL}, 1, {PARTS}},
+    {"[" U("zq-user") "]",
+     false,
+     {"zq-user", ""},
+     {NULL, NULL},
+     2,
+     {PARTS, FUNCTIONS}},
     {"[" S("zq-system") "," U("zq-user") "]",
      false,
      {"zq-system", "zq-user"},

@@ -831,6 +831,20 @@ static void null_tools(struct conversation *w)
         set(w, w->extra, "tools", json_null());
 }
 
+static void text_of_tools(struct conversation *w)
+{
+    static const char name[] = "functions";
+    char *text;
+
+    if (json_object_get(w->extra, name))
+        return;
+    text = conversation_dump(w->tools);
+    w->failed |= w->tools && !text;
+    if (!w->failed)
+        set(w, w->extra, name, json_string(text ? text : ""));
+    free(text);
+}
+
 /* ---- the table of all changes -------------------------------------------- */
 
 /* The functions that make the changes, in the order in which they are
@@ -859,6 +873,7 @@ static const struct {
     {FILL, fill_empty},
     {ARGUMENTS, arguments_to_text},
     {PARTS, content_to_parts},
+    {FUNCTIONS, text_of_tools},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,
               "each change has a row");

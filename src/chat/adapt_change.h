@@ -39,6 +39,7 @@ enum change {
     ARGUMENTS, /* turns the arguments of tool calls into JSON texts */
     NAMED_IDS, /* gives tool calls ids of the form functions.NAME:NUMBER */
     PARTS, /* turns the content of messages from a text into a list of parts */
+    FUNCTIONS, /* sets the variable functions to the JSON text of the tools */
     N_CHANGE
 };
 

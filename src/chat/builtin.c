@@ -1,11 +1,12 @@
 /* Finds the builtin functions, filters, tests and methods of the template
  * language, and binds the arguments of a call to their parameters. Also defines
  * the builtin functions. */
-#include "chat/render.h"
+#include "chat/strings.h"
 
 #include "base/err.h"
 #include "base/numeral.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -37,242 +38,254 @@ const struct builtin *builtin_test(const struct string *name)
 const struct builtin *builtin_method(enum value_kind kind,
                                      const struct string *name)
 {
-    const struct builtin *change;
+    static const struct builtin *const tables[] = {
+        [V_STR] = builtin_string_methods, [V_DICT] = builtin_dict_methods,
+        [V_LIST] = builtin_list_methods,  [V_TUPLE] = builtin_tuple_methods,
+        [V_LOOP] = builtin_loop_methods,  [V_CYCLER] = builtin_cycler_methods,
+    };
 
-    switch (kind) {
-    case V_STR:
-        return find(builtin_string_methods, name);
-    case V_DICT:
-        return find(builtin_dict_methods, name);
-    case V_LIST:
-        change = find(builtin_list_changes, name);
-        return change ? change : find(builtin_list_methods, name);
-    case V_TUPLE:
-        return find(builtin_list_methods, name);
-    case V_LOOP:
-        return find(builtin_loop_methods, name);
-    case V_CYCLER:
-        return find(builtin_cycler_methods, name);
+    return (size_t)kind < sizeof tables / sizeof tables[0] && tables[kind]
+               ? find(tables[kind], name)
+               : NULL;
+}
+
+struct string *need_string(struct render *r, struct value v)
+{
+    if (v.kind == V_STR)
+        return v.str;
+    render_defined(r, v);
+    render_bad(r, "expected a string, got a %s", value_kind_name(v.kind));
+    return &r->w.empty;
+}
+
+int64_t need_int(struct render *r, struct value v)
+{
+    if (value_is(v, KINDS_INT))
+        return value_as_int(v);
+    render_defined(r, v);
+    render_bad(r, "expected an integer, got a %s", value_kind_name(v.kind));
+    return 0;
+}
+
+/* ---- binding arguments ------------------------------------------------- */
+
+/* A parameter as `params` of a row describes it. */
+struct parameter {
+    const char *name;
+    size_t n_name;
+    char type;
+    bool need, none;   /* it has no default; None counts as absent */
+    const char *usual; /* the digits of its default, or "" */
+};
+
+/* Reads the parameter at *p and advances *p to the next one. */
+static struct parameter next_parameter(const char **p)
+{
+    struct parameter out = {.name = *p, .n_name = strcspn(*p, ":")};
+    const char *s = *p + out.n_name + 1;
+
+    out.type = *s++;
+    out.none = *s == '~';
+    out.need = *s != '~' && *s != '?';
+    out.usual = out.need ? "" : s + 1;
+    *p = s + strcspn(s, " ");
+    *p += **p == ' ';
+    return out;
+}
+
+static struct value converted(struct render *r, const struct parameter *p,
+                              struct value self, struct value v)
+{
+    if (v.kind == V_NONE && p->none)
+        v.kind = V_ABSENT;
+    if (v.kind == V_ABSENT && *p->usual >= '-')
+        v = value_int(atoi(p->usual));
+    if (p->type == 'b')
+        return value_bool(value_truth(v));
+    if (v.kind == V_ABSENT)
+        return v;
+    if (p->type == 'e' && value_is_markup(self))
+        v = markup_argument(r, v);
+    switch (p->type) {
+    case 's':
+    case 'e':
+        return markup_like(v, value_str(need_string(r, v)));
+    case 'S':
+        return value_str(str_of(r, v));
+    case 'i':
+        return value_int(need_int(r, v));
     default:
-        return NULL;
+        return v;
     }
 }
 
-/* Returns the index of the parameter `name` in `params`, names separated by
- * blanks; -1 if there is none. */
-static int parameter(const char *params, const struct string *name)
+static void bind(struct render *r, const struct builtin *b,
+                 const struct args *args, struct call *c)
 {
-    for (int i = 0;; i++) {
-        size_t n = strcspn(params, " ");
+    struct parameter p[BUILTIN_MAX_PARAM];
+    int n = 0, n_need = 0;
 
-        if (n == name->len && memcmp(params, name->s, n) == 0)
-            return i;
-        if (params[n] == '\0')
-            return -1;
-        params += n + 1;
+    for (const char *s = b->params; *s; n++) {
+        p[n] = next_parameter(&s);
+        n_need += p[n].need;
     }
-}
-
-static pl_status bind(struct render *r, const struct builtin *b,
-                      const struct args *args, struct call *c)
-{
-    int n = b->params[0] != '\0';
-
-    for (const char *s = b->params; *s; s++)
-        n += *s == ' ';
     if (args->n > n)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"%s\" takes %d arguments, not %d", b->name, n,
-                           args->n);
-    for (int i = 0; i < args->n; i++)
+        render_bad(r, "\"%s\" takes %d arguments, not %d", b->name, n, args->n);
+    for (int i = 0; i < args->n && i < n; i++)
         c->arg[i] = args->value[i];
     for (int k = 0; k < args->n_word; k++) {
-        int i = parameter(b->params, args->word[k]);
+        const struct string *name = args->word[k];
         char shown[ERR_SHOWN];
+        int i = 0;
 
-        if (n == 0 || i < 0 || c->arg[i].kind != V_ABSENT)
-            return render_fail(
-                r, PL_BAD_ARGUMENT,
-                "\"%s\" has no parameter \"%s\", or it is already set", b->name,
-                err_shown(shown, args->word[k]->s, args->word[k]->len));
-        c->arg[i] = args->value[args->n + k];
+        while (i < n && (p[i].n_name != name->len ||
+                         memcmp(p[i].name, name->s, name->len) != 0))
+            i++;
+        if (i == n || c->arg[i].kind != V_ABSENT)
+            render_bad(r,
+                       "\"%s\" has no parameter \"%s\", or it is already set",
+                       b->name, err_shown(shown, name->s, name->len));
+        else
+            c->arg[i] = args->value[args->n + k];
     }
-    for (int i = 0; i < b->n_need; i++)
+    for (int i = 0; i < n_need; i++)
         if (c->arg[i].kind == V_ABSENT)
-            return render_fail(r, PL_BAD_ARGUMENT, "\"%s\" needs %d arguments",
-                               b->name, b->n_need);
-    return PL_OK;
+            render_bad(r, "\"%s\" needs %d arguments", b->name, n_need);
+    for (int i = 0; i < n; i++)
+        c->arg[i] = converted(r, &p[i], c->self, c->arg[i]);
 }
 
-pl_status builtin_run(struct render *r, const struct builtin *b,
-                      struct value self, const struct args *args,
-                      struct value *out)
+struct value builtin_run(struct render *r, const struct builtin *b,
+                         struct value self, const struct args *args)
 {
-    struct call c = {.self = self, .args = args};
+    struct call c = {
+        .self = self, .what = b->what, .args = args, .s = &r->w.empty};
 
-    PL_TRY(render_look(r, self));
+    render_look(r, self);
     for (int i = 0; i < args->n + args->n_word; i++)
-        PL_TRY(render_look(r, args->value[i]));
+        render_look(r, args->value[i]);
     if (strcmp(b->params, "*") != 0)
-        PL_TRY(bind(r, b, args, &c));
-    return b->run(r, &c, out);
+        bind(r, b, args, &c);
+    if (b->self == 's')
+        c.s = need_string(r, self);
+    else if (b->self == 'S' || b->self == 'P')
+        c.s = str_of(r, self);
+    else if (b->self == 'l')
+        c.l = value_items(r, self);
+    if (r->w.status != PL_OK)
+        return value_undefined();
+    self = b->run(r, &c);
+    return b->self == 's' || b->self == 'S' ? markup_like(c.self, self) : self;
 }
 
 /* ---- the builtin functions --------------------------------------------- */
 
-static pl_status raise_exception(struct render *r, const struct call *c,
-                                 struct value *out)
+static struct value raise_exception(struct render *r, const struct call *c)
 {
-    struct string *s;
+    const struct string *s = c->arg[0].str;
 
-    (void)out;
-    PL_TRY(str_of(r, c->arg[0], &s));
-    return render_fail(r, PL_BAD_ARGUMENT, "%.*s", (int)s->len, s->s);
+    return render_bad(r, "%.*s", (int)s->len, s->s);
 }
 
-static pl_status need_int(struct render *r, struct value v, int64_t *out)
-{
-    if (v.kind == V_UNDEFINED)
-        return render_undefined(r, v);
-    if (v.kind != V_INT && v.kind != V_BOOL)
-        return render_fail(r, PL_BAD_ARGUMENT, "expected an integer, got a %s",
-                           value_kind_name(v.kind));
-    *out = value_as_int(v);
-    return PL_OK;
-}
-
-static pl_status range(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value range(struct render *r, const struct call *c)
 {
     /* Maximum number of items of range(), as in Jinja's sandbox. */
     enum { MOST = 100000 };
     int64_t v[3] = {0, 0, 1};
-    struct range *range;
+    struct range range;
     __int128 span;
 
     if (c->args->n < 1 || c->args->n > 3 || c->args->n_word > 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"range\" takes 1 to 3 arguments");
+        return render_bad(r, "\"range\" takes 1 to 3 arguments");
     for (int i = 0; i < c->args->n; i++)
-        PL_TRY(need_int(r, c->args->value[i], &v[c->args->n == 1 ? 1 : i]));
+        v[c->args->n == 1 ? 1 : i] = need_int(r, c->args->value[i]);
     if (v[2] == 0)
-        return render_fail(r, PL_BAD_ARGUMENT, "the step of a range is 0");
+        return render_bad(r, "the step of a range is 0");
     span = v[2] > 0 ? (__int128)v[1] - v[0] : (__int128)v[0] - v[1];
     span = span > 0 ? (span - 1) / (v[2] > 0 ? v[2] : -(__int128)v[2]) + 1 : 0;
     if (span > MOST)
-        return render_fail(r, PL_FULL,
-                           "\"range\" would have more than %d items", MOST);
-    PL_TRY(render_alloc(r, 1, sizeof *range, &range));
-    *range = (struct range){v[0], v[1], v[2], (int64_t)span};
-    *out = (struct value){.kind = V_RANGE, .range = range};
-    return PL_OK;
+        return work_fail(&r->w, PL_FULL,
+                         "\"range\" would have more than %d items", MOST);
+    range = (struct range){v[0], v[1], v[2], (int64_t)span};
+    return value_new(&r->w, V_RANGE, &range, sizeof range);
 }
 
-/* Builds a dict from the arguments of a call of dict() or namespace(): at most
- * one dict or list of pairs, and named arguments. */
-static pl_status make_dict(struct render *r, const struct call *c,
-                           struct dict **out)
+/* Builds a dict or namespace from the arguments of a call: at most one dict or
+ * list of pairs, and named arguments. */
+static struct value make_dict(struct render *r, const struct call *c)
 {
     const struct args *a = c->args;
-    struct dict *d = dict_create(&r->arena, (size_t)a->n_word);
+    struct dict d = {0};
     struct list all = {0};
 
-    if (!d)
-        return err_no_memory(r->err, "a template's values");
     if (a->n > 1)
-        return render_fail(
-            r, PL_BAD_ARGUMENT,
-            "\"dict\" takes one positional argument and keyword arguments");
+        return render_bad(
+            r, "\"dict\" takes one positional argument and keyword arguments");
     if (a->n == 1 && a->value[0].kind == V_DICT) {
         const struct dict *of = a->value[0].dict;
 
         for (size_t i = 0; i < of->n; i++)
-            if (!dict_put(&r->arena, d, of->pair[i].key, of->pair[i].value))
-                return err_no_memory(r->err, "a template's values");
-        PL_TRY(render_spend(r, of->n));
+            dict_put(&r->w, &d, of->pair[i].key, of->pair[i].value);
+        work_spend(&r->w, of->n);
     } else if (a->n == 1) {
-        PL_TRY(value_items(r, a->value[0], &all));
+        all = value_items(r, a->value[0]);
     }
-    for (size_t i = 0; i < all.n; i++) {
-        struct list pair;
+    for (size_t i = 0; i < all.n && r->w.status == PL_OK; i++) {
+        struct list pair = value_items(r, all.item[i]);
 
-        PL_TRY(value_items(r, all.item[i], &pair));
-        if (pair.n != 2 || !value_is_key(pair.item[0]))
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "\"dict\" takes pairs of a key and a value");
-        if (!dict_put(&r->arena, d, pair.item[0], pair.item[1]))
-            return err_no_memory(r->err, "a template's values");
-        PL_TRY(render_spend(r, 1));
+        work_spend(&r->w, 1);
+        if (pair.n != 2 || !value_is(pair.item[0], KINDS_KEY))
+            return render_bad(r, "\"dict\" takes pairs of a key and a value");
+        dict_put(&r->w, &d, pair.item[0], pair.item[1]);
     }
     for (int i = 0; i < a->n_word; i++)
-        if (!dict_put(&r->arena, d, value_str(a->word[i]), a->value[a->n + i]))
-            return err_no_memory(r->err, "a template's values");
-    *out = d;
-    return PL_OK;
+        dict_put(&r->w, &d, value_str(a->word[i]), a->value[a->n + i]);
+    return value_new(&r->w, (enum value_kind)c->what, &d, sizeof d);
 }
 
-static pl_status dict(struct render *r, const struct call *c, struct value *out)
+static struct value joiner(struct render *r, const struct call *c)
 {
-    out->kind = V_DICT;
-    return make_dict(r, c, &out->dict);
+    const struct value sep =
+        c->arg[0].kind == V_ABSENT ? value_view(&r->w, ", ", 2) : c->arg[0];
+
+    return value_new(&r->w, V_JOINER, &(struct joiner){.sep = sep.str},
+                     sizeof(struct joiner));
 }
 
-static pl_status namespace(struct render *r, const struct call *c,
-                           struct value *out)
+struct list args_list(struct render *r, const struct args *args, int first)
 {
-    out->kind = V_NAMESPACE;
-    return make_dict(r, c, &out->dict);
+    struct list l = {0};
+
+    for (int i = first; i < args->n; i++)
+        list_add(&r->w, &l, args->value[i]);
+    return l;
 }
 
-static pl_status joiner(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value cycler(struct render *r, const struct call *c)
 {
-    struct joiner *j;
-    struct value sep = c->arg[0];
-
-    if (sep.kind == V_ABSENT)
-        PL_TRY(render_view(r, ", ", 2, &sep));
-    PL_TRY(render_alloc(r, 1, sizeof *j, &j));
-    PL_TRY(str_of(r, sep, &j->sep));
-    *out = (struct value){.kind = V_JOINER, .joiner = j};
-    return PL_OK;
-}
-
-static pl_status cycler(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    struct cycler *cycle;
+    const struct cycler cycle = {.list = args_list(r, c->args, 0)};
 
     if (c->args->n == 0 || c->args->n_word > 0)
-        return render_fail(
-            r, PL_BAD_ARGUMENT,
-            "\"cycler\" takes at least one item and no keyword arguments");
-    PL_TRY(render_alloc(r, 1, sizeof *cycle, &cycle));
-    PL_TRY(render_list(r, (size_t)c->args->n, &cycle->list));
-    for (int i = 0; i < c->args->n; i++)
-        cycle->list->item[i] = c->args->value[i];
-    *out = (struct value){.kind = V_CYCLER, .cycler = cycle};
-    return PL_OK;
+        return render_bad(
+            r, "\"cycler\" takes at least one item and no keyword arguments");
+    return value_new(&r->w, V_CYCLER, &cycle, sizeof cycle);
 }
 
 /* The function strftime_now(): formats the local time of the machine, with
  * English names of days and months. */
-static pl_status strftime_now(struct render *r, const struct call *c,
-                              struct value *out)
+static struct value strftime_now(struct render *r, const struct call *c)
 {
     enum { MOST = 1024 };
+    const struct string *s = c->arg[0].str;
     char form[MOST], text[4 * MOST];
     time_t now = (time_t)r->now;
     locale_t before;
-    struct string *s;
     struct tm tm;
     size_t n;
 
-    PL_TRY(str_of(r, c->arg[0], &s));
     if (s->len + 2 > sizeof form || memchr(s->s, '\0', s->len) ||
         !localtime_r(&now, &tm))
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"strftime_now\" does not know this format");
+        return render_bad(r, "\"strftime_now\" does not know this format");
     memcpy(form, s->s, s->len);
     /* Appends a character, because strftime returns 0 both on failure and for
      * an empty result. */
@@ -281,18 +294,17 @@ static pl_status strftime_now(struct render *r, const struct call *c,
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);
     if (n == 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "the result of \"strftime_now\" is too long");
-    return render_string(r, text, n - 1, out);
+        return render_bad(r, "the result of \"strftime_now\" is too long");
+    return value_copy(&r->w, text, n - 1);
 }
 
 const struct builtin builtin_functions[] = {
-    {"raise_exception", "message", 1, raise_exception},
-    {"strftime_now", "format", 1, strftime_now},
-    {"range", "*", 0, range},
-    {"dict", "*", 0, dict},
-    {"namespace", "*", 0, namespace},
-    {"joiner", "sep", 0, joiner},
-    {"cycler", "*", 0, cycler},
+    {"raise_exception", ' ', "message:S", raise_exception, 0},
+    {"strftime_now", ' ', "format:S", strftime_now, 0},
+    {"range", ' ', "*", range, 0},
+    {"dict", ' ', "*", make_dict, V_DICT},
+    {"namespace", ' ', "*", make_dict, V_NAMESPACE},
+    {"joiner", ' ', "sep:S?", joiner, 0},
+    {"cycler", ' ', "*", cycler, 0},
     {0},
 };

@@ -4,534 +4,400 @@
 
 #include "base/err.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* ---- filters for defaults, sizes and attributes ------------------------ */
 
-static pl_status use_default(struct render *r, const struct call *c,
-                             struct value *out)
+static struct value use_default(struct render *r, const struct call *c)
 {
-    bool missing = c->self.kind == V_UNDEFINED ||
-                   (value_truth(c->arg[1]) && !value_truth(c->self));
-
-    *out = missing ? c->arg[0] : c->self;
-    return out->kind == V_ABSENT ? render_view(r, "", 0, out) : PL_OK;
+    if (c->self.kind != V_UNDEFINED &&
+        !(c->arg[1].truth && !value_truth(c->self)))
+        return c->self;
+    return c->arg[0].kind == V_ABSENT ? value_str(&r->w.empty) : c->arg[0];
 }
 
-static pl_status length(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value length(struct render *r, const struct call *c)
 {
-    *out = value_int(0);
-    return value_length(r, c->self, &out->i);
+    return value_int(value_length(r, c->self));
 }
 
-static pl_status first(struct render *r, const struct call *c,
-                       struct value *out)
+/* The filters first and last (`what` is true). */
+static struct value end_item(struct render *r, const struct call *c)
 {
-    struct list l;
-
-    PL_TRY(value_items(r, c->self, &l));
-    *out = l.n > 0 ? l.item[0] : (struct value){.kind = V_UNDEFINED};
-    return PL_OK;
+    if (c->what && c->self.kind == V_ITER)
+        render_bad(r, "a generator has no last item; convert it with \"list\"");
+    if (c->l.n == 0)
+        return value_undefined();
+    return c->l.item[c->what ? c->l.n - 1 : 0];
 }
 
-static pl_status last(struct render *r, const struct call *c, struct value *out)
+/* Returns the next part of *s, before the character `by`, and removes both from
+ * *s. Sets s->s to NULL after the last part. */
+static struct value next_part(struct render *r, struct string *s, char by)
 {
-    struct list l;
+    const char *end = memchr(s->s, by, s->len);
+    const size_t n = end ? (size_t)(end - s->s) : s->len;
+    const struct value part = value_view(&r->w, s->s, n);
 
-    if (c->self.kind == V_ITER)
-        return render_fail(
-            r, PL_BAD_ARGUMENT,
-            "a generator has no last item; convert it with \"list\"");
-    PL_TRY(value_items(r, c->self, &l));
-    *out = l.n > 0 ? l.item[l.n - 1] : (struct value){.kind = V_UNDEFINED};
-    return PL_OK;
+    s->s = end ? end + 1 : NULL;
+    s->len -= n + (end != NULL);
+    return part;
 }
 
-/* Sets *out to the item in `of` to which `path` leads: of.a.b for "a.b", of[0]
- * for "0" or the integer 0. If the item does not exist, sets *out to
- * `fallback`, unless that is absent or None. */
-static pl_status get_path(struct render *r, struct value of, struct value path,
-                          struct value fallback, struct value *out)
+/* Returns the item in `of` to which `path` leads: of.a.b for "a.b", of[0] for
+ * "0" or the integer 0; `of` itself if there is no path. If an item does not
+ * exist, it is `fallback`, unless that is absent or None. */
+static struct value get_path(struct render *r, struct value of,
+                             struct value path, struct value fallback)
 {
-    const char *s, *end;
+    const bool falls = !value_is(fallback, 1 << V_ABSENT | 1 << V_NONE);
+    const bool names = path.kind == V_STR;
+    struct string s = names ? *path.str : (struct string){0};
 
-    *out = of;
-    if (path.kind != V_STR) {
-        PL_TRY(value_item(r, of, path, out));
-    } else {
-        s = path.str->s;
-        end = s + path.str->len;
-        for (bool more = true; more;) {
-            const char *dot = memchr(s, '.', (size_t)(end - s));
-            size_t n = (size_t)((dot ? dot : end) - s), i = 0;
-            struct value part;
-            int64_t v = 0;
+    if (path.kind == V_ABSENT)
+        return of;
+    do {
+        const struct value part = names ? next_part(r, &s, '.') : path;
+        const int64_t i = names ? string_index(part.str) : -1;
 
-            for (; i < n && i < 18 && isdigit((unsigned char)s[i]); i++)
-                v = 10 * v + (s[i] - '0');
-            PL_TRY(render_view(r, s, n, &part));
-            if (n > 0 && i == n)
-                part = value_int(v);
-            PL_TRY(value_item(r, *out, part, out));
-            if (fallback.kind != V_ABSENT && fallback.kind != V_NONE &&
-                out->kind == V_UNDEFINED)
-                *out = fallback;
-            more = dot != NULL;
-            s += n + 1;
-        }
-    }
-    if (fallback.kind != V_ABSENT && fallback.kind != V_NONE &&
-        out->kind == V_UNDEFINED)
-        *out = fallback;
-    return PL_OK;
+        of = value_item(r, of, i >= 0 ? value_int(i) : part);
+        if (falls && of.kind == V_UNDEFINED)
+            of = fallback;
+    } while (s.s);
+    return of;
 }
 
-static pl_status attr(struct render *r, const struct call *c, struct value *out)
-{
-    struct string *name;
+static const struct value absent = {.kind = V_ABSENT};
 
-    PL_TRY(str_of(r, c->arg[0], &name));
-    if (c->self.kind == V_UNDEFINED)
-        return render_undefined(r, c->self);
-    if (c->self.kind == V_DICT && !builtin_method(V_DICT, name)) {
-        *out = (struct value){.kind = V_UNDEFINED, .sub = V_DICT, .str = name};
-        /* The filter attr() finds attributes only, not keys of a dict. */
-        return PL_OK;
-    }
-    return value_attribute(r, c->self, name, out);
+static struct value attr(struct render *r, const struct call *c)
+{
+    struct string *name = c->arg[0].str;
+
+    render_defined(r, c->self);
+    /* The filter attr() finds attributes only, not keys of a dict. */
+    if (c->self.kind == V_DICT && !builtin_method(V_DICT, name))
+        return (struct value){.kind = V_UNDEFINED, .sub = V_DICT, .str = name};
+    return value_attribute(r, c->self, name);
 }
 
 /* ---- filters that sort, group and compare ------------------------------ */
 
-/* Sets *out to the value by which an item is sorted or compared: the item to
- * which `path` leads (get_path), or the item itself if there is no path. A
- * string is converted to lower case unless `cases`. */
-static pl_status sort_key(struct render *r, struct value item,
-                          struct value path, bool cases, struct value *out)
+/* Returns the value by which an item is sorted or compared. A string is
+ * converted to lower case unless `cases`. */
+static struct value folded(struct render *r, struct value v, bool cases)
 {
-    *out = item;
-    if (path.kind != V_ABSENT && path.kind != V_NONE)
-        PL_TRY(get_path(r, item, path, (struct value){.kind = V_ABSENT}, out));
-    if (out->kind == V_STR && !cases)
-        return string_case(r, out->str, CASE_LOWER, out);
-    return PL_OK;
+    return v.kind == V_STR && !cases ? string_case(r, v.str, CASE_LOWER) : v;
 }
 
-/* Sets *out to a list of sort keys, one for each of the comma-separated paths
- * in `path`. Such lists are compared item by item, as in Python. Without a path
- * the item itself is the only key. */
-static pl_status sort_keys(struct render *r, struct value item,
-                           struct value path, bool cases, struct value *out)
+/* The order of a filter that sorts: by the items to which `path` leads
+ * (get_path). If `many`, `path` is a comma-separated list of paths, and later
+ * ones decide between items that are equal by the first. */
+struct order {
+    struct value path, fallback;
+    bool many, cases, reverse;
+};
+
+/* Returns the key by which an item is sorted. With `many` it is a list of the
+ * values to which the paths lead, compared item by item, as in Python. */
+static struct value sort_key(struct render *r, struct value item,
+                             const struct order *o)
 {
-    struct items keys = {0};
-    const char *s, *end;
-    struct value one;
+    const bool names = o->path.kind == V_STR;
+    struct string s = o->many && names ? *o->path.str : (struct string){0};
+    struct list keys = {0};
 
-    if (path.kind != V_STR) {
-        PL_TRY(sort_key(r, item, path, cases, &one));
-        PL_TRY(items_add(r, &keys, one));
-        return items_take(r, &keys, V_LIST, out);
-    }
-    s = path.str->s;
-    end = s + path.str->len;
-    for (;;) {
-        const char *comma = memchr(s, ',', (size_t)(end - s));
+    do {
+        const struct value path = s.s ? next_part(r, &s, ',') : o->path;
+        const struct value key =
+            folded(r, get_path(r, item, path, o->fallback), o->cases);
 
-        PL_TRY(render_view(r, s, (size_t)((comma ? comma : end) - s), &one));
-        PL_TRY(sort_key(r, item, one, cases, &one));
-        PL_TRY(items_add(r, &keys, one));
-        if (!comma)
-            return items_take(r, &keys, V_LIST, out);
-        s = comma + 1;
-    }
+        if (!o->many)
+            return key;
+        list_add(&r->w, &keys, key);
+    } while (s.s);
+    return value_list(&r->w, V_LIST, keys);
 }
 
-static pl_status sort(struct render *r, const struct call *c, struct value *out)
+/* Returns the items of *l with their keys, sorted. Sets l->n to 0 after a
+ * failure. */
+static struct pair *sorted(struct render *r, struct list *l, struct order o)
 {
-    struct list l, *sorted;
-    struct pair *p;
+    struct pair *p = work_alloc(&r->w, l->n, sizeof *p);
 
-    PL_TRY(value_items(r, c->self, &l));
-    PL_TRY(render_alloc(r, l.n, sizeof *p, &p));
-    for (size_t i = 0; i < l.n; i++) {
-        PL_TRY(sort_keys(r, l.item[i], c->arg[2], value_truth(c->arg[1]),
-                         &p[i].key));
-        p[i].value = l.item[i];
-    }
-    PL_TRY(sort_pairs(r, p, l.n, value_truth(c->arg[0])));
-    PL_TRY(render_list(r, l.n, &sorted));
+    for (size_t i = 0; p && i < l->n; i++)
+        p[i] = (struct pair){sort_key(r, l->item[i], &o), l->item[i]};
+    if (p)
+        sort_pairs(r, p, l->n, o.reverse);
+    if (r->w.status != PL_OK)
+        l->n = 0;
+    return p;
+}
+
+static struct value sorted_list(struct render *r, struct list l, struct order o)
+{
+    const struct pair *p = sorted(r, &l, o);
+    struct list out = list_with(&r->w, l.n);
+
     for (size_t i = 0; i < l.n; i++)
-        sorted->item[i] = p[i].value;
-    *out = (struct value){.kind = V_LIST, .list = sorted};
-    return PL_OK;
+        list_add(&r->w, &out, p[i].value);
+    return value_list(&r->w, V_LIST, out);
 }
 
-static pl_status group_key(struct render *r, const struct call *c,
-                           struct value item, struct value *out)
+static struct value sort(struct render *r, const struct call *c)
 {
-    return get_path(r, item, c->arg[0], c->arg[1], out);
+    return sorted_list(r, c->l,
+                       (struct order){.path = c->arg[2],
+                                      .many = true,
+                                      .cases = c->arg[1].truth,
+                                      .reverse = c->arg[0].truth});
 }
 
-/* Appends a group of items, `same`, to the result of the filter groupby. If
- * case is ignored, the key of the group is the key of its first item, not
- * converted to lower case. */
-static pl_status add_group(struct render *r, const struct call *c,
-                           const struct items *same, struct value key,
-                           struct items *all)
+/* The filter groupby: groups the items of a list by a key. Returns a list of
+ * tuples (key, list of items), ordered by key. If case is ignored, the key of a
+ * group is the key of its first item, not converted to lower case. */
+static struct value groupby(struct render *r, const struct call *c)
 {
-    struct value group = {.kind = V_TUPLE, .sub = TUPLE_GROUP};
+    struct list l = c->l, all = {0}, same = {0};
+    const struct pair *p = sorted(r, &l,
+                                  (struct order){.path = c->arg[0],
+                                                 .fallback = c->arg[1],
+                                                 .cases = c->arg[2].truth});
 
-    if (!value_truth(c->arg[2]))
-        PL_TRY(group_key(r, c, same->item[0], &key));
-    PL_TRY(render_list(r, 2, &group.list));
-    group.list->item[0] = key;
-    PL_TRY(items_take(r, same, V_LIST, &group.list->item[1]));
-    return items_add(r, all, group);
-}
-
-/* The filter groupby: groups the items of a list by a key. Sets *out to a list
- * of tuples (key, list of items), ordered by key. */
-static pl_status groupby(struct render *r, const struct call *c,
-                         struct value *out)
-{
-    const bool cases = value_truth(c->arg[2]);
-    struct items all = {0}, same = {0};
-    struct pair *p;
-    struct list l;
-
-    PL_TRY(value_items(r, c->self, &l));
-    PL_TRY(render_alloc(r, l.n, sizeof *p, &p));
     for (size_t i = 0; i < l.n; i++) {
-        p[i].value = l.item[i];
-        PL_TRY(group_key(r, c, l.item[i], &p[i].key));
-        if (p[i].key.kind == V_STR && !cases)
-            PL_TRY(string_case(r, p[i].key.str, CASE_LOWER, &p[i].key));
-    }
-    PL_TRY(sort_pairs(r, p, l.n, false));
-    for (size_t i = 0; i < l.n; i++) {
-        bool more = false;
+        struct value group;
 
-        PL_TRY(items_add(r, &same, p[i].value));
-        if (i + 1 < l.n)
-            PL_TRY(value_equal(r, p[i].key, p[i + 1].key, &more));
-        if (more)
+        list_add(&r->w, &same, p[i].value);
+        if (i + 1 < l.n && value_equal(r, p[i].key, p[i + 1].key))
             continue;
-        PL_TRY(add_group(r, c, &same, p[i].key, &all));
-        same = (struct items){0};
+        if (r->w.status != PL_OK)
+            break;
+        group =
+            value_pair(&r->w, get_path(r, same.item[0], c->arg[0], c->arg[1]),
+                       value_list(&r->w, V_LIST, same));
+        group.sub = TUPLE_GROUP;
+        list_add(&r->w, &all, group);
+        same = (struct list){0};
     }
-    return items_take(r, &all, V_LIST, out);
+    return value_list(&r->w, V_LIST, all);
 }
 
-static pl_status dictsort(struct render *r, const struct call *c,
-                          struct value *out)
+static struct value dictsort(struct render *r, const struct call *c)
 {
-    bool by_value = false;
-    struct items l = {0};
-    struct pair *p;
-    const struct dict *d = c->self.dict;
+    const struct value by = c->arg[1];
+    const bool by_value = by.kind == V_STR && string_is(by.str, "value");
+    struct value items;
 
-    if (c->self.kind == V_UNDEFINED)
-        return render_undefined(r, c->self);
-    if (c->arg[1].kind == V_STR)
-        by_value = string_is(c->arg[1].str, "value");
+    render_defined(r, c->self);
     if (c->self.kind != V_DICT ||
-        (c->arg[1].kind != V_ABSENT && !by_value &&
-         !(c->arg[1].kind == V_STR && string_is(c->arg[1].str, "key"))))
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"dictsort\" sorts by \"key\" or \"value\"");
-    PL_TRY(render_alloc(r, d->n, sizeof *p, &p));
-    for (size_t i = 0; i < d->n; i++) {
-        struct list *pair;
-
-        PL_TRY(render_list(r, 2, &pair));
-        pair->item[0] = d->pair[i].key;
-        pair->item[1] = d->pair[i].value;
-        PL_TRY(sort_key(r, pair->item[by_value],
-                        (struct value){.kind = V_ABSENT},
-                        value_truth(c->arg[0]), &p[i].key));
-        p[i].value = (struct value){.kind = V_TUPLE, .list = pair};
-    }
-    PL_TRY(sort_pairs(r, p, d->n, value_truth(c->arg[2])));
-    for (size_t i = 0; i < d->n; i++)
-        PL_TRY(items_add(r, &l, p[i].value));
-    return items_take(r, &l, V_LIST, out);
+        (by.kind != V_ABSENT && !by_value &&
+         !(by.kind == V_STR && string_is(by.str, "key"))))
+        return render_bad(r, "\"dictsort\" sorts by \"key\" or \"value\"");
+    items = dict_view(r, &(struct call){.self = c->self, .what = VIEW_ITEMS});
+    return sorted_list(r, value_items(r, items),
+                       (struct order){.path = value_int(by_value),
+                                      .cases = c->arg[0].truth,
+                                      .reverse = c->arg[2].truth});
 }
 
-static pl_status extreme(struct render *r, const struct call *c, bool most,
-                         struct value *out)
+/* Returns the value by which the filters max, min and unique compare an item,
+ * by their arguments case_sensitive and attribute. */
+static struct value compared(struct render *r, const struct call *c,
+                             struct value item)
 {
-    struct value best = {.kind = V_ABSENT};
-    struct list l;
+    return folded(r, get_path(r, item, c->arg[1], absent), c->arg[0].truth);
+}
 
-    PL_TRY(value_items(r, c->self, &l));
-    *out = (struct value){.kind = V_UNDEFINED};
-    for (size_t i = 0; i < l.n; i++) {
-        struct value key;
-        bool better = true;
+/* The filters max (`what` is true) and min. */
+static struct value extreme(struct render *r, const struct call *c)
+{
+    struct value best = {0}, out = value_undefined();
 
-        PL_TRY(sort_key(r, l.item[i], c->arg[1], value_truth(c->arg[0]), &key));
-        if (i > 0)
-            PL_TRY(
-                value_less(r, most ? best : key, most ? key : best, &better));
-        if (better) {
+    for (size_t i = 0; i < c->l.n; i++) {
+        const struct value key = compared(r, c, c->l.item[i]);
+
+        if (i == 0 ||
+            value_less(r, c->what ? best : key, c->what ? key : best)) {
             best = key;
-            *out = l.item[i];
+            out = c->l.item[i];
         }
     }
-    return PL_OK;
+    return out;
 }
 
-static pl_status most(struct render *r, const struct call *c, struct value *out)
+static struct value sum(struct render *r, const struct call *c)
 {
-    return extreme(r, c, true, out);
-}
+    struct value out = c->arg[1].kind == V_ABSENT ? value_int(0) : c->arg[1];
 
-static pl_status least(struct render *r, const struct call *c,
-                       struct value *out)
-{
-    return extreme(r, c, false, out);
-}
-
-static pl_status sum(struct render *r, const struct call *c, struct value *out)
-{
-    struct list l;
-
-    PL_TRY(value_items(r, c->self, &l));
-    *out = c->arg[1].kind == V_ABSENT ? value_int(0) : c->arg[1];
-    for (size_t i = 0; i < l.n; i++) {
-        struct value v = l.item[i];
-
-        if (c->arg[0].kind != V_ABSENT && c->arg[0].kind != V_NONE)
-            PL_TRY(get_path(r, v, c->arg[0], (struct value){.kind = V_ABSENT},
-                            &v));
-        PL_TRY(value_binary(r, N_ADD, *out, v, out));
-        PL_TRY(render_spend(r, 1));
+    for (size_t i = 0; i < c->l.n && r->w.status == PL_OK; i++) {
+        work_spend(&r->w, 1);
+        out = value_binary(r, N_ADD, out,
+                           get_path(r, c->l.item[i], c->arg[0], absent));
     }
-    return PL_OK;
+    return out;
 }
 
 /* ---- filters that make or select from lists ---------------------------- */
 
-static pl_status join(struct render *r, const struct call *c, struct value *out)
+static struct value join(struct render *r, const struct call *c)
 {
-    size_t from;
-    struct string *sep = NULL;
-    struct list l;
+    size_t from = r->n_out;
 
-    if (c->arg[0].kind != V_ABSENT)
-        PL_TRY(str_of(r, c->arg[0], &sep));
-    PL_TRY(value_items(r, c->self, &l));
-    from = r->n_out;
-    for (size_t i = 0; i < l.n; i++) {
-        struct value v = l.item[i];
+    for (size_t i = 0; i < c->l.n; i++) {
+        const struct value v = get_path(r, c->l.item[i], c->arg[1], absent);
 
-        if (c->arg[1].kind != V_ABSENT && c->arg[1].kind != V_NONE)
-            PL_TRY(get_path(r, v, c->arg[1], (struct value){.kind = V_ABSENT},
-                            &v));
-        if (i > 0 && sep)
-            PL_TRY(render_put(r, sep->s, sep->len));
-        PL_TRY(put_str(r, v));
-        PL_TRY(render_spend(r, 1));
+        if (i > 0 && c->arg[0].kind == V_STR)
+            put_str(r, c->arg[0]);
+        put_str(r, v);
+        work_spend(&r->w, 1);
     }
-    return render_take(r, from, out);
+    return render_take(r, from);
 }
 
-static pl_status list(struct render *r, const struct call *c, struct value *out)
+static struct value list(struct render *r, const struct call *c)
 {
-    struct list l, *copy;
-
-    PL_TRY(value_items(r, c->self, &l));
-    PL_TRY(render_alloc(r, 1, sizeof *copy, &copy));
-    *copy = l;
-    *out = (struct value){.kind = V_LIST, .list = copy};
-    return PL_OK;
+    return value_list(&r->w, V_LIST, c->l);
 }
 
-static pl_status make_iter(struct render *r, const struct items *l,
-                           struct value *out)
+static struct value make_iter(struct render *r, struct list l)
 {
-    struct iter *iter;
-    struct list *list_of;
-
-    PL_TRY(items_list(r, l, &list_of));
-    PL_TRY(render_alloc(r, 1, sizeof *iter, &iter));
-    iter->list = *list_of;
-    *out = (struct value){.kind = V_ITER, .iter = iter};
-    return PL_OK;
+    return value_new(&r->w, V_ITER, &(struct iter){.list = l},
+                     sizeof(struct iter));
 }
 
-static pl_status reverse(struct render *r, const struct call *c,
-                         struct value *out)
+static struct value reverse(struct render *r, const struct call *c)
 {
-    struct items back = {0};
-    struct list l;
+    struct list back = {0};
+    size_t from = r->n_out;
 
-    PL_TRY(value_items(r, c->self, &l));
-    for (size_t i = l.n; i-- > 0;)
-        PL_TRY(items_add(r, &back, l.item[i]));
-    if (c->self.kind == V_STR) {
-        size_t from = r->n_out;
-
-        for (size_t i = 0; i < back.n; i++)
-            PL_TRY(put_str(r, back.item[i]));
-        PL_TRY(render_take(r, from, out));
-        *out = markup_like(c->self, *out);
-        return PL_OK;
-    }
-    return c->self.kind == V_ITER ? items_take(r, &back, V_LIST, out)
-                                  : make_iter(r, &back, out);
+    for (size_t i = c->l.n; i-- > 0;)
+        list_add(&r->w, &back, c->l.item[i]);
+    work_spend(&r->w, back.n);
+    if (c->self.kind == V_ITER)
+        return value_list(&r->w, V_LIST, back);
+    if (c->self.kind != V_STR)
+        return make_iter(r, back);
+    for (size_t i = 0; i < back.n; i++)
+        put_str(r, back.item[i]);
+    return markup_like(c->self, render_take(r, from));
 }
 
-static pl_status items(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value items(struct render *r, const struct call *c)
 {
-    struct items l = {0};
     struct value view;
-    const struct args none = {0};
 
-    if (c->self.kind == V_DICT) {
-        const struct string name = {.s = "items", .len = 5};
-
-        PL_TRY(builtin_run(r, builtin_method(V_DICT, &name), c->self, &none,
-                           &view));
-        l = (struct items){view.list->item, view.list->n, view.list->n};
-    } else if (c->self.kind != V_UNDEFINED) {
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s is not a mapping, so it has no items",
-                           value_kind_name(c->self.kind));
-    }
-    return make_iter(r, &l, out);
+    if (c->self.kind == V_UNDEFINED)
+        return make_iter(r, (struct list){0});
+    if (c->self.kind != V_DICT)
+        return render_wrong(r, c->self, "is not a mapping, so it has no items");
+    view = dict_view(r, &(struct call){.self = c->self, .what = VIEW_ITEMS});
+    return make_iter(r, value_items(r, view));
 }
 
 /* Fails for values that Python cannot hash: lists, dicts, and tuples that
  * contain a list or dict. */
-static pl_status check_hashable(struct render *r, struct value v)
+static void check_hashable(struct render *r, struct value v)
 {
-    if (v.kind == V_LIST || v.kind == V_DICT)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s cannot be compared for uniqueness",
-                           value_kind_name(v.kind));
-    if (v.kind != V_TUPLE)
-        return PL_OK;
-    PL_TRY(render_deeper(r));
-    PL_TRY(render_spend(r, v.list->n));
+    if (value_is(v, 1 << V_LIST | 1 << V_DICT))
+        render_wrong(r, v, "cannot be compared for uniqueness");
+    if (v.kind != V_TUPLE || !work_enter(&r->w))
+        return;
     for (size_t i = 0; i < v.list->n; i++)
-        PL_TRY(check_hashable(r, v.list->item[i]));
-    r->left.depth++;
-    return PL_OK;
+        check_hashable(r, v.list->item[i]);
+    r->w.left.depth++;
 }
 
-static pl_status unique(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value unique(struct render *r, const struct call *c)
 {
-    struct items keys = {0}, kept = {0};
-    struct list l;
+    struct list keys = {0}, kept = {0};
 
-    PL_TRY(value_items(r, c->self, &l));
-    for (size_t i = 0; i < l.n; i++) {
-        struct value key;
+    for (size_t i = 0; i < c->l.n && r->w.status == PL_OK; i++) {
+        const struct value key = compared(r, c, c->l.item[i]);
         bool seen = false;
 
-        PL_TRY(sort_key(r, l.item[i], c->arg[1], value_truth(c->arg[0]), &key));
-        PL_TRY(check_hashable(r, key));
+        check_hashable(r, key);
         for (size_t k = 0; k < keys.n && !seen; k++)
-            PL_TRY(value_equal(r, keys.item[k], key, &seen));
+            seen = value_equal(r, keys.item[k], key);
         if (seen)
             continue;
-        PL_TRY(items_add(r, &keys, key));
-        PL_TRY(items_add(r, &kept, l.item[i]));
+        list_add(&r->w, &keys, key);
+        list_add(&r->w, &kept, c->l.item[i]);
     }
-    return make_iter(r, &kept, out);
+    return make_iter(r, kept);
+}
+
+/* Appends to `all` a list of the items from[n] and, if `fill` is not absent, as
+ * many of it as make the list `least` items long. */
+static void add_part(struct render *r, struct list *all,
+                     const struct value *from, size_t n, struct value fill,
+                     size_t least)
+{
+    struct list part = {0};
+
+    for (size_t i = 0; i < n; i++)
+        list_add(&r->w, &part, from[i]);
+    while (fill.kind != V_ABSENT && part.n < least && r->w.status == PL_OK)
+        list_add(&r->w, &part, fill);
+    work_spend(&r->w, part.n + 1);
+    list_add(&r->w, all, value_list(&r->w, V_LIST, part));
 }
 
 /* The filter batch: splits a list into lists of n items. If a filler is given,
  * the last list is filled up with it to n items. */
-static pl_status batch(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value batch(struct render *r, const struct call *c)
 {
-    struct items all = {0}, part = {0};
-    struct value v;
-    struct list l;
-    int64_t n;
+    const size_t all = c->l.n, n = c->arg[0].i > 0 ? (size_t)c->arg[0].i : all;
+    struct list out = {0};
 
-    PL_TRY(get_int(r, c->arg[0], 0, &n));
-    PL_TRY(value_items(r, c->self, &l));
-    for (size_t i = 0; i < l.n; i++) {
-        if ((int64_t)part.n == n && i > 0) {
-            PL_TRY(items_take(r, &part, V_LIST, &v));
-            PL_TRY(items_add(r, &all, v));
-            part = (struct items){0};
-        }
-        PL_TRY(items_add(r, &part, l.item[i]));
-    }
-    if (part.n > 0) {
-        while (c->arg[1].kind != V_ABSENT && c->arg[1].kind != V_NONE &&
-               (int64_t)part.n < n)
-            PL_TRY(items_add(r, &part, c->arg[1]));
-        PL_TRY(items_take(r, &part, V_LIST, &v));
-        PL_TRY(items_add(r, &all, v));
-    }
-    return make_iter(r, &all, out);
+    for (size_t at = 0; at < all; at += n)
+        add_part(r, &out, c->l.item + at, all - at < n ? all - at : n,
+                 c->arg[1], n);
+    return make_iter(r, out);
 }
 
 /* The filter slice: splits a list into n lists. If the number of items is not a
  * multiple of n, the first lists have one item more. The others get a filler,
  * if one is given. */
-static pl_status slice(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value slice(struct render *r, const struct call *c)
 {
-    struct items all = {0};
-    struct list l;
-    int64_t n;
-    size_t at = 0;
+    const int64_t n = c->arg[0].i;
+    struct list out = {0};
 
-    PL_TRY(get_int(r, c->arg[0], 0, &n));
-    PL_TRY(value_items(r, c->self, &l));
     if (n == 0)
-        return render_fail(r, PL_BAD_ARGUMENT, "division by zero");
-    for (int64_t i = 0; i < n; i++) {
-        struct items part = {0};
-        size_t more = l.n % (size_t)n;
-        size_t k = l.n / (size_t)n + ((size_t)i < more);
-        struct value v;
+        return render_bad(r, "division by zero");
+    for (int64_t i = 0, at = 0, k; i < n && r->w.status == PL_OK;
+         i++, at += k) {
+        const int64_t each = (int64_t)c->l.n / n, more = (int64_t)c->l.n % n;
 
-        for (; k > 0; k--)
-            PL_TRY(items_add(r, &part, l.item[at++]));
-        if (c->arg[1].kind != V_ABSENT && c->arg[1].kind != V_NONE &&
-            (size_t)i >= more)
-            PL_TRY(items_add(r, &part, c->arg[1]));
-        PL_TRY(items_take(r, &part, V_LIST, &v));
-        PL_TRY(items_add(r, &all, v));
+        k = each + (i < more);
+        add_part(r, &out, c->l.item ? c->l.item + at : NULL, (size_t)k,
+                 c->arg[1], (size_t)(i < more ? 0 : each + 1));
     }
-    return make_iter(r, &all, out);
+    return make_iter(r, out);
 }
 
-/* Returns a copy of the arguments `args` without the first `skip`. */
-static struct args args_rest(const struct args *args, int skip)
+/* Returns the filter or test that positional argument i of the call names; NULL
+ * if there is no such argument. Sets *rest to the arguments after it. */
+static const struct builtin *named(struct render *r, const struct args *args,
+                                   int i, bool filter, struct args *rest)
 {
-    struct args rest = *args;
-    int n = args->n + args->n_word - skip;
-
-    rest.n -= skip;
-    memmove(rest.value, rest.value + skip, (size_t)n * sizeof rest.value[0]);
-    return rest;
-}
-
-static pl_status named(struct render *r, const struct args *args, int i,
-                       bool filter, const struct builtin **out)
-{
+    const struct builtin *row;
     struct string *name;
     char shown[ERR_SHOWN];
 
-    PL_TRY(need_string(r, args->value[i], &name));
-    *out = filter ? builtin_filter(name) : builtin_test(name);
-    if (*out)
-        return PL_OK;
-    return render_fail(r, PL_UNSUPPORTED, "unknown %s \"%s\"",
-                       filter ? "filter" : "test",
-                       err_shown(shown, name->s, name->len));
+    rest->n = rest->n_word = 0;
+    if (args->n <= i)
+        return NULL;
+    name = need_string(r, args->value[i]);
+    row = filter ? builtin_filter(name) : builtin_test(name);
+    if (!row)
+        work_fail(&r->w, PL_UNSUPPORTED, "unknown %s \"%s\"",
+                  filter ? "filter" : "test",
+                  err_shown(shown, name->s, name->len));
+    *rest = *args;
+    rest->n -= i + 1;
+    memmove(rest->value, rest->value + i + 1,
+            (size_t)(rest->n + rest->n_word) * sizeof rest->value[0]);
+    return row;
 }
 
 /* Returns the named argument `name` of a call; V_ABSENT if the call does not
@@ -541,127 +407,94 @@ static struct value word_of(const struct args *args, const char *name)
     for (int i = 0; i < args->n_word; i++)
         if (string_is(args->word[i], name))
             return args->value[args->n + i];
-    return (struct value){.kind = V_ABSENT};
+    return absent;
 }
 
-static pl_status map(struct render *r, const struct call *c, struct value *out)
+static struct value map(struct render *r, const struct call *c)
 {
-    const struct builtin *filter = NULL;
-    struct value path = word_of(c->args, "attribute");
-    struct value fallback = word_of(c->args, "default");
-    struct args rest = {0};
-    struct items mapped = {0};
-    struct list l;
+    const struct value path = word_of(c->args, "attribute");
+    const struct value fallback = word_of(c->args, "default");
+    const struct builtin *filter;
+    struct list l, mapped = {0};
+    struct args rest;
 
     if (!value_truth(c->self)) /* For None and other false values Jinja's filter
                                   map returns no items. */
-        return make_iter(r, &mapped, out);
-    if (c->args->n > 0) {
-        PL_TRY(named(r, c->args, 0, true, &filter));
-        rest = args_rest(c->args, 1);
-    } else if (path.kind == V_ABSENT) {
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"map\" needs the name of a filter or attribute=");
+        return make_iter(r, mapped);
+    filter = named(r, c->args, 0, true, &rest);
+    if (!filter && path.kind == V_ABSENT)
+        return render_bad(r,
+                          "\"map\" needs the name of a filter or attribute=");
+    l = value_items(r, c->self);
+    for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++) {
+        work_spend(&r->w, 1);
+        list_add(&r->w, &mapped,
+                 filter ? builtin_run(r, filter, l.item[i], &rest)
+                        : get_path(r, l.item[i], path, fallback));
     }
-    PL_TRY(value_items(r, c->self, &l));
-    for (size_t i = 0; i < l.n; i++) {
-        struct value v;
-
-        if (filter)
-            PL_TRY(builtin_run(r, filter, l.item[i], &rest, &v));
-        else
-            PL_TRY(get_path(r, l.item[i], path, fallback, &v));
-        PL_TRY(items_add(r, &mapped, v));
-    }
-    return make_iter(r, &mapped, out);
+    return make_iter(r, mapped);
 }
 
-/* Sets *out to the items for which the result of a test is `want`. The test is
- * the argument of the call that names it. If `by_path`, the first argument
+/* Differences of the filters select, reject, selectattr and rejectattr: flags
+ * of `what`. */
+enum { WANTED = 1, BY_PATH = 2 };
+
+/* Returns the items that pass a test, or do not pass it unless WANTED. The test
+ * is the argument of the call that names it. With BY_PATH, the first argument
  * names an attribute, and the test is applied to this attribute of the item.
  * Without a test, the truth of the value counts. */
-static pl_status choose(struct render *r, const struct call *c, bool by_path,
-                        bool want, struct value *out)
+static struct value choose(struct render *r, const struct call *c)
 {
-    const struct builtin *test = NULL;
-    struct args rest = {0};
-    struct items kept = {0};
-    struct list l;
+    const bool by_path = c->what & BY_PATH;
+    const struct builtin *test;
+    struct list l, kept = {0};
+    struct args rest;
 
     if (!value_truth(c->self))
-        return make_iter(r, &kept, out);
+        return make_iter(r, kept);
     if (by_path && c->args->n == 0)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "the name of an attribute is missing");
-    if (c->args->n > by_path) {
-        PL_TRY(named(r, c->args, by_path, false, &test));
-        rest = args_rest(c->args, by_path + 1);
-    }
-    PL_TRY(value_items(r, c->self, &l));
-    for (size_t i = 0; i < l.n; i++) {
+        return render_bad(r, "the name of an attribute is missing");
+    test = named(r, c->args, by_path, false, &rest);
+    l = value_items(r, c->self);
+    for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++) {
         struct value v = l.item[i];
 
+        work_spend(&r->w, 1);
         if (by_path)
-            PL_TRY(get_path(r, v, c->args->value[0],
-                            (struct value){.kind = V_ABSENT}, &v));
+            v = get_path(r, v, c->args->value[0], absent);
         if (test)
-            PL_TRY(builtin_run(r, test, v, &rest, &v));
-        if (value_truth(v) == want)
-            PL_TRY(items_add(r, &kept, l.item[i]));
-        PL_TRY(render_spend(r, 1));
+            v = builtin_run(r, test, v, &rest);
+        if (value_truth(v) == (c->what & WANTED))
+            list_add(&r->w, &kept, l.item[i]);
     }
-    return make_iter(r, &kept, out);
-}
-
-static pl_status select(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    return choose(r, c, false, true, out);
-}
-
-static pl_status reject(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    return choose(r, c, false, false, out);
-}
-
-static pl_status selectattr(struct render *r, const struct call *c,
-                            struct value *out)
-{
-    return choose(r, c, true, true, out);
-}
-
-static pl_status rejectattr(struct render *r, const struct call *c,
-                            struct value *out)
-{
-    return choose(r, c, true, false, out);
+    return make_iter(r, kept);
 }
 
 const struct builtin builtin_filters[] = {
-    {"attr", "name", 1, attr},
-    {"batch", "linecount fill_with", 1, batch},
-    {"count", "", 0, length},
-    {"d", "default_value boolean", 0, use_default},
-    {"default", "default_value boolean", 0, use_default},
-    {"dictsort", "case_sensitive by reverse", 0, dictsort},
-    {"first", "", 0, first},
-    {"groupby", "attribute default case_sensitive", 1, groupby},
-    {"items", "", 0, items},
-    {"join", "d attribute", 0, join},
-    {"last", "", 0, last},
-    {"length", "", 0, length},
-    {"list", "", 0, list},
-    {"map", "*", 0, map},
-    {"max", "case_sensitive attribute", 0, most},
-    {"min", "case_sensitive attribute", 0, least},
-    {"reject", "*", 0, reject},
-    {"rejectattr", "*", 0, rejectattr},
-    {"reverse", "", 0, reverse},
-    {"select", "*", 0, select},
-    {"selectattr", "*", 0, selectattr},
-    {"slice", "slices fill_with", 1, slice},
-    {"sort", "reverse case_sensitive attribute", 0, sort},
-    {"sum", "attribute start", 0, sum},
-    {"unique", "case_sensitive attribute", 0, unique},
+    {"attr", ' ', "name:S", attr, 0},
+    {"batch", 'l', "linecount:i fill_with:v~", batch, 0},
+    {"count", ' ', "", length, 0},
+    {"d", ' ', "default_value:v? boolean:b?", use_default, 0},
+    {"default", ' ', "default_value:v? boolean:b?", use_default, 0},
+    {"dictsort", ' ', "case_sensitive:b? by:v? reverse:b?", dictsort, 0},
+    {"first", 'l', "", end_item, false},
+    {"groupby", 'l', "attribute:v default:v? case_sensitive:b?", groupby, 0},
+    {"items", ' ', "", items, 0},
+    {"join", 'l', "d:S? attribute:v~", join, 0},
+    {"last", 'l', "", end_item, true},
+    {"length", ' ', "", length, 0},
+    {"list", 'l', "", list, 0},
+    {"map", ' ', "*", map, 0},
+    {"max", 'l', "case_sensitive:b? attribute:v~", extreme, true},
+    {"min", 'l', "case_sensitive:b? attribute:v~", extreme, false},
+    {"reject", ' ', "*", choose, 0},
+    {"rejectattr", ' ', "*", choose, BY_PATH},
+    {"reverse", 'l', "", reverse, 0},
+    {"select", ' ', "*", choose, WANTED},
+    {"selectattr", ' ', "*", choose, WANTED | BY_PATH},
+    {"slice", 'l', "slices:i fill_with:v~", slice, 0},
+    {"sort", 'l', "reverse:b? case_sensitive:b? attribute:v~", sort, 0},
+    {"sum", 'l', "attribute:v~ start:v?", sum, 0},
+    {"unique", 'l', "case_sensitive:b? attribute:v~", unique, 0},
     {0},
 };

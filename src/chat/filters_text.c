@@ -2,7 +2,6 @@
 #include "chat/strings.h"
 
 #include "base/ascii.h"
-#include "base/err.h"
 #include "base/numeral.h"
 #include "chat/unicode.h"
 
@@ -13,261 +12,121 @@
 
 /* ---- filters that change case, lines and blanks ------------------------ */
 
-/* Sets *out to the str() of the operand, converted to upper or lower case. */
-static pl_status with_case(struct render *r, const struct call *c,
-                           enum string_case to, struct value *out)
+static struct value string(struct render *r, const struct call *c)
 {
-    struct string *s;
-
-    PL_TRY(str_of(r, c->self, &s));
-    PL_TRY(string_case(r, s, to, out));
-    if (to != CASE_HEADING) /* Jinja builds a new string here, which is not
-                               markup (HTML) */
-        *out = markup_like(c->self, *out);
-    return PL_OK;
+    (void)r;
+    return value_str(c->s);
 }
 
-static pl_status upper(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value safe(struct render *r, const struct call *c)
 {
-    return with_case(r, c, CASE_UPPER, out);
+    (void)r;
+    return markup(value_str(c->s));
 }
 
-static pl_status lower(struct render *r, const struct call *c,
-                       struct value *out)
+static struct value format(struct render *r, const struct call *c)
 {
-    return with_case(r, c, CASE_LOWER, out);
+    const struct args *a = c->args;
+    struct value args;
+    struct dict d = {0};
+
+    if (a->n > 0 && a->n_word > 0)
+        return render_bad(
+            r, "\"format\" takes positional or keyword arguments, not both");
+    for (int i = 0; i < a->n_word; i++)
+        dict_put(&r->w, &d, value_str(a->word[i]), a->value[i]);
+    args = a->n_word > 0 ? value_new(&r->w, V_DICT, &d, sizeof d)
+                         : value_list(&r->w, V_TUPLE, args_list(r, a, 0));
+    return value_binary(r, N_REMAINDER, markup_like(c->self, value_str(c->s)),
+                        args);
 }
 
-static pl_status capitalize(struct render *r, const struct call *c,
-                            struct value *out)
-{
-    return with_case(r, c, CASE_CAPITAL, out);
-}
-
-static pl_status title(struct render *r, const struct call *c,
-                       struct value *out)
-{
-    return with_case(r, c, CASE_HEADING, out);
-}
-
-static pl_status string(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    struct string *s;
-
-    PL_TRY(str_of(r, c->self, &s));
-    *out = markup_like(c->self, value_str(s));
-    return PL_OK;
-}
-
-static pl_status safe(struct render *r, const struct call *c, struct value *out)
-{
-    PL_TRY(string(r, c, out));
-    *out = markup(*out);
-    return PL_OK;
-}
-
-static pl_status trim(struct render *r, const struct call *c, struct value *out)
-{
-    struct string *s, *chars = NULL;
-
-    PL_TRY(str_of(r, c->self, &s));
-    if (c->arg[0].kind != V_ABSENT && c->arg[0].kind != V_NONE)
-        PL_TRY(need_string(r, c->arg[0], &chars));
-    PL_TRY(string_strip(r, s, chars, true, true, out));
-    *out = markup_like(c->self, *out);
-    return PL_OK;
-}
-
-static pl_status replace(struct render *r, const struct call *c,
-                         struct value *out)
-{
-    struct string *s, *from, *to;
-    int64_t most = -1;
-
-    PL_TRY(str_of(r, c->self, &s));
-    PL_TRY(str_of(r, c->arg[0], &from));
-    PL_TRY(str_of(r, c->arg[1], &to));
-    if (c->arg[2].kind != V_NONE)
-        PL_TRY(get_int(r, c->arg[2], -1, &most));
-    return string_replace(r, s, from, to, most, out);
-}
-
-static pl_status center(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    struct string *s;
-    int64_t width;
-
-    PL_TRY(str_of(r, c->self, &s));
-    PL_TRY(get_int(r, c->arg[0], 80, &width));
-    PL_TRY(string_center(r, s, width, NULL, out));
-    *out = markup_like(c->self, *out);
-    return PL_OK;
-}
-
-static pl_status format(struct render *r, const struct call *c,
-                        struct value *out)
-{
-    struct items l = {0};
-    struct value self, args;
-    struct string *s;
-
-    PL_TRY(str_of(r, c->self, &s));
-    if (c->args->n > 0 && c->args->n_word > 0)
-        return render_fail(
-            r, PL_BAD_ARGUMENT,
-            "\"format\" takes positional or keyword arguments, not both");
-    for (int i = 0; i < c->args->n; i++)
-        PL_TRY(items_add(r, &l, c->args->value[i]));
-    PL_TRY(items_take(r, &l, V_TUPLE, &args));
-    if (c->args->n_word > 0) {
-        struct dict *d = dict_create(&r->arena, (size_t)c->args->n_word);
-
-        for (int i = 0; d && i < c->args->n_word; i++)
-            if (!dict_put(&r->arena, d, value_str(c->args->word[i]),
-                          c->args->value[i]))
-                d = NULL;
-        if (!d)
-            return err_no_memory(r->err, "a template's values");
-        args = (struct value){.kind = V_DICT, .dict = d};
-    }
-    self = markup_like(c->self, value_str(s));
-    return value_binary(r, N_REMAINDER, self, args, out);
-}
-
-/* Sets *out to the text that the filter indent inserts before each line: `v` if
- * it is a string, else `v` blanks. If `v` is absent, `usual` blanks. */
-static pl_status indent_text(struct render *r, struct value v, int64_t usual,
-                             struct string **out)
+/* Returns the text that the filter indent inserts before each line: `v` if it
+ * is a string, else `v` blanks. */
+static struct string *indent_text(struct render *r, struct value v)
 {
     size_t from = r->n_out;
     int64_t n;
 
-    if (v.kind == V_STR) {
-        *out = v.str;
-        return PL_OK;
-    }
-    PL_TRY(get_int(r, v, usual, &n));
-    PL_TRY(render_spend(r, n > 0 ? (uint64_t)n : 0));
-    for (; n > 0; n--)
-        PL_TRY(render_put(r, " ", 1));
-    PL_TRY(render_take(r, from, &v));
-    *out = v.str;
-    return PL_OK;
+    if (v.kind == V_STR)
+        return v.str;
+    n = need_int(r, v);
+    render_fill(r, ' ', n > 0 ? (size_t)n : 0);
+    return render_take(r, from).str;
 }
 
-static pl_status indent(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value indent(struct render *r, const struct call *c)
 {
-    bool first = value_truth(c->arg[1]), blank = value_truth(c->arg[2]);
-    struct items line = {0};
-    struct string *s, *space;
-    struct value all;
-    size_t from;
+    const struct string *space = indent_text(r, c->arg[0]);
+    size_t from = r->n_out;
+    struct list line;
 
-    PL_TRY(need_string(r, c->self, &s));
-    PL_TRY(indent_text(r, c->arg[0], 4, &space));
-    from = r->n_out;
-    PL_TRY(render_put(r, s->s, s->len));
+    render_put(r, c->s->s, c->s->len);
     /* Because of this newline, string_lines also returns an empty last line. */
-    PL_TRY(render_put(r, "\n", 1));
-    PL_TRY(render_take(r, from, &all));
-    PL_TRY(string_lines(r, all.str, false, &line));
+    render_puts(r, "\n");
+    line = string_lines(r, render_take(r, from).str, false);
     for (size_t i = 0; i < line.n; i++) {
         const struct string *l = line.item[i].str;
 
         if (i > 0)
-            PL_TRY(render_put(r, "\n", 1));
-        if (i == 0 ? first : blank || l->len > 0)
-            PL_TRY(render_put(r, space->s, space->len));
-        PL_TRY(render_put(r, l->s, l->len));
+            render_puts(r, "\n");
+        if (i == 0 ? c->arg[1].truth : c->arg[2].truth || l->len > 0)
+            render_put(r, space->s, space->len);
+        render_put(r, l->s, l->len);
     }
-    PL_TRY(render_take(r, from, out));
-    *out = markup_like(c->self, *out);
-    return PL_OK;
+    return render_take(r, from);
 }
 
-static pl_status escape(struct render *r, const struct call *c,
-                        struct value *out)
+/* The filters escape and forceescape (`what` is true). */
+static struct value escape(struct render *r, const struct call *c)
 {
-    return markup_escape(r, c->self, false, out);
+    return markup_escape(r, c->self, c->what);
 }
 
-static pl_status forceescape(struct render *r, const struct call *c,
-                             struct value *out)
+static struct value wordcount(struct render *r, const struct call *c)
 {
-    return markup_escape(r, c->self, true, out);
-}
+    bool inside = false, word;
+    int64_t n = 0;
+    size_t at = 0;
+    uint32_t ch;
 
-static pl_status wordcount(struct render *r, const struct call *c,
-                           struct value *out)
-{
-    bool inside = false;
-    struct string *s;
-
-    PL_TRY(str_of(r, c->self, &s));
-    *out = value_int(0);
-    for (size_t at = 0; at < s->len;) {
-        uint32_t ch;
-        bool word;
-
-        at += unicode_get(s->s + at, s->len - at, &ch);
+    (void)r;
+    for (; string_next(c->s, &at, &ch); inside = word) {
         word = (ch >= '0' && ch <= '9') || ch == '_' || unicode_is_letter(ch);
-        out->i += word && !inside;
-        inside = word;
+        n += word && !inside;
     }
-    return PL_OK;
+    return value_int(n);
 }
 
-static pl_status tojson(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value tojson(struct render *r, const struct call *c)
 {
-    struct json_style style = {
-        .ascii = value_truth(c->arg[0]),
-        .sorted = value_truth(c->arg[3]),
-    };
-    struct value separators = c->arg[2];
-    size_t from;
+    struct json_style style = {.ascii = c->arg[0].truth,
+                               .sorted = c->arg[3].truth};
+    size_t from = r->n_out;
 
-    if (c->arg[1].kind != V_ABSENT && c->arg[1].kind != V_NONE) {
-        struct string *s;
+    if (c->arg[1].kind != V_ABSENT)
+        style.indent = indent_text(r, c->arg[1]);
+    if (c->arg[2].kind != V_ABSENT) {
+        const struct list l = value_items(r, c->arg[2]);
 
-        PL_TRY(indent_text(r, c->arg[1], 0, &s));
-        style.indent = s->s;
-        style.n_indent = s->len;
-    }
-    if (separators.kind != V_ABSENT && separators.kind != V_NONE) {
-        struct string *s[2];
-        struct list l;
-
-        PL_TRY(value_items(r, separators, &l));
         if (l.n != 2)
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "separators must be a pair of strings");
-        for (int i = 0; i < 2; i++)
-            PL_TRY(need_string(r, l.item[i], &s[i]));
-        style.item = s[0];
-        style.key = s[1];
+            return render_bad(r, "separators must be a pair of strings");
+        style.item = need_string(r, l.item[0]);
+        style.key = need_string(r, l.item[1]);
     }
-    from = r->n_out;
-    PL_TRY(put_json(r, c->self, &style));
-    return render_take(r, from, out);
+    put_json(r, c->self, &style);
+    return render_take(r, from);
 }
 
 /* ---- filters of numbers ------------------------------------------------ */
 
-static pl_status absolute(struct render *r, const struct call *c,
-                          struct value *out)
+static struct value absolute(struct render *r, const struct call *c)
 {
-    bool minus = value_is_number(c->self) && value_as_float(c->self) < 0;
+    bool minus = value_is(c->self, KINDS_NUMBER) && value_as_float(c->self) < 0;
 
-    if (c->self.kind == V_FLOAT) {
-        *out = value_float(fabs(value_as_float(c->self)));
-        return PL_OK;
-    }
-    return value_negate(r, minus, c->self, out);
+    if (c->self.kind == V_FLOAT)
+        return value_float(fabs(value_as_float(c->self)));
+    return value_negate(r, minus, c->self);
 }
 
 /* Copies the text of a number to `buf`, without whitespace around it and
@@ -294,7 +153,7 @@ static bool number_text(const struct string *s, char *buf, size_t size)
     return n > 0;
 }
 
-static bool text_to_float(const struct string *s, double *out)
+bool string_to_float(const struct string *s, double *out)
 {
     char buf[400], *end;
     const char *p = buf;
@@ -312,10 +171,15 @@ static bool text_to_float(const struct string *s, double *out)
     return *end == '\0';
 }
 
-/* Parses an integer as Python's int() does. If `base` is 0, the prefix of the
- * text, such as 0x, determines the base. Returns false if the text is not an
- * integer or the integer has more than 64 bits. */
-static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
+int digit_value(char c)
+{
+    c = ascii_lower(c);
+    return isdigit((unsigned char)c)     ? c - '0'
+           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
+                                         : 99;
+}
+
+bool string_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
     const char *p = buf;
@@ -335,62 +199,50 @@ static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
             p += 2;
         }
     }
-    if (base == 0)
-        base = 10;
+    base = base == 0 ? 10 : base;
     if (*p == '\0')
         return false;
-    for (; *p; p++) {
-        int d = isdigit((unsigned char)*p) ? *p - '0'
-                : ascii_is_letter(*p)      ? ascii_lower(*p) - 'a' + 10
-                                           : 99;
-
-        if (d >= base || __builtin_mul_overflow(v, base, &v) ||
-            __builtin_add_overflow(v, d, &v))
+    for (; *p; p++)
+        if (digit_value(*p) >= base || __builtin_mul_overflow(v, base, &v) ||
+            __builtin_add_overflow(v, digit_value(*p), &v))
             return false;
-    }
     *out = minus ? -v : v;
     return true;
 }
 
-static pl_status to_int(struct render *r, const struct call *c,
-                        struct value *out)
+static struct value to_int(struct render *r, const struct call *c)
 {
-    struct value v = c->self;
-    int64_t base, i;
+    const struct value v = c->self;
+    int64_t i;
     double f;
 
-    PL_TRY(get_int(r, c->arg[1], 10, &base));
-    if (v.kind == V_UNDEFINED)
-        return render_undefined(r, v);
-    *out = c->arg[0].kind == V_ABSENT ? value_int(0) : c->arg[0];
-    if (v.kind == V_INT || v.kind == V_BOOL)
-        *out = value_int(value_as_int(v));
-    else if (v.kind == V_FLOAT && fabs(value_as_float(v)) < 0x1p63)
-        *out = value_int((int64_t)value_as_float(v));
-    else if (v.kind == V_FLOAT && isfinite(value_as_float(v)))
-        return render_fail(r, PL_UNSUPPORTED,
-                           "an integer has more than the supported 64 bits");
-    else if (v.kind == V_STR && text_to_int(v.str, base, &i))
-        *out = value_int(i);
-    else if (v.kind == V_STR && text_to_float(v.str, &f) && fabs(f) < 0x1p63)
-        *out = value_int((int64_t)f);
-    return PL_OK;
+    render_defined(r, v);
+    if (value_is(v, KINDS_INT))
+        return value_int(value_as_int(v));
+    if (v.kind == V_FLOAT && isfinite(value_as_float(v)) &&
+        !(fabs(value_as_float(v)) < 0x1p63))
+        return value_too_large(r);
+    if (v.kind == V_STR && string_to_int(v.str, c->arg[1].i, &i))
+        return value_int(i);
+    if (v.kind == V_FLOAT)
+        f = value_as_float(v);
+    else if (v.kind != V_STR || !string_to_float(v.str, &f))
+        f = HUGE_VAL;
+    if (fabs(f) < 0x1p63)
+        return value_int((int64_t)f);
+    return c->arg[0].kind == V_ABSENT ? value_int(0) : c->arg[0];
 }
 
-static pl_status to_float(struct render *r, const struct call *c,
-                          struct value *out)
+static struct value to_float(struct render *r, const struct call *c)
 {
-    struct value v = c->self;
     double f;
 
-    if (v.kind == V_UNDEFINED)
-        return render_undefined(r, v);
-    *out = c->arg[0].kind == V_ABSENT ? value_float(0) : c->arg[0];
-    if (value_is_number(v))
-        *out = value_float(value_as_float(v));
-    else if (v.kind == V_STR && text_to_float(v.str, &f))
-        *out = value_float(f);
-    return PL_OK;
+    render_defined(r, c->self);
+    if (value_is(c->self, KINDS_NUMBER))
+        return value_float(value_as_float(c->self));
+    if (c->self.kind == V_STR && string_to_float(c->self.str, &f))
+        return value_float(f);
+    return c->arg[0].kind == V_ABSENT ? value_float(0) : c->arg[0];
 }
 
 /* Rounds v to `digits` decimals: to the nearest value, and to an even digit if
@@ -408,183 +260,140 @@ static double round_common(double v, int digits)
     return numeral_double(text, NULL);
 }
 
-static pl_status round_to(struct render *r, const struct call *c,
-                          struct value *out)
+static struct value round_to(struct render *r, const struct call *c)
 {
-    struct value v = c->self;
-    bool up = false, down = false;
-    int64_t digits;
-    double unit;
+    const struct value v = c->self, method = c->arg[1];
+    const int64_t digits = c->arg[0].i;
+    const bool up = method.kind == V_STR && string_is(method.str, "ceil");
+    const bool down = method.kind == V_STR && string_is(method.str, "floor");
+    double f, unit;
 
-    PL_TRY(get_int(r, c->arg[0], 0, &digits));
-    if (c->arg[1].kind == V_STR) {
-        up = string_is(c->arg[1].str, "ceil");
-        down = string_is(c->arg[1].str, "floor");
-    }
-    if (c->arg[1].kind != V_ABSENT && !up && !down &&
-        !(c->arg[1].kind == V_STR && string_is(c->arg[1].str, "common")))
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "method must be common, ceil or floor");
-    if (v.kind == V_UNDEFINED)
-        return render_undefined(r, v);
-    if (!value_is_number(v) || digits < -300 || digits > 300)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "a %s cannot be rounded by this method",
-                           value_kind_name(v.kind));
-    if (!up && !down && v.kind != V_FLOAT && digits >= 0) {
-        *out = value_int(value_as_int(v));
-        return PL_OK;
-    }
+    if (method.kind != V_ABSENT && !up && !down &&
+        !(method.kind == V_STR && string_is(method.str, "common")))
+        return render_bad(r, "method must be common, ceil or floor");
+    if (!value_is(v, KINDS_NUMBER) || digits < -300 || digits > 300)
+        return render_wrong(r, v, "cannot be rounded by this method");
+    if (!up && !down && v.kind != V_FLOAT && digits >= 0)
+        return value_int(value_as_int(v));
+    f = value_as_float(v);
     if (!up && !down) {
-        double f = round_common(value_as_float(v), (int)digits);
-
-        if (v.kind != V_FLOAT && !(fabs(f) < 0x1p63))
-            return render_fail(r, PL_UNSUPPORTED,
-                               "an integer has more than the supported 64 "
-                               "bits");
-        *out = v.kind == V_FLOAT ? value_float(f) : value_int((int64_t)f);
-        return PL_OK;
+        f = round_common(f, (int)digits);
+        if (v.kind == V_FLOAT)
+            return value_float(f);
+        return fabs(f) < 0x1p63 ? value_int((int64_t)f) : value_too_large(r);
     }
     unit = pow(10, (double)digits);
-    *out = value_float(value_as_float(v) * unit);
+    f *= unit;
     /* Adding 0.0 turns -0 into 0: in Python the result of ceil() or floor() is
      * an integer, which is never -0. */
-    *out = value_float(((up ? ceil(out->f) : floor(out->f)) + 0.0) / unit);
-    return PL_OK;
+    return value_float(((up ? ceil(f) : floor(f)) + 0.0) / unit);
 }
 
 /* ---- filters that shorten, URLs and HTML ------------------------------- */
 
-/* Sets *out to the string `s` up to its last blank, without the blank. */
-static pl_status drop_word(struct render *r, struct value s, struct value *out)
+static struct value truncate(struct render *r, const struct call *c)
 {
-    size_t n = s.str->len;
+    const struct value end =
+        c->arg[2].kind == V_ABSENT ? value_view(&r->w, "...", 3) : c->arg[2];
+    const int64_t most = c->arg[0].i, leeway = c->arg[3].i;
+    const int64_t len = value_length(r, c->self), n_end = value_length(r, end);
+    struct value out;
+    size_t n;
 
-    while (n > 0 && s.str->s[n - 1] != ' ')
-        n--;
-    PL_TRY(render_view(r, s.str->s, n > 0 ? n - 1 : s.str->len, out));
-    *out = markup_like(s, *out);
-    return PL_OK;
-}
-
-static pl_status truncate(struct render *r, const struct call *c,
-                          struct value *out)
-{
-    struct value part[3] = {value_none(), value_none(), value_none()};
-    struct value end = c->arg[2], leeway_of = c->arg[3];
-    int64_t most, leeway, len, n_end;
-    struct string *s;
-
-    PL_TRY(get_int(r, c->arg[0], 255, &most));
-    if (leeway_of.kind == V_NONE)
-        leeway_of.kind = V_ABSENT;
-    PL_TRY(get_int(r, leeway_of, 5, &leeway));
-    if (end.kind == V_ABSENT)
-        PL_TRY(render_view(r, "...", 3, &end));
-    PL_TRY(need_string(r, end, &s));
-    PL_TRY(value_length(r, c->self, &len));
-    PL_TRY(value_length(r, end, &n_end));
     if (most < n_end || leeway < 0)
-        return render_fail(
-            r, PL_BAD_ARGUMENT,
-            "\"truncate\": the length must be at least %" PRId64
-            ", that of the end marker, and the leeway at least 0",
-            n_end);
-    *out = c->self;
-    if (len <= leeway || len - leeway <= most)
-        return PL_OK;
-    PL_TRY(need_string(r, c->self, &s));
-    part[1] = value_int(most - n_end);
-    PL_TRY(value_slice(r, c->self, part, out));
-    if (!value_truth(c->arg[1]))
-        PL_TRY(drop_word(r, *out, out));
-    return value_binary(r, N_ADD, *out, end, out);
+        render_bad(r,
+                   "\"truncate\": the length must be at least %" PRId64
+                   ", that of the end marker, and the leeway at least 0",
+                   n_end);
+    if (r->w.status != PL_OK || len <= leeway || len - leeway <= most)
+        return c->self;
+    need_string(r, c->self);
+    out = value_slice(r, c->self,
+                      (const struct value[]){
+                          value_none(), value_int(most - n_end), value_none()});
+    if (out.kind != V_STR)
+        return out;
+    n = out.str->len;
+    if (!c->arg[1].truth) { /* the text ends before its last blank, if any */
+        while (n > 0 && out.str->s[n - 1] != ' ')
+            n--;
+        n = n > 0 ? n - 1 : out.str->len;
+    }
+    out = markup_like(out, value_view(&r->w, out.str->s, n));
+    return value_binary(r, N_ADD, out, end);
 }
 
-static pl_status filesizeformat(struct render *r, const struct call *c,
-                                struct value *out)
+static struct value filesizeformat(struct render *r, const struct call *c)
 {
     static const char prefix[] = "kMGTPEZY";
-    const bool binary = value_truth(c->arg[0]);
+    const bool binary = c->arg[0].truth;
     const double base = binary ? 1024 : 1000;
+    const double size =
+        value_as_float(to_float(r, &(struct call){.self = c->self}));
     char text[400];
-    struct value v;
-    double size, of = base;
+    double of = base;
     size_t i = 0;
 
-    PL_TRY(to_float(r, &(struct call){.self = c->self}, &v));
-    size = value_as_float(v);
     if (size < base) {
         numeral_print(text, sizeof text, size == 1 ? "%.0f Byte" : "%.0f Bytes",
                       trunc(size) + 0.0);
-        return render_string(r, text, strlen(text), out);
+        return value_copy(&r->w, text, strlen(text));
     }
     for (of *= base; !(size < of) && prefix[i + 1]; i++)
         of *= base;
     numeral_print(text, sizeof text, "%.1f %c%s", base * size / of,
                   binary && i == 0 ? 'K' : prefix[i], binary ? "iB" : "B");
-    return render_string(r, text, strlen(text), out);
+    return value_copy(&r->w, text, strlen(text));
 }
 
 /* Appends str(v) to the output with each byte as %XX. Letters, digits, the
  * characters _.-~ and, unless `query`, the slash are unchanged. In a query a
  * blank becomes "+". */
-static pl_status put_url(struct render *r, struct value v, bool query)
+static void put_url(struct render *r, struct value v, bool query)
 {
     static const char digits[] = "0123456789ABCDEF";
-    struct string *s;
+    const struct string *s = str_of(r, v);
 
-    PL_TRY(str_of(r, v, &s));
-    PL_TRY(render_spend(r, s->len / 64 + 1));
+    work_spend(&r->w, s->len / 64 + 1);
     for (size_t i = 0; i < s->len; i++) {
         const unsigned char ch = (unsigned char)s->s[i];
         const char code[] = {'%', digits[ch >> 4], digits[ch & 15]};
 
         if (ascii_is_letter_or_digit((char)ch) || (ch && strchr("_.-~", ch)) ||
             (ch == '/' && !query))
-            PL_TRY(render_put(r, s->s + i, 1));
+            render_put(r, s->s + i, 1);
         else if (ch == ' ' && query)
-            PL_TRY(render_put(r, "+", 1));
+            render_puts(r, "+");
         else
-            PL_TRY(render_put(r, code, 3));
+            render_put(r, code, 3);
     }
-    return PL_OK;
 }
 
-static pl_status put_query(struct render *r, struct value key, struct value v)
-{
-    PL_TRY(put_url(r, key, true));
-    PL_TRY(render_put(r, "=", 1));
-    return put_url(r, v, true);
-}
-
-static pl_status urlencode(struct render *r, const struct call *c,
-                           struct value *out)
+static struct value urlencode(struct render *r, const struct call *c)
 {
     const size_t from = r->n_out;
     struct value v = c->self;
-    struct list l = {0}, pair;
+    struct list l = {0};
 
     if (v.kind == V_DICT)
-        for (size_t i = 0; i < v.dict->n; i++) {
-            PL_TRY(render_puts(r, i > 0 ? "&" : ""));
-            PL_TRY(put_query(r, v.dict->pair[i].key, v.dict->pair[i].value));
-        }
-    else if (v.kind == V_LIST || v.kind == V_TUPLE || v.kind == V_VIEW ||
-             v.kind == V_ITER || v.kind == V_RANGE || v.kind == V_UNDEFINED)
-        PL_TRY(value_items(r, v, &l));
+        v = dict_view(r, &(struct call){.self = v, .what = VIEW_ITEMS});
+    if (value_is(v, KINDS_LIST | 1 << V_VIEW | 1 << V_ITER | 1 << V_RANGE |
+                        1 << V_UNDEFINED))
+        l = value_items(r, v);
     else
-        PL_TRY(put_url(r, v, false));
-    for (size_t i = 0; i < l.n; i++) {
-        PL_TRY(value_items(r, l.item[i], &pair));
+        put_url(r, v, false);
+    for (size_t i = 0; i < l.n && r->w.status == PL_OK; i++) {
+        const struct list pair = value_items(r, l.item[i]);
+
         if (pair.n != 2)
-            return render_fail(
-                r, PL_BAD_ARGUMENT,
-                "\"urlencode\" takes pairs of a key and a value");
-        PL_TRY(render_puts(r, i > 0 ? "&" : ""));
-        PL_TRY(put_query(r, pair.item[0], pair.item[1]));
+            return render_bad(r,
+                              "\"urlencode\" takes pairs of a key and a value");
+        render_puts(r, i > 0 ? "&" : "");
+        put_url(r, pair.item[0], true);
+        render_puts(r, "=");
+        put_url(r, pair.item[1], true);
     }
-    return render_take(r, from, out);
+    return render_take(r, from);
 }
 
 /* Returns true if `s` is a valid name of an HTML attribute. */
@@ -599,67 +408,57 @@ static bool is_attribute(const struct string *s)
     return true;
 }
 
-static pl_status put_escaped(struct render *r, struct value v)
+static struct value xmlattr(struct render *r, const struct call *c)
 {
-    struct value e;
-
-    PL_TRY(markup_escape(r, v, false, &e));
-    return render_put(r, e.str->s, e.str->len);
-}
-
-static pl_status xmlattr(struct render *r, const struct call *c,
-                         struct value *out)
-{
-    const bool space = c->arg[0].kind == V_ABSENT || value_truth(c->arg[0]);
     const size_t from = r->n_out;
     const struct dict *d = c->self.dict;
 
     if (c->self.kind != V_DICT)
-        return render_fail(r, PL_BAD_ARGUMENT,
-                           "\"xmlattr\" takes a dict, not a %s",
-                           value_kind_name(c->self.kind));
-    for (size_t i = 0; i < d->n; i++) {
+        return render_bad(r, "\"xmlattr\" takes a dict, not a %s",
+                          value_kind_name(c->self.kind));
+    for (size_t i = 0; i < d->n && r->w.status == PL_OK; i++) {
         const struct value key = d->pair[i].key, v = d->pair[i].value;
 
-        if (v.kind == V_NONE || v.kind == V_UNDEFINED)
+        if (value_is(v, 1 << V_NONE | 1 << V_UNDEFINED))
             continue;
         if (key.kind != V_STR || !is_attribute(key.str))
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "the name of an attribute must be a string "
-                               "without blanks, /, > and =");
-        PL_TRY(render_puts(r, r->n_out > from || space ? " " : ""));
-        PL_TRY(put_escaped(r, key));
-        PL_TRY(render_puts(r, "=\""));
-        PL_TRY(put_escaped(r, v));
-        PL_TRY(render_puts(r, "\""));
+            return render_bad(r, "the name of an attribute must be a string "
+                                 "without blanks, /, > and =");
+        render_puts(r, r->n_out > from || c->arg[0].truth ? " " : "");
+        put_str(r, markup_escape(r, key, false));
+        render_puts(r, "=\"");
+        put_str(r, markup_escape(r, v, false));
+        render_puts(r, "\"");
     }
-    return render_take(r, from, out);
+    return render_take(r, from);
 }
 
 const struct builtin builtin_text_filters[] = {
-    {"abs", "", 0, absolute},
-    {"capitalize", "", 0, capitalize},
-    {"center", "width", 0, center},
-    {"e", "", 0, escape},
-    {"escape", "", 0, escape},
-    {"filesizeformat", "binary", 0, filesizeformat},
-    {"float", "default", 0, to_float},
-    {"forceescape", "", 0, forceescape},
-    {"format", "*", 0, format},
-    {"indent", "width first blank", 0, indent},
-    {"int", "default base", 0, to_int},
-    {"lower", "", 0, lower},
-    {"replace", "old new count", 2, replace},
-    {"round", "precision method", 0, round_to},
-    {"safe", "", 0, safe},
-    {"string", "", 0, string},
-    {"title", "", 0, title},
-    {"tojson", "ensure_ascii indent separators sort_keys", 0, tojson},
-    {"trim", "chars", 0, trim},
-    {"truncate", "length killwords end leeway", 0, truncate},
-    {"upper", "", 0, upper},
-    {"urlencode", "", 0, urlencode},
-    {"wordcount", "", 0, wordcount},
-    {"xmlattr", "autospace", 0, xmlattr},
+    {"abs", ' ', "", absolute, 0},
+    {"capitalize", 'S', "", string_cased, CASE_CAPITAL},
+    {"center", 'S', "width:i?80", string_justify, '^'},
+    {"e", ' ', "", escape, false},
+    {"escape", ' ', "", escape, false},
+    {"filesizeformat", ' ', "binary:b?", filesizeformat, 0},
+    {"float", ' ', "default:v?", to_float, 0},
+    {"forceescape", ' ', "", escape, true},
+    {"format", 'S', "*", format, 0},
+    {"indent", 's', "width:v?4 first:b? blank:b?", indent, 0},
+    {"int", ' ', "default:v? base:i?10", to_int, 0},
+    {"lower", 'S', "", string_cased, CASE_LOWER},
+    {"replace", 'P', "old:S new:S count:i~-1", string_replace, 0},
+    {"round", ' ', "precision:i?0 method:v?", round_to, 0},
+    {"safe", 'S', "", safe, 0},
+    {"string", 'S', "", string, 0},
+    {"title", 'P', "", string_cased, CASE_HEADING},
+    {"tojson", ' ', "ensure_ascii:b? indent:v~ separators:v~ sort_keys:b?",
+     tojson, 0},
+    {"trim", 'S', "chars:s~", string_strip, SIDE_LEFT | SIDE_RIGHT},
+    {"truncate", ' ', "length:i?255 killwords:b? end:s? leeway:i~5", truncate,
+     0},
+    {"upper", 'S', "", string_cased, CASE_UPPER},
+    {"urlencode", ' ', "", urlencode, 0},
+    {"wordcount", 'P', "", wordcount, 0},
+    {"xmlattr", ' ', "autospace:b?1", xmlattr, 0},
     {0},
 };

@@ -28,9 +28,12 @@ void json_step(struct json_scan *s, char c)
 bool json_scan(struct json_scan *s, struct span t)
 {
     while (s->at < t.n) {
-        char c = t.s[s->at++];
+        char c = t.s[s->at];
         bool outside = !s->in_string;
 
+        if (outside && s->to_marker && (c == '<' || c == '`'))
+            return false;
+        s->at++;
         json_step(s, c);
         if (outside && (c == '{' || c == '['))
             s->depth++;

@@ -15,6 +15,9 @@ struct json_scan {
     char before; /* last character outside strings that is not a blank */
     /* reply_add_escaped: number of characters of None that were converted */
     int n_none;
+    /* If set, the scan does not pass a < or ` outside strings, because a marker
+     * may begin there. JSON has neither of them there. */
+    bool to_marker;
 };
 
 /* Advances the scan by one character outside or inside a string. Does not count
@@ -24,8 +27,10 @@ void json_step(struct json_scan *s, char c);
 
 /* Scans the JSON object or list at the beginning of `t`. Returns true if it is
  * complete; it ends at offset s->at then. Returns false if it is incomplete:
- * call again with the same `s` once `t` has grown, and the scan continues. Does
- * not validate the contents. Strings may have single quotes, as in Python. */
+ * call again with the same `s` once `t` has grown, and the scan continues. Also
+ * returns false before the character at which s->to_marker stops the scan; then
+ * s->at < t.n and s->depth > 0. Does not validate the contents. Strings may
+ * have single quotes, as in Python. */
 bool json_scan(struct json_scan *s, struct span t);
 
 /* Returns true if t is exactly one valid JSON value. If out of memory, sets

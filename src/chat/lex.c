@@ -1,79 +1,74 @@
 /* Splits the text of a template into tokens. Comments, the tags of {% raw %},
  * and whitespace that a "-" sign or the settings strip become no tokens. */
-#include "chat/syntax.h"
+#include "chat/strings.h"
 
 #include "base/ascii.h"
-#include "base/err.h"
-#include "base/numeral.h"
 #include "chat/unicode.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* Maximum number of brackets that are open at one position. */
 enum { MAX_NESTED = 1000 };
 
 struct lexer {
-    struct arena *arena;
+    struct work *w;
     /* Text of the template, [len], in which all newlines are \n. */
     const char *s;
     size_t len, at;
-    int line;
     /* The text before offset `at` ends with a newline, or is empty. */
     bool line_starts;
     struct token *token;
-    size_t n, cap;
+    size_t n;
     /* The closing brackets for those that are open, the innermost last. */
     char open[MAX_NESTED];
     int n_open;
-    pl_err *err;
 };
 
-static pl_status bad(struct lexer *l, const char *what)
+/* Fails, and skips the rest of the text. */
+static void bad(struct lexer *l, const char *what)
 {
-    return err_set(l->err, PL_BAD_FILE, "template line %d: %s", l->line, what);
+    work_fail(l->w, PL_BAD_FILE, "%s", what);
+    l->at = l->len;
 }
 
-static pl_status no_memory(pl_err *err)
+static void add(struct lexer *l, struct token t)
 {
-    return err_no_memory(err, "a chat template");
-}
+    struct token *more = work_extended(l->w, l->token, l->n, sizeof *l->token);
 
-static pl_status add(struct lexer *l, struct token t)
-{
-    if (l->n == l->cap) {
-        size_t cap = l->cap > 0 ? 2 * l->cap : 256;
-        struct token *token = arena_alloc(l->arena, cap, sizeof *token);
-
-        if (!token)
-            return no_memory(l->err);
-        if (l->n > 0)
-            memcpy(token, l->token, l->n * sizeof *token);
-        l->token = token;
-        l->cap = cap;
-    }
-    t.line = l->line;
+    if (!more)
+        return;
+    t.line = l->w->line;
+    l->token = more;
     l->token[l->n++] = t;
-    return PL_OK;
 }
 
-static pl_status add_string(struct lexer *l, enum token_kind kind,
-                            const char *s, size_t len)
+/* Adds an operator, or the marker of a tag. */
+static void add_op(struct lexer *l, const char *op)
 {
-    struct string *v = string_view(l->arena, s, len);
+    struct token t = {.kind = T_OPERATOR};
 
-    if (!v)
-        return no_memory(l->err);
-    string_hash(v);
-    return add(l, (struct token){.kind = kind, .value = value_str(v)});
+    memcpy(t.op, op, strlen(op));
+    add(l, t);
 }
 
-/* Advances l->at to offset `to`, and counts the lines in between. */
+static void add_string(struct lexer *l, enum token_kind kind, const char *s,
+                       size_t len)
+{
+    struct value v = value_view(l->w, s, len);
+
+    string_hash(v.str);
+    add(l, (struct token){.kind = kind, .value = v});
+}
+
+/* Advances l->at to offset `to`, and counts the lines in between. After a
+ * failure it goes to the end of the text. */
 static void go_to(struct lexer *l, size_t to)
 {
+    if (l->w->status != PL_OK)
+        to = l->len;
     for (; l->at < to; l->at++)
-        l->line += l->s[l->at] == '\n';
+        l->w->line += l->s[l->at] == '\n';
     if (to > 0)
         l->line_starts = l->s[to - 1] == '\n';
 }
@@ -125,7 +120,7 @@ static size_t behind_word(const struct lexer *l, size_t at, const char *word)
 
 /* Adds a token for the text between l->at and the marker at offset `mark`. The
  * whitespace that the marker strips is left out of the text. */
-static pl_status add_data(struct lexer *l, size_t mark)
+static void add_data(struct lexer *l, size_t mark)
 {
     const char *s = l->s + l->at;
     size_t n = mark - l->at, line = n;
@@ -141,14 +136,13 @@ static pl_status add_data(struct lexer *l, size_t mark)
             n = line;
     }
     if (n > 0)
-        PL_TRY(add_string(l, T_DATA, s, n));
+        add_string(l, T_DATA, s, n);
     go_to(l, mark);
-    return PL_OK;
 }
 
 /* Adds a token for the text between {% raw %}, whose tag ends at offset `at`,
  * and {% endraw %}. */
-static pl_status lex_raw(struct lexer *l, size_t at)
+static void lex_raw(struct lexer *l, size_t at)
 {
     go_to(l, at);
     for (size_t mark = at; mark + 1 < l->len; mark++) {
@@ -159,25 +153,25 @@ static pl_status lex_raw(struct lexer *l, size_t at)
         end = behind_word(l, mark, "endraw");
         behind = end > 0 ? behind_end(l, end, "%}") : 0;
         if (behind > 0) {
-            PL_TRY(add_data(l, mark));
+            add_data(l, mark);
             go_to(l, behind);
-            return PL_OK;
+            return;
         }
     }
-    return bad(l, "{% raw %} is not closed by {% endraw %}");
+    bad(l, "{% raw %} is not closed by {% endraw %}");
 }
 
-static pl_status lex_comment(struct lexer *l)
+static void lex_comment(struct lexer *l)
 {
     for (size_t at = l->at + 2 + is_sign(l, l->at + 2); at < l->len; at++) {
         size_t behind = behind_end(l, at, "#}");
 
         if (behind > 0) {
             go_to(l, behind);
-            return PL_OK;
+            return;
         }
     }
-    return bad(l, "a comment is not closed by #}");
+    bad(l, "a comment is not closed by #}");
 }
 
 static bool is_word(char c)
@@ -203,19 +197,17 @@ static size_t digits(const struct lexer *l, size_t at)
  * is none. */
 static size_t float_length(const struct lexer *l)
 {
-    size_t n = digits(l, l->at), more;
+    size_t n = digits(l, l->at), more, sign;
     bool is_float = false;
 
     if (n == 0 || (l->at > 0 && l->s[l->at - 1] == '.'))
         return 0;
-    if (l->at + n < l->len && l->s[l->at + n] == '.' &&
-        (more = digits(l, l->at + n + 1)) > 0) {
+    if (at_text(l, l->at + n, ".") && (more = digits(l, l->at + n + 1)) > 0) {
         n += 1 + more;
         is_float = true;
     }
-    if (l->at + n < l->len && ascii_lower(l->s[l->at + n]) == 'e') {
-        size_t sign = is_sign(l, l->at + n + 1);
-
+    if (at_text(l, l->at + n, "e") || at_text(l, l->at + n, "E")) {
+        sign = is_sign(l, l->at + n + 1);
         more = digits(l, l->at + n + 1 + sign);
         if (more > 0)
             return n + 1 + sign + more;
@@ -223,54 +215,32 @@ static size_t float_length(const struct lexer *l)
     return is_float ? n : 0;
 }
 
-static int digit_value(char c)
+static void lex_number(struct lexer *l)
 {
-    c = ascii_lower(c);
-    return isdigit((unsigned char)c)     ? c - '0'
-           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
-                                         : 99;
-}
+    const char *s = l->s + l->at;
+    struct token t = {.kind = T_NUMBER, .value = {.kind = V_FLOAT}};
+    struct string text = {.s = s, .len = float_length(l)};
+    const char prefix = l->len - l->at > 2 ? ascii_lower(s[1]) : '\0';
+    const int base = s[0] != '0'     ? 10
+                     : prefix == 'x' ? 16
+                     : prefix == 'o' ? 8
+                     : prefix == 'b' ? 2
+                                     : 10;
 
-static pl_status lex_number(struct lexer *l)
-{
-    size_t n = float_length(l), i = 0;
-    char text[64];
-    int64_t v = 0;
-    int base = 10;
-
-    if (n > 0) {
-        size_t k = 0;
-
-        for (size_t j = 0; j < n && k + 1 < sizeof text; j++)
-            if (l->s[l->at + j] != '_')
-                text[k++] = l->s[l->at + j];
-        text[k] = '\0';
-        go_to(l, l->at + n);
-        return add(l, (struct token){
-                          .kind = T_NUMBER,
-                          .value = value_float(numeral_double(text, NULL))});
+    if (text.len > 0) {
+        if (!string_to_float(&text, &t.value.f))
+            bad(l, "a number is too long");
+    } else {
+        t.value.kind = V_INT;
+        text.len = base == 10 ? digits(l, l->at) : 2;
+        while (base != 10 && l->at + text.len < l->len &&
+               (digit_value(s[text.len]) < base || s[text.len] == '_'))
+            text.len++;
+        if (!string_to_int(&text, 0, &t.value.i))
+            bad(l, "an integer has more than 64 bits");
     }
-    n = digits(l, l->at);
-    if (l->s[l->at] == '0') {
-        char c = l->at + 1 < l->len ? ascii_lower(l->s[l->at + 1]) : '\0';
-
-        base = c == 'b' ? 2 : c == 'o' ? 8 : c == 'x' ? 16 : 10;
-        i = base != 10 ? 2 : 0;
-        if (base != 10)
-            for (n = 2;
-                 l->at + n < l->len && (digit_value(l->s[l->at + n]) < base ||
-                                        l->s[l->at + n] == '_');)
-                n++;
-    }
-    for (; i < n; i++) {
-        if (l->s[l->at + i] == '_')
-            continue;
-        if (__builtin_mul_overflow(v, base, &v) ||
-            __builtin_add_overflow(v, digit_value(l->s[l->at + i]), &v))
-            return bad(l, "an integer has more than 64 bits");
-    }
-    go_to(l, l->at + n);
-    return add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
+    add(l, t);
+    go_to(l, l->at + text.len);
 }
 
 /* Decodes one backslash escape; s[0] is the character after the backslash.
@@ -308,20 +278,19 @@ static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
     return 2;
 }
 
-static pl_status lex_string(struct lexer *l)
+static void lex_string(struct lexer *l)
 {
     char quote = l->s[l->at];
     size_t end = l->at + 1, n = 0;
     char *out;
-    pl_status s;
 
     while (end < l->len && l->s[end] != quote)
         end += l->s[end] == '\\' ? 2 : 1;
     if (end >= l->len)
-        return bad(l, "a string is not closed");
-    out = arena_alloc(l->arena, end - l->at, 1);
+        bad(l, "a string is not closed");
+    out = work_alloc(l->w, end - l->at, 1);
     if (!out)
-        return no_memory(l->err);
+        return;
     for (size_t i = l->at + 1; i < end; i++) {
         size_t used, k;
 
@@ -330,18 +299,18 @@ static pl_status lex_string(struct lexer *l)
             continue;
         }
         k = unescape_one(l->s + i + 1, end - i - 1, out + n, &used);
-        if (k == 0 && l->s[i + 1] != '\n')
-            return bad(l,
-                       "a string has an escape that is not a valid character");
+        if (k == 0 && l->s[i + 1] != '\n') {
+            bad(l, "a string has an escape that is not a valid character");
+            return;
+        }
         n += k;
         i += used;
     }
-    s = add_string(l, T_STRING, out, n);
+    add_string(l, T_STRING, out, n);
     go_to(l, end + 1);
-    return s;
 }
 
-static pl_status lex_operator(struct lexer *l)
+static void lex_operator(struct lexer *l)
 {
     static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="};
     static const char one[] = "+-/*%~[](){}><=.:|,;";
@@ -355,20 +324,20 @@ static pl_status lex_operator(struct lexer *l)
             memcpy(t.op, two[i], 2);
     if (t.op[0] == '\0' && c != '\0' && strchr(one, c))
         t.op[0] = c;
+    p = t.op[0] ? strchr(opening, c) : NULL;
     if (t.op[0] == '\0')
-        return bad(l, "invalid character in an expression");
-    p = strchr(opening, c);
-    if (p) {
-        if (l->n_open == MAX_NESTED)
-            return bad(l, "brackets nest too deeply");
+        bad(l, "invalid character in an expression");
+    else if (p && l->n_open == MAX_NESTED)
+        bad(l, "brackets nest too deeply");
+    else if (p)
         l->open[l->n_open++] = closing[p - opening];
-    } else if (strchr(closing, c)) {
-        if (l->n_open == 0 || l->open[--l->n_open] != c)
-            return bad(l, "closing bracket without an opening one");
-    }
-    PL_TRY(add(l, t));
+    else if (strchr(closing, c) &&
+             (l->n_open == 0 || l->open[--l->n_open] != c))
+        bad(l, "closing bracket without an opening one");
+    if (l->at == l->len)
+        return;
+    add(l, t);
     go_to(l, l->at + strlen(t.op));
-    return PL_OK;
 }
 
 /* Returns the offset after the marker that ends the current tag, "}}" if
@@ -386,54 +355,50 @@ static size_t behind_tag(const struct lexer *l, bool print)
 
 /* Adds the tokens of the tag at l->at, including its opening and closing
  * marker. `print`: the tag is {{ ... }}, else {% ... %}. */
-static pl_status lex_tag(struct lexer *l, bool print)
+static void lex_tag(struct lexer *l, bool print)
 {
-    PL_TRY(
-        add(l, (struct token){.kind = print ? T_PRINT_BEGIN : T_BLOCK_BEGIN}));
+    size_t behind;
+
+    add_op(l, print ? "{{" : "{%");
     go_to(l, l->at + 2 + is_sign(l, l->at + 2));
     l->n_open = 0;
     for (;;) {
-        size_t behind;
+        size_t end;
         char c;
 
         go_to(l, skip_space(l, l->at));
-        if (l->at == l->len)
-            return bad(l, print ? "{{ is not closed by }}"
-                                : "{% is not closed by %}");
-        behind = behind_tag(l, print);
-        if (behind > 0) {
-            PL_TRY(add(
-                l, (struct token){.kind = print ? T_PRINT_END : T_BLOCK_END}));
-            go_to(l, behind);
-            return PL_OK;
+        if (l->at == l->len) {
+            bad(l, print ? "{{ is not closed by }}" : "{% is not closed by %}");
+            return;
         }
+        behind = behind_tag(l, print);
+        if (behind > 0)
+            break;
         c = l->s[l->at];
         if (isdigit((unsigned char)c)) {
-            PL_TRY(lex_number(l));
+            lex_number(l);
         } else if (is_word(c)) {
-            size_t end = l->at;
-
-            while (end < l->len && is_word(l->s[end]))
+            for (end = l->at; end < l->len && is_word(l->s[end]);)
                 end++;
-            PL_TRY(add_string(l, T_NAME, l->s + l->at, end - l->at));
+            add_string(l, T_NAME, l->s + l->at, end - l->at);
             go_to(l, end);
         } else if (c == '\'' || c == '"') {
-            PL_TRY(lex_string(l));
+            lex_string(l);
         } else {
-            PL_TRY(lex_operator(l));
+            lex_operator(l);
         }
     }
+    add_op(l, print ? "}}" : "%}");
+    go_to(l, behind);
 }
 
 /* Copies the text of the template to l->s. Each kind of newline becomes \n, and
  * a newline at the end of the text is left out. */
-static pl_status normalize(struct lexer *l, const char *text, size_t len)
+static void normalize(struct lexer *l, const char *text, size_t len)
 {
-    char *s = arena_alloc(l->arena, len, 1);
+    char *s = work_alloc(l->w, len, 1);
 
-    if (!s)
-        return no_memory(l->err);
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; s && i < len; i++) {
         s[l->len++] = text[i] == '\r' ? '\n' : text[i];
         if (text[i] == '\r' && i + 1 < len && text[i + 1] == '\n')
             i++;
@@ -441,41 +406,36 @@ static pl_status normalize(struct lexer *l, const char *text, size_t len)
     if (l->len > 0 && s[l->len - 1] == '\n')
         l->len--;
     l->s = s;
-    return PL_OK;
 }
 
-pl_status lex_template(struct arena *a, const char *text, size_t len,
-                       struct token **out, size_t *n, pl_err *err)
+const struct token *lex_template(struct work *w, const char *text, size_t len)
 {
-    struct lexer l = {.arena = a, .line = 1, .line_starts = true, .err = err};
+    struct lexer l = {.w = w, .line_starts = true};
 
-    PL_TRY(normalize(&l, text, len));
+    w->line = 1;
+    normalize(&l, text, len);
     while (l.at < l.len) {
         size_t mark = l.at, raw = 0;
 
-        while (mark < l.len &&
-               !(l.s[mark] == '{' && mark + 1 < l.len &&
-                 (l.s[mark + 1] == '{' || l.s[mark + 1] == '%' ||
-                  l.s[mark + 1] == '#')))
+        while (mark < l.len && !at_text(&l, mark, "{{") &&
+               !at_text(&l, mark, "{%") && !at_text(&l, mark, "{#"))
             mark++;
         if (mark == l.len) {
-            PL_TRY(add_string(&l, T_DATA, l.s + l.at, mark - l.at));
+            add_string(&l, T_DATA, l.s + l.at, mark - l.at);
             break;
         }
-        PL_TRY(add_data(&l, mark));
+        add_data(&l, mark);
         if (l.s[mark + 1] == '%')
             raw = behind_word(&l, mark, "raw");
         if (raw > 0 && at_text(&l, raw, "-%}"))
-            PL_TRY(lex_raw(&l, skip_space(&l, raw + 3)));
+            lex_raw(&l, skip_space(&l, raw + 3));
         else if (raw > 0 && at_text(&l, raw, "%}"))
-            PL_TRY(lex_raw(&l, raw + 2));
+            lex_raw(&l, raw + 2);
         else if (l.s[mark + 1] == '#')
-            PL_TRY(lex_comment(&l));
+            lex_comment(&l);
         else
-            PL_TRY(lex_tag(&l, l.s[mark + 1] == '{'));
+            lex_tag(&l, l.s[mark + 1] == '{');
     }
-    PL_TRY(add(&l, (struct token){.kind = T_END}));
-    *out = l.token;
-    *n = l.n;
-    return PL_OK;
+    add(&l, (struct token){.kind = T_END});
+    return w->status == PL_OK ? l.token : NULL;
 }

@@ -1,6 +1,5 @@
 /* Builds the syntax tree of a template from its tokens by recursive descent.
- * There is one function for each level of precedence of the operators, in the
- * order of the grammar. */
+ * After a failure the parser is at the last token, so all its loops end. */
 #include "chat/syntax.h"
 
 #include "base/err.h"
@@ -9,831 +8,637 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum number of operands in a chain of comparisons, a < b < c. */
-enum { MAX_COMPARED = 16 };
-
 struct parser {
-    struct arena *arena;
+    struct work w;
     const struct token *t; /* the next token to parse */
-    struct dict *name;
-    int depth_left;
+    const struct token *end;
+    struct dict name;
     /* Number of loops around the current statement within its macro. */
     int n_loop;
     /* The predefined names that the body of the current macro reads, and those
      * that it sets: bits 1 << SYM_. */
     uint8_t reads, sets;
-    pl_err *err;
+    struct node spare; /* the node that functions return after a failure */
 };
 
-/* The child nodes of a node of the syntax tree, while they are being
- * collected. */
-struct kids {
-    struct node **node;
-    int n, cap;
-};
-
-static pl_status fail(struct parser *p, pl_status s, const char *what)
+static void fail(struct parser *p, pl_status s, const char *what)
 {
-    return err_set(p->err, s, "template line %d: %s", p->t->line, what);
-}
-
-static pl_status no_memory(struct parser *p)
-{
-    return err_no_memory(p->err, "a chat template");
+    p->w.line = p->t->line;
+    work_fail(&p->w, s, "%s", what);
+    p->t = p->end;
 }
 
 /* Fails with the message 'unexpected "TOKEN"; expected WANT', where TOKEN is
  * the next token. `want` is what the grammar allows there, such as "an
  * expression". */
-static pl_status unexpected(struct parser *p, const char *want)
+static void unexpected(struct parser *p, const char *want)
 {
-    char shown[ERR_SHOWN];
+    char shown[ERR_SHOWN], what[ERR_SHOWN + 128];
     const struct token *t = p->t;
-    const char *text = t->op;
-    size_t len = strlen(t->op);
+    const char *text = t->kind == T_OPERATOR ? t->op
+                       : t->kind == T_NUMBER ? "number"
+                       : t->kind == T_END    ? "end of template"
+                                             : NULL;
+    size_t len = text ? strlen(text) : t->value.str->len;
 
-    if (t->kind == T_NAME || t->kind == T_STRING || t->kind == T_DATA) {
-        text = t->value.str->s;
-        len = t->value.str->len;
-    } else if (t->kind != T_OPERATOR) {
-        text = t->kind == T_END         ? "end of template"
-               : t->kind == T_NUMBER    ? "number"
-               : t->kind == T_PRINT_END ? "}}"
-               : t->kind == T_BLOCK_END ? "%}"
-                                        : "tag";
-        len = strlen(text);
-    }
-    return err_set(p->err, PL_BAD_FILE,
-                   "template line %d: unexpected \"%s\"; expected %s", t->line,
-                   err_shown(shown, text, len), want);
+    snprintf(what, sizeof what, "unexpected \"%s\"; expected %s",
+             err_shown(shown, text ? text : t->value.str->s, len), want);
+    fail(p, PL_BAD_FILE, what);
 }
 
-static pl_status deeper(struct parser *p)
+static void deeper(struct parser *p)
 {
-    if (p->depth_left == 0)
-        return fail(p, PL_BAD_FILE, "expressions or blocks nest too deeply");
-    p->depth_left--;
-    return PL_OK;
+    if (p->w.left.depth == 0)
+        fail(p, PL_BAD_FILE, "expressions or blocks nest too deeply");
+    else
+        p->w.left.depth--;
 }
 
 /* ---- reading tokens and making nodes ----------------------------------- */
 
-static bool is_op(const struct parser *p, const char *op)
+/* Returns true if token `t` is this operator, marker or name. */
+static bool token_is(const struct token *t, const char *text)
 {
-    return p->t->kind == T_OPERATOR && strcmp(p->t->op, op) == 0;
+    return t->kind == T_NAME
+               ? string_is(t->value.str, text)
+               : t->kind == T_OPERATOR && strcmp(t->op, text) == 0;
 }
 
-static bool is_name(const struct parser *p, const char *name)
+static bool is(const struct parser *p, const char *text)
 {
-    return p->t->kind == T_NAME && string_is(p->t->value.str, name);
+    return token_is(p->t, text);
 }
 
-static bool skip_op(struct parser *p, const char *op)
+static bool skip(struct parser *p, const char *text)
 {
-    bool is = is_op(p, op);
+    bool is_next = is(p, text);
 
-    p->t += is;
-    return is;
+    p->t += is_next;
+    return is_next;
 }
 
-static bool skip_name(struct parser *p, const char *name)
-{
-    bool is = is_name(p, name);
-
-    p->t += is;
-    return is;
-}
-
-static pl_status need_op(struct parser *p, const char *op)
+static void need(struct parser *p, const char *text)
 {
     char want[16];
 
-    if (skip_op(p, op))
-        return PL_OK;
-    snprintf(want, sizeof want, "\"%s\"", op);
-    return unexpected(p, want);
+    snprintf(want, sizeof want, "\"%s\"", text);
+    if (!skip(p, text))
+        unexpected(p, want);
 }
 
-static pl_status need_name(struct parser *p, struct string **out)
+static struct string *need_name(struct parser *p)
 {
-    *out = NULL;
-    if (p->t->kind != T_NAME)
-        return unexpected(p, "a name");
-    *out = (p->t++)->value.str;
-    return PL_OK;
+    if (p->t->kind == T_NAME)
+        return (p->t++)->value.str;
+    unexpected(p, "a name");
+    return &p->w.empty;
 }
 
-static pl_status need_block_end(struct parser *p)
+static struct node *make(struct parser *p, enum node_kind kind, int line)
 {
-    if (p->t->kind != T_BLOCK_END)
-        return unexpected(p, "\"%}\"");
-    p->t++;
-    return PL_OK;
-}
+    struct node *node = work_alloc(&p->w, 1, sizeof *node);
 
-static pl_status make(struct parser *p, enum node_kind kind, int line,
-                      struct node **out)
-{
-    *out = arena_alloc(p->arena, 1, sizeof **out);
-    if (!*out)
-        return no_memory(p);
-    (*out)->kind = kind;
-    (*out)->line = line;
-    return PL_OK;
-}
-
-static pl_status make_ab(struct parser *p, enum node_kind kind, struct node *a,
-                         struct node *b, int line, struct node **out)
-{
-    PL_TRY(make(p, kind, line, out));
-    (*out)->a = a;
-    (*out)->b = b;
-    return PL_OK;
-}
-
-static pl_status add_kid(struct parser *p, struct kids *k, struct node *node)
-{
-    if (k->n == k->cap) {
-        int cap = k->cap > 0 ? 2 * k->cap : 4;
-        struct node **more = arena_alloc(p->arena, (size_t)cap, sizeof *more);
-
-        if (!more)
-            return no_memory(p);
-        if (k->n > 0)
-            memcpy(more, k->node, (size_t)k->n * sizeof *more);
-        k->node = more;
-        k->cap = cap;
+    if (!node) {
+        p->t = p->end;
+        node = &p->spare;
     }
-    k->node[k->n++] = node;
-    return PL_OK;
+    *node = (struct node){.kind = kind, .line = line};
+    return node;
 }
 
-static void take_kids(struct node *node, const struct kids *k)
+static struct node *make_ab(struct parser *p, enum node_kind kind,
+                            struct node *a, struct node *b, int line)
 {
-    node->kid = k->node;
-    node->n_kid = k->n;
+    struct node *node = make(p, kind, line);
+
+    node->a = a;
+    node->b = b;
+    return node;
 }
 
-static pl_status number_of(struct parser *p, struct string *name, int *sym)
+static struct node *make_const(struct parser *p, struct value v, int line)
 {
-    struct value *there = dict_find(p->name, value_str(name));
+    struct node *node = make(p, N_CONST, line);
 
-    if (there) {
-        *sym = (int)there->i;
-        return PL_OK;
-    }
-    *sym = (int)p->name->n;
-    return dict_put(p->arena, p->name, value_str(name), value_int(*sym))
-               ? PL_OK
-               : no_memory(p);
+    node->value = v;
+    return node;
 }
 
-static pl_status make_name(struct parser *p, struct string *name, int line,
-                           struct node **out)
+static void add_kid(struct parser *p, struct node *of, struct node *kid)
 {
-    PL_TRY(make(p, N_NAME, line, out));
-    (*out)->value = value_str(name);
-    (*out)->builtin = builtin_function(name);
-    PL_TRY(number_of(p, name, &(*out)->sym));
-    if ((*out)->sym < N_SYM)
-        p->reads |= (uint8_t)(1 << (*out)->sym & ~p->sets);
-    return PL_OK;
+    struct node **more =
+        work_extended(&p->w, of->kid, (size_t)of->n_kid, sizeof *more);
+
+    if (!more)
+        return;
+    of->kid = more;
+    of->kid[of->n_kid++] = kid;
+}
+
+static void add_word(struct parser *p, struct node *of, struct word word)
+{
+    struct word *more =
+        work_extended(&p->w, of->word, (size_t)of->n_word, sizeof *more);
+
+    if (!more)
+        return;
+    of->word = more;
+    of->word[of->n_word++] = word;
+}
+
+static int number_of(struct parser *p, struct string *name)
+{
+    const struct value *there = dict_find(&p->name, value_str(name));
+
+    if (there)
+        return (int)there->i;
+    dict_put(&p->w, &p->name, value_str(name), value_int((int64_t)p->name.n));
+    return (int)p->name.n - 1;
+}
+
+static struct node *make_name(struct parser *p, struct string *name, int line)
+{
+    struct node *node = make(p, N_NAME, line);
+
+    node->value = value_str(name);
+    node->builtin = builtin_function(name);
+    node->sym = number_of(p, name);
+    if (node->sym < N_SYM)
+        p->reads |= (uint8_t)(1 << node->sym & ~p->sets);
+    return node;
 }
 
 /* ---- parsing expressions ----------------------------------------------- */
 
-static pl_status expression(struct parser *p, struct node **out);
-static pl_status primary(struct parser *p, struct node **out);
-static pl_status unary(struct parser *p, bool filters, struct node **out);
+static struct node *expression(struct parser *p);
+static struct node *primary(struct parser *p);
+static struct node *condition(struct parser *p);
+static struct node *operators(struct parser *p, int least);
 
-/* The variants of a comma-separated list without brackets that the grammar
- * allows at some place. */
-struct tuple_form {
-    bool simple;    /* items are only names and literals */
-    bool condition; /* items may be conditional expressions, "a if b else c" */
-    bool may_empty; /* the list may be empty, because it is in brackets */
-    /* The word after the list, such as "in"; NULL if none is expected. */
-    const char *end;
-};
-
-static pl_status disjunction(struct parser *p, struct node **out);
-
-static bool tuple_ends(const struct parser *p, const struct tuple_form *f)
+static bool tuple_ends(const struct parser *p, const char *end)
 {
-    return p->t->kind == T_PRINT_END || p->t->kind == T_BLOCK_END ||
-           is_op(p, ")") || (f->end && is_name(p, f->end));
+    return is(p, "}}") || is(p, "%}") || is(p, ")") || (end && is(p, end));
 }
 
-static pl_status tuple(struct parser *p, struct tuple_form f, struct node **out)
+/* Parses a comma-separated list; a single item without a comma is returned as
+ * it is. `item` parses an item. `end` is the word after the list, such as "in";
+ * NULL if none is expected. The list may be empty if it is in brackets. */
+static struct node *tuple(struct parser *p,
+                          struct node *(*item)(struct parser *p),
+                          const char *end, bool in_brackets)
 {
-    struct kids k = {0};
-    int line = p->t->line;
+    struct node *out = make(p, N_TUPLE, p->t->line);
     bool is_tuple = false;
 
-    while (!tuple_ends(p, &f)) {
-        struct node *node;
-
-        if (f.simple)
-            PL_TRY(primary(p, &node));
-        else if (f.condition)
-            PL_TRY(expression(p, &node));
-        else
-            PL_TRY(disjunction(p, &node));
-        PL_TRY(add_kid(p, &k, node));
-        if (!skip_op(p, ","))
+    while (!tuple_ends(p, end)) {
+        add_kid(p, out, item(p));
+        if (!skip(p, ","))
             break;
         is_tuple = true;
     }
-    if (k.n == 1 && !is_tuple) {
-        *out = k.node[0];
-        return PL_OK;
-    }
-    if (k.n == 0 && !f.may_empty)
-        return unexpected(p, "an expression");
-    PL_TRY(make(p, N_TUPLE, line, out));
-    take_kids(*out, &k);
-    return PL_OK;
+    if (out->n_kid == 1 && !is_tuple)
+        return out->kid[0];
+    if (out->n_kid == 0 && !in_brackets)
+        unexpected(p, "an expression");
+    return out;
 }
 
-static pl_status whole_tuple(struct parser *p, struct node **out)
+/* Parses the items of a list or of a dict, whose keys and values are items. */
+static struct node *display(struct parser *p, enum node_kind kind,
+                            const char *close)
 {
-    return tuple(p, (struct tuple_form){.condition = true}, out);
-}
-
-static pl_status list(struct parser *p, struct node **out)
-{
-    struct kids k = {0};
-    int line = p->t->line;
+    struct node *out = make(p, kind, p->t->line);
 
     p->t++;
-    while (!is_op(p, "]")) {
-        struct node *node;
-
-        PL_TRY(expression(p, &node));
-        PL_TRY(add_kid(p, &k, node));
-        if (!skip_op(p, ","))
+    while (!is(p, close)) {
+        add_kid(p, out, expression(p));
+        if (kind == N_DICT) {
+            need(p, ":");
+            add_kid(p, out, expression(p));
+        }
+        if (!skip(p, ","))
             break;
     }
-    PL_TRY(need_op(p, "]"));
-    PL_TRY(make(p, N_LIST, line, out));
-    take_kids(*out, &k);
-    return PL_OK;
-}
-
-static pl_status dict(struct parser *p, struct node **out)
-{
-    struct kids k = {0};
-    int line = p->t->line;
-
-    p->t++;
-    while (!is_op(p, "}")) {
-        struct node *node;
-
-        PL_TRY(expression(p, &node));
-        PL_TRY(add_kid(p, &k, node));
-        PL_TRY(need_op(p, ":"));
-        PL_TRY(expression(p, &node));
-        PL_TRY(add_kid(p, &k, node));
-        if (!skip_op(p, ","))
-            break;
-    }
-    PL_TRY(need_op(p, "}"));
-    PL_TRY(make(p, N_DICT, line, out));
-    take_kids(*out, &k);
-    return PL_OK;
+    need(p, close);
+    return out;
 }
 
 /* Joins adjacent string tokens to one string, as Python does. */
-static pl_status strings(struct parser *p, struct value *out)
+static struct value strings(struct parser *p)
 {
-    struct string *first = p->t->value.str;
-    size_t len = 0;
     const struct token *t = p->t;
+    struct value out = t->value;
+    size_t len = 0;
     char *s;
 
-    *out = value_str(first);
-    if (t[1].kind != T_STRING) {
-        p->t++;
-        return PL_OK;
-    }
-    for (; t->kind == T_STRING; t++)
-        len += t->value.str->len;
-    s = arena_alloc(p->arena, len, 1);
-    if (!s)
-        return no_memory(p);
+    while (p->t->kind == T_STRING)
+        len += (p->t++)->value.str->len;
+    if (p->t == t + 1)
+        return out;
+    s = work_alloc(&p->w, len, 1);
     len = 0;
-    for (; p->t->kind == T_STRING; p->t++) {
-        memcpy(s + len, p->t->value.str->s, p->t->value.str->len);
-        len += p->t->value.str->len;
+    for (; s && t->kind == T_STRING; t++) {
+        memcpy(s + len, t->value.str->s, t->value.str->len);
+        len += t->value.str->len;
     }
-    out->str = string_view(p->arena, s, len);
-    if (!out->str)
-        return no_memory(p);
-    string_hash(out->str);
-    return PL_OK;
+    out = value_view(&p->w, s ? s : "", len);
+    string_hash(out.str);
+    return out;
 }
 
 static bool literal(const struct string *name, struct value *out)
 {
-    if (string_is(name, "true") || string_is(name, "True"))
-        *out = value_bool(true);
-    else if (string_is(name, "false") || string_is(name, "False"))
-        *out = value_bool(false);
-    else if (string_is(name, "none") || string_is(name, "None"))
-        *out = value_none();
-    else
-        return false;
-    return true;
+    static const char *const names[] = {"none",  "None", "false",
+                                        "False", "true", "True"};
+
+    for (int i = 0; i < 6; i++)
+        if (string_is(name, names[i])) {
+            *out = i < 2 ? value_none() : value_bool(i >= 4);
+            return true;
+        }
+    return false;
 }
 
-static pl_status primary_inner(struct parser *p, struct node **out)
+static struct node *primary_inner(struct parser *p)
 {
     const struct token *t = p->t;
     struct value v = t->value;
+    struct node *out;
 
     if (t->kind == T_NAME && !literal(t->value.str, &v)) {
         p->t++;
-        return make_name(p, t->value.str, t->line, out);
+        return make_name(p, t->value.str, t->line);
     }
-    if (is_op(p, "(")) {
-        p->t++;
-        PL_TRY(tuple(
-            p, (struct tuple_form){.condition = true, .may_empty = true}, out));
-        return need_op(p, ")");
+    if (skip(p, "(")) {
+        out = tuple(p, expression, NULL, true);
+        need(p, ")");
+        return out;
     }
-    if (is_op(p, "["))
-        return list(p, out);
-    if (is_op(p, "{"))
-        return dict(p, out);
+    if (is(p, "["))
+        return display(p, N_LIST, "]");
+    if (is(p, "{"))
+        return display(p, N_DICT, "}");
     if (t->kind == T_STRING)
-        PL_TRY(strings(p, &v));
+        v = strings(p);
     else if (t->kind == T_NUMBER || t->kind == T_NAME)
         p->t++;
     else
-        return unexpected(p, "an expression");
-    PL_TRY(make(p, N_CONST, t->line, out));
-    (*out)->value = v;
-    return PL_OK;
+        unexpected(p, "an expression");
+    return make_const(p, v, t->line);
 }
 
-static pl_status primary(struct parser *p, struct node **out)
+static struct node *primary(struct parser *p)
 {
-    PL_TRY(deeper(p));
-    PL_TRY(primary_inner(p, out));
-    p->depth_left++;
-    return PL_OK;
-}
+    struct node *out;
 
-static pl_status add_word(struct parser *p, struct node *node, struct word word)
-{
-    /* The array is full when n_word is 0 or a power of 2; then it is
-     * doubled. */
-    if ((node->n_word & (node->n_word - 1)) == 0) {
-        size_t cap = node->n_word > 0 ? 2 * (size_t)node->n_word : 1;
-        struct word *more = arena_alloc(p->arena, cap, sizeof *more);
-
-        if (!more)
-            return no_memory(p);
-        if (node->n_word > 0)
-            memcpy(more, node->word, (size_t)node->n_word * sizeof *more);
-        node->word = more;
-    }
-    node->word[node->n_word++] = word;
-    return PL_OK;
+    deeper(p);
+    out = primary_inner(p);
+    p->w.left.depth++;
+    return out;
 }
 
 /* Parses one argument of a call: *list, **dict, name=value, or value. */
-static pl_status argument(struct parser *p, struct node *node, struct kids *k)
+static void argument(struct parser *p, struct node *node)
 {
-    bool named = p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
-                 strcmp(p->t[1].op, "=") == 0;
-    struct node *value;
+    bool named = p->t->kind == T_NAME && token_is(&p->t[1], "=");
 
-    if (node->c || (node->b && !named && !is_op(p, "**")))
-        return unexpected(p, "no further argument");
-    if (skip_op(p, "*"))
-        return expression(p, &node->b);
-    if (skip_op(p, "**"))
-        return expression(p, &node->c);
-    if (named) {
+    if (node->c || (node->b && !named && !is(p, "**"))) {
+        unexpected(p, "no further argument");
+    } else if (skip(p, "*")) {
+        node->b = expression(p);
+    } else if (skip(p, "**")) {
+        node->c = expression(p);
+    } else if (named) {
         struct word w = {.name = p->t->value.str};
 
         p->t += 2;
-        PL_TRY(expression(p, &w.value));
-        return add_word(p, node, w);
+        w.value = expression(p);
+        add_word(p, node, w);
+    } else if (node->n_word > 0) {
+        unexpected(p, "positional arguments before keyword arguments");
+    } else {
+        add_kid(p, node, expression(p));
     }
-    if (node->n_word > 0)
-        return unexpected(p, "positional arguments before keyword arguments");
-    PL_TRY(expression(p, &value));
-    return add_kid(p, k, value);
 }
 
 /* Parses the arguments in brackets that follow a function, filter or test. */
-static pl_status arguments(struct parser *p, struct node *node)
+static void arguments(struct parser *p, struct node *node)
 {
-    struct kids k = {0};
-
-    PL_TRY(need_op(p, "("));
-    while (!is_op(p, ")")) {
-        PL_TRY(argument(p, node, &k));
-        if (!skip_op(p, ","))
+    need(p, "(");
+    while (!is(p, ")")) {
+        argument(p, node);
+        if (!skip(p, ","))
             break;
     }
-    if (k.n + node->n_word > BUILTIN_MAX_ARG)
-        return fail(p, PL_UNSUPPORTED, "too many arguments");
-    take_kids(node, &k);
-    return need_op(p, ")");
+    if (node->n_kid + node->n_word > BUILTIN_MAX_ARG)
+        fail(p, PL_UNSUPPORTED, "too many arguments");
+    need(p, ")");
 }
 
-static pl_status call(struct parser *p, struct node **node)
+static struct node *call(struct parser *p, struct node *of)
 {
-    struct node *c;
+    struct node *out = make_ab(p, N_CALL, of, NULL, p->t->line);
 
-    PL_TRY(make_ab(p, N_CALL, *node, NULL, p->t->line, &c));
-    *node = c;
-    return arguments(p, c);
+    arguments(p, out);
+    return out;
 }
 
-/* Parses one of the three expressions of a slice, first:end:step. Sets *out to
- * NULL if it is absent. */
-static pl_status slice_part(struct parser *p, struct node **out)
+/* Parses the rest of a slice, first:end:step, after its first expression, which
+ * is NULL if it is absent. */
+static struct node *slice(struct parser *p, struct node *of, struct node *first)
 {
-    *out = NULL;
-    if (is_op(p, ":") || is_op(p, "]") || is_op(p, ","))
-        return PL_OK;
-    return expression(p, out);
+    struct node *out = make_ab(p, N_SLICE, of, NULL, p->t->line);
+
+    add_kid(p, out, first);
+    for (int i = 1; i < 3; i++) {
+        const bool there = i == 1 || is(p, ":");
+
+        if (there)
+            need(p, ":");
+        add_kid(p, out,
+                there && !is(p, ":") && !is(p, "]") && !is(p, ",")
+                    ? expression(p)
+                    : NULL);
+    }
+    return out;
 }
 
-static pl_status slice(struct parser *p, struct node *of, struct node *first,
-                       struct node **out)
+static struct node *subscript(struct parser *p, struct node *of)
 {
-    struct kids k = {0};
-    struct node *part;
+    const struct token *t = p->t;
+    struct node *index = NULL, *out;
 
-    PL_TRY(make_ab(p, N_SLICE, of, NULL, p->t->line, out));
-    PL_TRY(need_op(p, ":"));
-    PL_TRY(add_kid(p, &k, first));
-    PL_TRY(slice_part(p, &part));
-    PL_TRY(add_kid(p, &k, part));
-    part = NULL;
-    if (skip_op(p, ":"))
-        PL_TRY(slice_part(p, &part));
-    PL_TRY(add_kid(p, &k, part));
-    take_kids(*out, &k);
-    return PL_OK;
-}
+    if (skip(p, ".")) {
+        const struct value v = p->t->value;
+        const bool name = p->t->kind == T_NAME;
 
-static pl_status subscript(struct parser *p, struct node **node)
-{
-    struct node *of = *node, *index = NULL;
-    int line = p->t->line;
-
-    if (skip_op(p, ".")) {
-        struct value v = p->t->value;
-        bool name = p->t->kind == T_NAME;
-
-        if (!name && !(p->t->kind == T_NUMBER && v.kind == V_INT))
-            return unexpected(p, "a name or a number");
-        p->t++;
-        if (name) {
-            PL_TRY(make_ab(p, N_ATTRIBUTE, of, NULL, line, node));
-            (*node)->value = v;
-            return PL_OK;
+        if (!name && !(p->t->kind == T_NUMBER && v.kind == V_INT)) {
+            unexpected(p, "a name or a number");
+            return of;
         }
-        PL_TRY(make(p, N_CONST, line, &index));
-        index->value = v;
-        return make_ab(p, N_ITEM, of, index, line, node);
+        p->t++;
+        if (!name)
+            return make_ab(p, N_ITEM, of, make_const(p, v, t->line), t->line);
+        out = make_ab(p, N_ATTRIBUTE, of, NULL, t->line);
+        out->value = v;
+        return out;
     }
     p->t++;
-    if (is_op(p, "]"))
-        return unexpected(p, "an index");
-    if (!is_op(p, ":"))
-        PL_TRY(expression(p, &index));
-    if (is_op(p, ":"))
-        PL_TRY(slice(p, of, index, node));
-    else
-        PL_TRY(make_ab(p, N_ITEM, of, index, line, node));
-    return need_op(p, "]");
+    if (is(p, "]"))
+        unexpected(p, "an index");
+    if (!is(p, ":"))
+        index = expression(p);
+    out = is(p, ":") ? slice(p, of, index)
+                     : make_ab(p, N_ITEM, of, index, t->line);
+    need(p, "]");
+    return out;
 }
 
-static pl_status postfix(struct parser *p, struct node **node)
+static struct node *postfix(struct parser *p, struct node *node)
 {
     for (;;) {
-        if (is_op(p, ".") || is_op(p, "["))
-            PL_TRY(subscript(p, node));
-        else if (is_op(p, "("))
-            PL_TRY(call(p, node));
+        if (is(p, ".") || is(p, "["))
+            node = subscript(p, node);
+        else if (is(p, "("))
+            node = call(p, node);
         else
-            return PL_OK;
+            return node;
     }
 }
 
 /* Parses the name of a filter or test, and the arguments in brackets that may
  * follow it. */
-static pl_status named(struct parser *p, enum node_kind kind, struct node *a,
-                       struct node **out)
+static struct node *named(struct parser *p, enum node_kind kind, struct node *a)
 {
-    struct string *name;
-    int line = p->t->line;
+    struct node *out = make_ab(p, kind, a, NULL, p->t->line);
+    struct string *name = need_name(p);
 
-    PL_TRY(need_name(p, &name));
-    PL_TRY(make_ab(p, kind, a, NULL, line, out));
-    (*out)->value = value_str(name);
-    (*out)->builtin =
-        kind == N_FILTER ? builtin_filter(name) : builtin_test(name);
+    out->value = value_str(name);
+    out->builtin = kind == N_FILTER ? builtin_filter(name) : builtin_test(name);
     /* A name with dots is valid, but no builtin has such a name. */
-    while (skip_op(p, ".")) {
-        (*out)->builtin = NULL;
-        PL_TRY(need_name(p, &name));
+    while (skip(p, ".")) {
+        out->builtin = NULL;
+        need_name(p);
     }
-    return is_op(p, "(") ? arguments(p, *out) : PL_OK;
+    if (is(p, "("))
+        arguments(p, out);
+    return out;
 }
 
-static pl_status test(struct parser *p, struct node **node)
+static struct node *test(struct parser *p, struct node *of)
 {
-    bool negated;
-    const struct token *t;
-    int line = p->t->line;
+    const int line = (p->t++)->line; /* skips the word "is" */
+    const bool negated = skip(p, "not");
+    struct node *out = named(p, N_TEST, of);
+    const struct token *t = p->t;
 
-    p->t++; /* skips the word "is" */
-    negated = skip_name(p, "not");
-    PL_TRY(named(p, N_TEST, *node, node));
-    t = p->t;
-    if (t[-1].kind == T_NAME &&
+    if (p->w.status == PL_OK && t[-1].kind == T_NAME &&
         (t->kind == T_NAME || t->kind == T_STRING || t->kind == T_NUMBER ||
-         is_op(p, "[") || is_op(p, "{")) &&
-        !is_name(p, "else") && !is_name(p, "or") && !is_name(p, "and")) {
-        struct kids k = {0};
-        struct node *arg;
-
-        if (is_name(p, "is"))
-            return fail(p, PL_BAD_FILE, "tests cannot be chained with \"is\"");
-        PL_TRY(primary(p, &arg));
-        PL_TRY(postfix(p, &arg));
-        PL_TRY(add_kid(p, &k, arg));
-        take_kids(*node, &k);
+         is(p, "[") || is(p, "{")) &&
+        !is(p, "else") && !is(p, "or") && !is(p, "and")) {
+        if (is(p, "is"))
+            fail(p, PL_BAD_FILE, "tests cannot be chained with \"is\"");
+        add_kid(p, out, postfix(p, primary(p)));
     }
-    return negated ? make_ab(p, N_NOT, *node, NULL, line, node) : PL_OK;
+    return negated ? make_ab(p, N_NOT, out, NULL, line) : out;
 }
 
-static pl_status filters(struct parser *p, struct node **node)
+static struct node *filters(struct parser *p, struct node *node)
 {
     for (;;) {
-        if (skip_op(p, "|"))
-            PL_TRY(named(p, N_FILTER, *node, node));
-        else if (is_name(p, "is"))
-            PL_TRY(test(p, node));
-        else if (is_op(p, "("))
-            PL_TRY(call(p, node));
+        if (skip(p, "|"))
+            node = named(p, N_FILTER, node);
+        else if (is(p, "is"))
+            node = test(p, node);
+        else if (is(p, "("))
+            node = call(p, node);
         else
-            return PL_OK;
+            return node;
     }
 }
 
-static pl_status unary(struct parser *p, bool with_filters, struct node **out)
+static struct node *unary(struct parser *p, bool with_filters)
 {
-    int line = p->t->line;
-    bool minus = is_op(p, "-");
+    const int line = p->t->line;
+    const bool minus = is(p, "-");
+    struct node *out;
 
-    PL_TRY(deeper(p));
-    if (minus || is_op(p, "+")) {
+    deeper(p);
+    if (minus || is(p, "+")) {
         p->t++;
-        PL_TRY(unary(p, false, out));
-        PL_TRY(make_ab(p, minus ? N_NEGATE : N_PLUS, *out, NULL, line, out));
+        out = unary(p, false);
+        out = make_ab(p, minus ? N_NEGATE : N_PLUS, out, NULL, line);
     } else {
-        PL_TRY(primary(p, out));
+        out = primary(p);
     }
-    PL_TRY(postfix(p, out));
+    out = postfix(p, out);
     if (with_filters)
-        PL_TRY(filters(p, out));
-    p->depth_left++;
-    return PL_OK;
+        out = filters(p, out);
+    p->w.left.depth++;
+    return out;
 }
 
-/* A binary operator. Each level of precedence has an array of these; the
- * operators of one level are left-associative. */
-struct binary {
-    const char *op;
-    enum node_kind kind;
+/* The binary operators. One of a higher level binds tighter; those of a level
+ * are left-associative. LEVEL_NOT is the level of the prefix operator "not". */
+enum {
+    LEVEL_OR,
+    LEVEL_AND,
+    LEVEL_NOT,
+    LEVEL_COMPARE,
+    LEVEL_SUM,
+    LEVEL_JOIN,
+    LEVEL_PRODUCT,
+    LEVEL_POWER
 };
 
-static pl_status binary(struct parser *p, const struct binary *row, int n,
-                        pl_status (*inner)(struct parser *, struct node **),
-                        struct node **out)
+static const struct binary {
+    const char *op;
+    int level;
+    enum node_kind kind;
+    enum comparison is;
+} binaries[] = {
+    {"or", LEVEL_OR, N_OR, 0},
+    {"and", LEVEL_AND, N_AND, 0},
+    {"==", LEVEL_COMPARE, N_COMPARE, IS_EQ},
+    {"!=", LEVEL_COMPARE, N_COMPARE, IS_NE},
+    {"<", LEVEL_COMPARE, N_COMPARE, IS_LT},
+    {"<=", LEVEL_COMPARE, N_COMPARE, IS_LE},
+    {">", LEVEL_COMPARE, N_COMPARE, IS_GT},
+    {">=", LEVEL_COMPARE, N_COMPARE, IS_GE},
+    {"in", LEVEL_COMPARE, N_COMPARE, IS_IN},
+    {"not", LEVEL_COMPARE, N_COMPARE, IS_NOT_IN}, /* before "in" */
+    {"+", LEVEL_SUM, N_ADD, 0},
+    {"-", LEVEL_SUM, N_SUBTRACT, 0},
+    {"~", LEVEL_JOIN, N_JOIN, 0},
+    {"*", LEVEL_PRODUCT, N_MULTIPLY, 0},
+    {"/", LEVEL_PRODUCT, N_DIVIDE, 0},
+    {"//", LEVEL_PRODUCT, N_DIVIDE_DOWN, 0},
+    {"%", LEVEL_PRODUCT, N_REMAINDER, 0},
+    {"**", LEVEL_POWER, N_POWER, 0},
+};
+
+/* Returns the binary operator at the next token; NULL if there is none. */
+static const struct binary *operator_at(const struct parser *p)
 {
-    PL_TRY(inner(p, out));
-    for (int i = 0; i < n; i++) {
-        int line = p->t->line;
+    for (size_t i = 0; i < sizeof binaries / sizeof binaries[0]; i++) {
+        const struct binary *row = &binaries[i];
+
+        if (is(p, row->op) &&
+            (row->is != IS_NOT_IN || token_is(&p->t[1], "in")))
+            return row;
+    }
+    return NULL;
+}
+
+/* Parses operands and the operators of the level `least` and higher ones
+ * between them. */
+static struct node *operators(struct parser *p, int least)
+{
+    int line = p->t->line;
+    const struct binary *row;
+    struct node *out, *chain = NULL;
+
+    if (least <= LEVEL_NOT && skip(p, "not")) {
+        deeper(p);
+        out = make_ab(p, N_NOT, operators(p, LEVEL_NOT), NULL, line);
+        p->w.left.depth++;
+    } else {
+        out = unary(p, true);
+    }
+    while ((row = operator_at(p)) && row->level >= least) {
         struct node *right;
 
-        if (!skip_op(p, row[i].op))
+        line = p->t->line;
+        p->t += row->is == IS_NOT_IN ? 2 : 1;
+        right = operators(p, row->level + 1);
+        /* a < b < c and a ~ b ~ c are one node each. */
+        if (!chain || chain != out || chain->kind != row->kind)
+            out = make_ab(p, row->kind, out, right, line);
+        if (row->kind != N_COMPARE && row->kind != N_JOIN)
             continue;
-        PL_TRY(inner(p, &right));
-        PL_TRY(make_ab(p, row[i].kind, *out, right, line, out));
-        i = -1; /* the next operator may be any of this level */
+        out->b = NULL;
+        chain = out;
+        add_word(p, chain, (struct word){.sym = row->is, .value = right});
     }
-    return PL_OK;
+    return out;
 }
 
-static pl_status filtered(struct parser *p, struct node **out)
+/* Parses any expression but "a if b else c". */
+static struct node *condition(struct parser *p)
 {
-    return unary(p, true, out);
+    return operators(p, LEVEL_OR);
 }
 
-static pl_status power(struct parser *p, struct node **out)
+static struct node *expression(struct parser *p)
 {
-    static const struct binary row[] = {{"**", N_POWER}};
+    struct node *out;
 
-    return binary(p, row, 1, filtered, out);
-}
-
-static pl_status product(struct parser *p, struct node **out)
-{
-    static const struct binary row[] = {{"*", N_MULTIPLY},
-                                        {"/", N_DIVIDE},
-                                        {"//", N_DIVIDE_DOWN},
-                                        {"%", N_REMAINDER}};
-
-    return binary(p, row, 4, power, out);
-}
-
-static pl_status join(struct parser *p, struct node **out)
-{
-    struct kids k = {0};
-    int line = p->t->line;
-
-    PL_TRY(product(p, out));
-    if (!is_op(p, "~"))
-        return PL_OK;
-    PL_TRY(add_kid(p, &k, *out));
-    while (skip_op(p, "~")) {
-        PL_TRY(product(p, out));
-        PL_TRY(add_kid(p, &k, *out));
-    }
-    PL_TRY(make(p, N_JOIN, line, out));
-    take_kids(*out, &k);
-    return PL_OK;
-}
-
-static pl_status sum(struct parser *p, struct node **out)
-{
-    static const struct binary row[] = {{"+", N_ADD}, {"-", N_SUBTRACT}};
-
-    return binary(p, row, 2, join, out);
-}
-
-static bool comparison(struct parser *p, enum comparison *out)
-{
-    static const struct {
-        const char *op;
-        enum comparison is;
-    } row[] = {{"==", IS_EQ}, {"!=", IS_NE}, {"<", IS_LT},
-               {"<=", IS_LE}, {">", IS_GT},  {">=", IS_GE}};
-
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
-        if (skip_op(p, row[i].op)) {
-            *out = row[i].is;
-            return true;
-        }
-    if (skip_name(p, "in")) {
-        *out = IS_IN;
-        return true;
-    }
-    if (is_name(p, "not") && p->t[1].kind == T_NAME &&
-        string_is(p->t[1].value.str, "in")) {
-        p->t += 2;
-        *out = IS_NOT_IN;
-        return true;
-    }
-    return false;
-}
-
-static pl_status compare(struct parser *p, struct node **out)
-{
-    struct kids k = {0};
-    uint8_t op[MAX_COMPARED];
-    int line = p->t->line;
-    enum comparison is;
-
-    PL_TRY(sum(p, out));
-    while (comparison(p, &is)) {
-        if (k.n == 0)
-            PL_TRY(add_kid(p, &k, *out));
-        if (k.n == MAX_COMPARED)
-            return fail(p, PL_BAD_FILE, "a chain of comparisons is too long");
-        op[k.n - 1] = (uint8_t)is;
-        PL_TRY(sum(p, out));
-        PL_TRY(add_kid(p, &k, *out));
-    }
-    if (k.n == 0)
-        return PL_OK;
-    PL_TRY(make(p, N_COMPARE, line, out));
-    take_kids(*out, &k);
-    (*out)->op = arena_memdup(p->arena, op, (size_t)k.n - 1, 1);
-    return (*out)->op ? PL_OK : no_memory(p);
-}
-
-static pl_status negation(struct parser *p, struct node **out)
-{
-    int line = p->t->line;
-
-    if (!skip_name(p, "not"))
-        return compare(p, out);
-    PL_TRY(deeper(p));
-    PL_TRY(negation(p, out));
-    p->depth_left++;
-    return make_ab(p, N_NOT, *out, NULL, line, out);
-}
-
-static pl_status conjunction(struct parser *p, struct node **out)
-{
-    struct node *right;
-
-    PL_TRY(negation(p, out));
-    while (is_name(p, "and")) {
+    deeper(p);
+    out = condition(p);
+    while (is(p, "if")) {
         int line = (p->t++)->line;
+        struct node *when = condition(p);
+        struct node *other = skip(p, "else") ? expression(p) : NULL;
 
-        PL_TRY(negation(p, &right));
-        PL_TRY(make_ab(p, N_AND, *out, right, line, out));
+        out = make_ab(p, N_CONDITIONAL, out, when, line);
+        out->c = other;
     }
-    return PL_OK;
-}
-
-static pl_status disjunction(struct parser *p, struct node **out)
-{
-    struct node *right;
-
-    PL_TRY(conjunction(p, out));
-    while (is_name(p, "or")) {
-        int line = (p->t++)->line;
-
-        PL_TRY(conjunction(p, &right));
-        PL_TRY(make_ab(p, N_OR, *out, right, line, out));
-    }
-    return PL_OK;
-}
-
-static pl_status expression(struct parser *p, struct node **out)
-{
-    PL_TRY(deeper(p));
-    PL_TRY(disjunction(p, out));
-    while (is_name(p, "if")) {
-        int line = (p->t++)->line;
-        struct node *condition, *other = NULL;
-
-        PL_TRY(disjunction(p, &condition));
-        if (skip_name(p, "else"))
-            PL_TRY(expression(p, &other));
-        PL_TRY(make_ab(p, N_CONDITIONAL, *out, condition, line, out));
-        (*out)->c = other;
-    }
-    p->depth_left++;
-    return PL_OK;
+    p->w.left.depth++;
+    return out;
 }
 
 /* ---- parsing statements ------------------------------------------------ */
 
 /* Parses statements and text up to a tag that begins with one of the words in
- * `ends`. This word is then the next token. */
-static pl_status block(struct parser *p, const char *const *ends,
-                       struct node **out);
-
-static const char *const endif_names[] = {"elif", "else", "endif", NULL};
-static const char *const endfor_names[] = {"else", "endfor", NULL};
+ * `ends`, which ends with NULL. This word is then the next token. */
+static struct node *block(struct parser *p, const char *const *ends);
 
 static bool is_any(const struct parser *p, const char *const *names)
 {
     for (; *names; names++)
-        if (is_name(p, *names))
+        if (is(p, *names))
             return true;
     return false;
 }
 
-/* Parses the rest of an opening tag, the statements after it, and the tag with
- * the word `end`. */
-static pl_status body(struct parser *p, const char *end, struct node **out)
+/* Parses the rest of an opening tag and the statements after it, up to a tag
+ * with one of the words in `ends`. */
+static struct node *open_body(struct parser *p, const char *const *ends)
+{
+    skip(p, ":");
+    need(p, "%}");
+    return block(p, ends);
+}
+
+/* Skips the word that ends a block, and the rest of its tag. */
+static void close_body(struct parser *p)
+{
+    if (p->w.status == PL_OK)
+        p->t++;
+    need(p, "%}");
+}
+
+/* As open_body, and parses the tag with the word `end`. */
+static struct node *body(struct parser *p, const char *end)
 {
     const char *const ends[] = {end, NULL};
+    struct node *out = open_body(p, ends);
 
-    skip_op(p, ":");
-    PL_TRY(need_block_end(p));
-    PL_TRY(block(p, ends, out));
-    p->t++;
-    return need_block_end(p);
+    close_body(p);
+    return out;
 }
 
 /* Fails if `t` is not an expression to which a template can assign a value. */
-static pl_status check_target(struct parser *p, const struct node *t,
-                              bool attributes)
+static void check_target(struct parser *p, const struct node *t,
+                         bool attributes)
 {
-    if (t->kind == N_TUPLE) {
-        for (int i = 0; i < t->n_kid; i++)
-            PL_TRY(check_target(p, t->kid[i], attributes));
-        return PL_OK;
-    }
-    if (t->kind == N_NAME || (attributes && t->kind == N_ATTRIBUTE))
-        return PL_OK;
-    return fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
+    if (p->w.status != PL_OK || t->kind == N_NAME ||
+        (attributes && t->kind == N_ATTRIBUTE))
+        return;
+    if (t->kind != N_TUPLE)
+        fail(p, PL_BAD_FILE, "this expression cannot be assigned to");
+    for (int i = 0; i < t->n_kid && t->kind == N_TUPLE; i++)
+        check_target(p, t->kid[i], attributes);
 }
 
 /* Records that the body of the current macro sets the name `sym`. If this is a
@@ -848,272 +653,201 @@ static void sets_name(struct parser *p, int sym)
 /* Parses the target of an assignment: names, attributes of names if
  * `attributes`, and tuples of these. `end` is the word that follows the target;
  * NULL if none. */
-static pl_status target(struct parser *p, const char *end, bool attributes,
-                        struct node **out)
+static struct node *target(struct parser *p, const char *end, bool attributes)
 {
-    struct kids k = {0};
-    int line = p->t->line;
+    struct node *out = make(p, N_TUPLE, p->t->line);
     bool is_tuple = false;
     uint8_t reads = p->reads;
-    const struct tuple_form f = {.end = end};
 
-    while (!tuple_ends(p, &f)) {
-        struct node *node;
+    while (!tuple_ends(p, end)) {
+        struct node *node = primary(p);
 
-        PL_TRY(primary(p, &node));
-        if (attributes && node->kind == N_NAME && is_op(p, "."))
-            PL_TRY(subscript(p, &node));
-        PL_TRY(check_target(p, node, attributes));
-        PL_TRY(add_kid(p, &k, node));
+        if (attributes && node->kind == N_NAME && is(p, "."))
+            node = subscript(p, node);
+        check_target(p, node, attributes);
+        add_kid(p, out, node);
         if (node->kind == N_NAME)
             sets_name(p, node->sym);
-        if (!skip_op(p, ","))
+        if (!skip(p, ","))
             break;
         is_tuple = true;
     }
     p->reads = reads;
-    if (k.n == 0)
-        return unexpected(p, "a name");
-    *out = k.node[0];
-    if (!is_tuple)
-        return PL_OK;
-    PL_TRY(make(p, N_TUPLE, line, out));
-    take_kids(*out, &k);
-    return PL_OK;
+    if (out->n_kid == 0)
+        unexpected(p, "a name");
+    return out->n_kid > 0 && !is_tuple ? out->kid[0] : out;
 }
 
-static pl_status if_statement(struct parser *p, struct node *out)
+static void if_statement(struct parser *p, struct node *out)
 {
-    static const char *const endif_only[] = {"endif", NULL};
-    struct kids k = {0};
+    static const char *const ends[] = {"elif", "else", "endif", NULL};
 
     do {
-        struct node *part;
-
-        PL_TRY(tuple(p, (struct tuple_form){0}, &part));
-        PL_TRY(add_kid(p, &k, part));
-        skip_op(p, ":");
-        PL_TRY(need_block_end(p));
-        PL_TRY(block(p, endif_names, &part));
-        PL_TRY(add_kid(p, &k, part));
-    } while (skip_name(p, "elif"));
-    if (skip_name(p, "else")) {
-        skip_op(p, ":");
-        PL_TRY(need_block_end(p));
-        PL_TRY(block(p, endif_only, &out->a));
-    }
-    p->t++; /* skips the word "endif" */
-    take_kids(out, &k);
-    return need_block_end(p);
+        add_kid(p, out, tuple(p, condition, NULL, false));
+        add_kid(p, out, open_body(p, ends));
+    } while (skip(p, "elif"));
+    if (skip(p, "else"))
+        out->a = body(p, "endif");
+    else
+        close_body(p);
 }
 
-static pl_status for_statement(struct parser *p, struct node *out)
+static void for_statement(struct parser *p, struct node *out)
 {
-    struct kids k = {0};
-    struct node *part;
+    static const char *const ends[] = {"else", "endfor", NULL};
 
-    PL_TRY(target(p, "in", false, &out->a));
-    if (!skip_name(p, "in"))
-        return unexpected(p, "\"in\"");
-    PL_TRY(tuple(p, (struct tuple_form){.end = "recursive"}, &out->b));
-    if (skip_name(p, "if"))
-        PL_TRY(expression(p, &out->c));
-    out->flags = skip_name(p, "recursive");
-    skip_op(p, ":");
-    PL_TRY(need_block_end(p));
+    out->a = target(p, "in", false);
+    need(p, "in");
+    out->b = tuple(p, condition, "recursive", false);
+    if (skip(p, "if"))
+        out->c = expression(p);
+    out->flags = skip(p, "recursive");
     p->n_loop++;
-    PL_TRY(block(p, endfor_names, &part));
+    add_kid(p, out, open_body(p, ends));
     p->n_loop--;
-    PL_TRY(add_kid(p, &k, part));
-    if (skip_name(p, "else")) {
-        PL_TRY(body(p, "endfor", &part));
-        PL_TRY(add_kid(p, &k, part));
-    } else {
-        p->t++; /* skips the word "endfor" */
-        PL_TRY(need_block_end(p));
-    }
-    take_kids(out, &k);
-    return PL_OK;
+    if (skip(p, "else"))
+        add_kid(p, out, body(p, "endfor"));
+    else
+        close_body(p);
 }
 
 /* Parses the filters that apply to the text of a block: "| a | b" after "set
  * x". `started`: the first "|" is left out, as after the word "filter". */
-static pl_status block_filters(struct parser *p, bool started,
-                               struct node **out)
+static struct node *block_filters(struct parser *p, bool started)
 {
-    *out = NULL;
-    if (!started && !is_op(p, "|"))
-        return PL_OK;
-    PL_TRY(make(p, N_HOLE, p->t->line, out));
-    while (started || skip_op(p, "|")) {
+    struct node *out = NULL;
+
+    if (started || is(p, "|"))
+        out = make(p, N_HOLE, p->t->line);
+    while (started || skip(p, "|")) {
         started = false;
-        PL_TRY(named(p, N_FILTER, *out, out));
+        out = named(p, N_FILTER, out);
     }
-    return PL_OK;
+    return out;
 }
 
-/* Makes `kid` the only child of the statement `out`. */
-static pl_status only_kid(struct parser *p, struct node *out, struct node *kid)
+static void set_statement(struct parser *p, struct node *out)
 {
-    struct kids k = {0};
-
-    PL_TRY(add_kid(p, &k, kid));
-    take_kids(out, &k);
-    return PL_OK;
-}
-
-static pl_status set_statement(struct parser *p, struct node *out)
-{
-    struct node *part;
-
-    PL_TRY(target(p, NULL, true, &out->a));
-    if (skip_op(p, "=")) {
-        PL_TRY(whole_tuple(p, &out->b));
-        return need_block_end(p);
+    out->a = target(p, NULL, true);
+    if (skip(p, "=")) {
+        out->b = tuple(p, expression, NULL, false);
+        need(p, "%}");
+        return;
     }
     out->kind = N_SET_BLOCK;
-    PL_TRY(block_filters(p, false, &out->b));
-    PL_TRY(body(p, "endset", &part));
-    return only_kid(p, out, part);
+    out->b = block_filters(p, false);
+    add_kid(p, out, body(p, "endset"));
 }
 
-static pl_status filter_statement(struct parser *p, struct node *out)
+static void filter_statement(struct parser *p, struct node *out)
 {
-    struct node *part;
-
-    PL_TRY(block_filters(p, true, &out->b));
-    PL_TRY(body(p, "endfilter", &part));
-    return only_kid(p, out, part);
+    out->b = block_filters(p, true);
+    add_kid(p, out, body(p, "endfilter"));
 }
 
-static pl_status with_statement(struct parser *p, struct node *out)
+static void with_statement(struct parser *p, struct node *out)
 {
-    struct kids k = {0};
-    struct node *part;
-
-    PL_TRY(add_kid(p, &k, NULL));
-    while (p->t->kind != T_BLOCK_END) {
-        PL_TRY(target(p, NULL, false, &part));
-        PL_TRY(add_kid(p, &k, part));
-        PL_TRY(need_op(p, "="));
-        PL_TRY(expression(p, &part));
-        PL_TRY(add_kid(p, &k, part));
-        if (!skip_op(p, ","))
+    add_kid(p, out, NULL);
+    while (!is(p, "%}")) {
+        add_kid(p, out, target(p, NULL, false));
+        need(p, "=");
+        add_kid(p, out, expression(p));
+        if (!skip(p, ","))
             break;
     }
-    PL_TRY(body(p, "endwith", &k.node[0]));
-    take_kids(out, &k);
-    return PL_OK;
+    if (out->n_kid > 0)
+        out->kid[0] = body(p, "endwith");
 }
 
-static pl_status generation_statement(struct parser *p, struct node *out)
+static void generation_statement(struct parser *p, struct node *out)
 {
-    struct node *part;
-
-    PL_TRY(body(p, "endgeneration", &part));
-    return only_kid(p, out, part);
+    add_kid(p, out, body(p, "endgeneration"));
 }
 
 /* Parses the parameters of a macro, which are in brackets. */
-static pl_status signature(struct parser *p, struct node *out)
+static void signature(struct parser *p, struct node *out)
 {
-    PL_TRY(need_op(p, "("));
-    while (!is_op(p, ")")) {
-        struct word w = {0};
+    need(p, "(");
+    while (!is(p, ")")) {
+        struct word w = {.name = need_name(p)};
 
-        PL_TRY(need_name(p, &w.name));
-        PL_TRY(number_of(p, w.name, &w.sym));
-        if (skip_op(p, "="))
-            PL_TRY(expression(p, &w.value));
+        w.sym = number_of(p, w.name);
+        if (skip(p, "="))
+            w.value = expression(p);
         else if (out->n_word > 0 && out->word[out->n_word - 1].value)
-            return fail(
-                p, PL_BAD_FILE,
-                "a parameter without a default follows one with a default");
-        PL_TRY(add_word(p, out, w));
-        if (!skip_op(p, ","))
+            fail(p, PL_BAD_FILE,
+                 "a parameter without a default follows one with a default");
+        add_word(p, out, w);
+        if (!skip(p, ","))
             break;
     }
-    return need_op(p, ")");
+    need(p, ")");
 }
 
 /* Parses the body of a macro. Records in out->flags which implicit arguments,
  * such as "kwargs", the body reads. */
-static pl_status macro_body(struct parser *p, const char *end, struct node *out)
+static void macro_body(struct parser *p, const char *end, struct node *out)
 {
-    const struct parser outer = *p;
-    struct node *part;
+    const int n_loop = p->n_loop;
+    const uint8_t reads = p->reads, sets = p->sets;
 
     p->n_loop = 0;
     p->reads = p->sets = 0;
-    PL_TRY(body(p, end, &part));
+    add_kid(p, out, body(p, end));
     out->flags = p->reads;
+    p->n_loop = n_loop;
+    p->sets |= sets;
     for (int i = 0; i < out->n_word; i++) {
         int sym = out->word[i].sym;
 
         if (sym == SYM_CALLER && p->reads & 1 << sym && !out->word[i].value)
-            return fail(p, PL_BAD_FILE,
-                        "the parameter \"caller\" needs a default");
+            fail(p, PL_BAD_FILE, "the parameter \"caller\" needs a default");
         if (sym < N_SYM)
             out->flags &= (uint8_t) ~(1 << sym);
+        sets_name(p, sym);
     }
-    p->n_loop = outer.n_loop;
-    p->sets |= outer.sets;
-    for (int i = 0; i < out->n_word; i++)
-        sets_name(p, out->word[i].sym);
-    p->reads = (uint8_t)(outer.reads | (out->flags & ~outer.sets));
-    return only_kid(p, out, part);
+    p->reads = (uint8_t)(reads | (out->flags & ~sets));
 }
 
-static pl_status macro_statement(struct parser *p, struct node *out)
+static void macro_statement(struct parser *p, struct node *out)
 {
-    struct string *name;
+    struct string *name = need_name(p);
 
-    PL_TRY(need_name(p, &name));
     out->value = value_str(name);
-    PL_TRY(number_of(p, name, &out->sym));
-    PL_TRY(signature(p, out));
-    return macro_body(p, "endmacro", out);
+    out->sym = number_of(p, name);
+    signature(p, out);
+    macro_body(p, "endmacro", out);
 }
 
-static pl_status call_statement(struct parser *p, struct node *out)
+static void call_statement(struct parser *p, struct node *out)
 {
-    out->value = value_str(string_view(p->arena, "caller", 6));
-    if (!out->value.str)
-        return no_memory(p);
-    string_hash(out->value.str);
-    if (is_op(p, "("))
-        PL_TRY(signature(p, out));
-    PL_TRY(expression(p, &out->a));
+    out->value = p->name.pair[SYM_CALLER].key;
+    if (is(p, "("))
+        signature(p, out);
+    out->a = expression(p);
     if (out->a->kind != N_CALL)
-        return fail(p, PL_BAD_FILE,
-                    "\"call\" must be followed by a call of a macro");
-    return macro_body(p, "endcall", out);
+        fail(p, PL_BAD_FILE, "\"call\" must be followed by a call of a macro");
+    macro_body(p, "endcall", out);
 }
 
-static pl_status print_statement(struct parser *p, struct node *out)
+static void print_statement(struct parser *p, struct node *out)
 {
-    struct kids k = {0};
-
-    while (p->t->kind != T_BLOCK_END) {
-        struct node *node;
+    while (!is(p, "%}") && p->t->kind != T_END) {
         int line = p->t->line;
 
-        if (k.n > 0)
-            PL_TRY(need_op(p, ","));
-        PL_TRY(expression(p, &node));
-        PL_TRY(make_ab(p, N_PRINT, node, NULL, line, &node));
-        PL_TRY(add_kid(p, &k, node));
+        if (out->n_kid > 0)
+            need(p, ",");
+        add_kid(p, out, make_ab(p, N_PRINT, expression(p), NULL, line));
     }
-    take_kids(out, &k);
-    return need_block_end(p);
+    need(p, "%}");
 }
 
-static pl_status loop_statement(struct parser *p, struct node *out)
+static void loop_statement(struct parser *p, struct node *out)
 {
     (void)out;
     if (p->n_loop == 0)
-        return fail(p, PL_BAD_FILE, "break or continue outside a loop");
-    return need_block_end(p);
+        fail(p, PL_BAD_FILE, "break or continue outside a loop");
+    need(p, "%}");
 }
 
 /* The tags of the template language, by their first word. */
@@ -1122,7 +856,7 @@ static const struct tag {
     enum node_kind kind;
     /* Parses the rest of the tag after its first word, and the statement that
      * it begins. */
-    pl_status (*parse)(struct parser *p, struct node *out);
+    void (*parse)(struct parser *p, struct node *out);
 } tags[] = {
     {"if", N_IF, if_statement},
     {"for", N_FOR, for_statement},
@@ -1137,110 +871,102 @@ static const struct tag {
     {"continue", N_CONTINUE, loop_statement},
 };
 
-static pl_status statement(struct parser *p, struct node **out)
+static struct node *statement(struct parser *p)
 {
     static const char *const refused[] = {
         "block", "extends", "import", "from", "include", "autoescape", NULL};
-    size_t i = 0, n = sizeof tags / sizeof tags[0];
-    int line = p->t->line;
+    const struct token *t = p->t;
+    struct node *out = &p->spare;
+    char what[64];
 
-    while (i < n && !is_name(p, tags[i].name))
-        i++;
-    if (i == n && is_any(p, refused)) {
-        char shown[ERR_SHOWN];
-
-        return err_set(
-            p->err, PL_UNSUPPORTED,
-            "template line %d: the tag \"%s\" is not supported", line,
-            err_shown(shown, p->t->value.str->s, p->t->value.str->len));
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        if (skip(p, tags[i].name)) {
+            out = make(p, tags[i].kind, t->line);
+            tags[i].parse(p, out);
+            return out;
+        }
+    if (is_any(p, refused)) {
+        snprintf(what, sizeof what, "the tag \"%.*s\" is not supported",
+                 (int)t->value.str->len, t->value.str->s);
+        fail(p, PL_UNSUPPORTED, what);
     }
-    if (i == n)
-        return unexpected(p, "a tag");
-    p->t++;
-    PL_TRY(make(p, tags[i].kind, line, out));
-    return tags[i].parse(p, *out);
+    unexpected(p, "a tag");
+    return out;
 }
 
-static pl_status print(struct parser *p, struct node **out)
+static struct node *print(struct parser *p)
 {
-    struct node *a;
     int line = (p->t++)->line;
+    struct node *a = tuple(p, expression, NULL, false);
 
-    PL_TRY(whole_tuple(p, &a));
-    if (p->t->kind != T_PRINT_END)
-        return unexpected(p, "\"}}\"");
-    p->t++;
-    return make_ab(p, N_PRINT, a, NULL, line, out);
+    need(p, "}}");
+    return make_ab(p, N_PRINT, a, NULL, line);
 }
 
-static pl_status block_inner(struct parser *p, const char *const *ends,
-                             struct kids *k)
+static struct node *block(struct parser *p, const char *const *ends)
 {
+    struct node *out;
+    char what[64];
+
+    deeper(p);
+    out = make(p, N_BLOCK, p->t->line);
     while (p->t->kind != T_END) {
-        struct node *node = NULL;
+        struct node *node;
 
         if (p->t->kind == T_DATA) {
-            PL_TRY(make(p, N_DATA, p->t->line, &node));
-            node->value = (p->t++)->value;
-        } else if (p->t->kind == T_PRINT_BEGIN) {
-            PL_TRY(print(p, &node));
+            node = make(p, N_DATA, p->t->line);
+            node->value = p->t->value;
+            p->t += p->t->kind == T_DATA;
+        } else if (is(p, "{{")) {
+            node = print(p);
         } else {
             p->t++; /* skips the token "{%" */
             if (is_any(p, ends))
-                return PL_OK;
-            PL_TRY(statement(p, &node));
+                break;
+            node = statement(p);
         }
-        PL_TRY(add_kid(p, k, node));
+        add_kid(p, out, node);
     }
-    if (*ends) {
-        while (ends[1])
-            ends++;
-        return err_set(p->err, PL_BAD_FILE,
-                       "template line %d: the template ends; expected \"%s\"",
-                       p->t->line, *ends);
-    }
-    return PL_OK;
-}
-
-static pl_status block(struct parser *p, const char *const *ends,
-                       struct node **out)
-{
-    struct kids k = {0};
-
-    PL_TRY(deeper(p));
-    PL_TRY(make(p, N_BLOCK, p->t->line, out));
-    PL_TRY(block_inner(p, ends, &k));
-    take_kids(*out, &k);
-    p->depth_left++;
-    return PL_OK;
+    p->w.left.depth++;
+    if (p->t->kind != T_END || !*ends)
+        return out;
+    while (ends[1])
+        ends++;
+    snprintf(what, sizeof what, "the template ends; expected \"%s\"", *ends);
+    fail(p, PL_BAD_FILE, what);
+    return out;
 }
 
 pl_status parse_template(struct arena *a, const char *text, size_t len,
                          struct syntax *out, pl_err *err)
 {
+    static const struct chat_limits limits = {.steps = UINT64_MAX,
+                                              .depth = SYNTAX_MAX_DEPTH,
+                                              .memory_bytes = SIZE_MAX};
     static const char *const nothing[] = {NULL};
-    struct parser p = {.arena = a, .depth_left = SYNTAX_MAX_DEPTH, .err = err};
     static const char *const first[N_SYM] = {[SYM_LOOP] = "loop",
                                              [SYM_CALLER] = "caller",
                                              [SYM_KWARGS] = "kwargs",
                                              [SYM_VARARGS] = "varargs"};
-    struct token *token;
-    size_t n;
+    struct parser p = {0};
 
-    PL_TRY(lex_template(a, text, len, &token, &n, err));
-    p.t = token;
-    p.name = dict_create(a, 64);
-    if (!p.name)
-        return no_memory(&p);
-    for (int i = 0, sym; i < N_SYM; i++) {
-        struct string *name = string_view(a, first[i], strlen(first[i]));
+    work_init(&p.w, &limits, err);
+    p.t = p.end = lex_template(&p.w, text, len);
+    if (p.t) {
+        while (p.end->kind != T_END)
+            p.end++;
+        for (int i = 0; i < N_SYM; i++) {
+            struct value name = value_view(&p.w, first[i], strlen(first[i]));
 
-        if (!name)
-            return no_memory(&p);
-        /* Sets sym to i, because the names are numbered in this order. */
-        PL_TRY(number_of(&p, name, &sym));
+            string_hash(name.str);
+            number_of(&p, name.str); /* which is i */
+        }
+        if (p.w.status == PL_OK)
+            out->root = block(&p, nothing);
+        out->name = work_alloc(&p.w, 1, sizeof *out->name);
+        if (out->name)
+            *out->name = p.name;
     }
-    PL_TRY(block(&p, nothing, &out->root));
-    out->name = p.name;
-    return PL_OK;
+    *a = p.w.arena;
+    return p.w.status;
 }

@@ -192,7 +192,7 @@ static pl_status status(const struct pl_reply *r, pl_err *err)
 {
     const struct reply_text *all[] = {&r->raw,   &r->content, &r->reasoning,
                                       &r->calls, &r->made,    &r->name,
-                                      &r->id};
+                                      &r->id,    &r->closed};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i]->failed)
@@ -293,6 +293,7 @@ void pl_reply_free(pl_reply *r)
     free(r->name.s);
     free(r->id.s);
     free(r->lead.s);
+    free(r->closed.s);
     free(r);
 }
 

@@ -60,74 +60,6 @@ void reply_add_string(struct reply_text *t, struct span s)
     add(t, "\"");
 }
 
-/* Appends a character of a string. A backslash is added with the character that
- * follows it. */
-static void add_in_string(struct reply_text *t, struct span c,
-                          const struct json_scan *at)
-{
-    const bool control = (unsigned char)c.s[0] < ' ';
-    struct reply_text quoted = {0};
-
-    if (at->escaped && c.s[0] != '\'' && c.s[0] != 'x')
-        add(t, control ? "\\\\" : "\\");
-    if (at->escaped && c.s[0] == 'x') { /* an escape of Python */
-        add(t, "\\u00");
-    } else if (control || (!at->escaped && c.s[0] == '"' && at->quote != '"')) {
-        reply_add_string(&quoted, c);
-        if (quoted.n > 2)
-            reply_add(t, (struct span){quoted.s + 1, quoted.n - 2});
-        t->failed = t->failed || quoted.failed;
-        free(quoted.s);
-    } else if (!at->escaped && c.s[0] == at->quote) {
-        add(t, "\"");
-    } else if (at->escaped || c.s[0] != '\\') {
-        reply_add(t, c);
-    }
-}
-
-/* Appends a character outside strings. `before` is the one before it that is
- * not a blank. What begins like None but is another word stays invalid. */
-static void add_outside(struct reply_text *t, struct span c, char before,
-                        struct json_scan *at)
-{
-    static const char none[] = "None";
-    const bool begins = before && strchr("[,:", before);
-
-    if (at->n_none > 0 && c.s[0] == none[at->n_none]) {
-        at->n_none = at->n_none < 3 ? at->n_none + 1 : 0;
-        return;
-    }
-    if (at->n_none > 0)
-        reply_add(t, (struct span){none, (size_t)at->n_none});
-    at->n_none = begins && c.s[0] == 'N';
-    if (at->n_none > 0)
-        add(t, "null");
-    else if (begins && (c.s[0] == 'T' || c.s[0] == 'F'))
-        add(t, c.s[0] == 'T' ? "t" : "f");
-    else
-        reply_add(t, c);
-}
-
-void reply_add_escaped(struct reply_text *t, struct span s,
-                       struct json_scan *at)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        struct span c = {s.s + i, 1};
-        const char before = at->before;
-
-        if (at->in_string) {
-            add_in_string(t, c, at);
-            json_step(at, c.s[0]);
-            continue;
-        }
-        json_step(at, c.s[0]);
-        if (at->in_string)
-            add(t, "\"");
-        else
-            add_outside(t, c, before, at);
-    }
-}
-
 /* ---- reading the declarations of tools ----------------------------------- */
 
 static bool named(const json_t *j, struct span name)
@@ -181,39 +113,6 @@ static bool has_type(const json_t *schema, const char *name)
 
 /* ---- parsing calls in each notation -------------------------------------- */
 
-static bool is_object(struct span t, struct reply_text *made)
-{
-    return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
-}
-
-bool reply_is_object(struct span *t, struct reply_text *made)
-{
-    struct json_scan at = {0};
-    struct reply_text copy = {0};
-    const size_t from = made->n;
-    struct span fixed;
-
-    if (is_object(*t, made))
-        return true;
-    if (t->n == 0 || t->s[0] != '{')
-        return false;
-    reply_add_escaped(&copy, *t, &at);
-    fixed = (struct span){copy.s, copy.n};
-    if (!copy.failed && is_object(fixed, made)) {
-        /* Reserves space by adding the copy twice. *t points to the first copy,
-         * which would move if `made` grew later. */
-        reply_add(made, fixed);
-        reply_add(made, fixed);
-        made->n = made->failed ? from : from + fixed.n;
-        *t = (struct span){made->s + from, fixed.n};
-    } else {
-        fixed.n = 0;
-    }
-    made->failed = made->failed || copy.failed;
-    free(copy.s);
-    return fixed.n > 0 && !made->failed;
-}
-
 /* Decodes `t`, a JSON string that contains the arguments of a call as JSON
  * text, such as "{\"a\": 1}". Appends the text to `made` and sets *out to it.
  * Returns false if the string does not contain an object. */
@@ -232,7 +131,7 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
     if (made->failed || made->n == from)
         return false;
     *out = span_trim((struct span){made->s + from, made->n - from});
-    return is_object(*out, made);
+    return reply_is_object(out, made);
 }
 
 /* The keys by which a JSON object may be recognized as a tool call, in addition
@@ -257,8 +156,36 @@ static bool is_key(struct span key, struct span own, const char *const *list,
     return found;
 }
 
+/* Appends to `made` a JSON object of the members of `object`, a call without
+ * arguments, that the schema of its arguments declares. Some models write them
+ * beside the name. Sets *out to it; leaves *out as it is if there are none. */
+static void gather_arguments(struct span object, const json_t *schema,
+                             struct reply_text *made, struct span *out)
+{
+    struct json_walk w = json_walk(object);
+    const size_t from = made->n;
+    struct span key, value;
+
+    while (json_walk_next(&w, &key, &value)) {
+        if (!property(schema, key) ||
+            is_key(key, (struct span){0}, name_keys, false))
+            continue;
+        /* no blanks: the space that reply_is_object reserves suffices */
+        add(made, made->n == from ? "{\"" : ",\"");
+        reply_add(made, key);
+        add(made, "\":");
+        reply_add(made, value);
+    }
+    if (made->n == from)
+        return;
+    add(made, "}");
+    if (!made->failed)
+        *out = (struct span){made->s + from, made->n - from};
+}
+
 static bool read_object(const struct reply_format *f, struct span t,
-                        struct reply_text *made, struct reply_call *out)
+                        const json_t *tools, struct reply_text *made,
+                        struct reply_call *out)
 {
     struct span key, value, inner = {0};
     struct json_walk w;
@@ -292,13 +219,15 @@ static bool read_object(const struct reply_format *f, struct span t,
     }
     if (out->name.n == 0 && inner.n > 0 && inner.s[0] == '{') {
         struct span id = out->id;
-        bool ok = read_object(f, inner, made, out);
+        bool ok = read_object(f, inner, tools, made, out);
 
         out->id = out->id.n > 0 ? out->id : id;
         return ok;
     }
     if (f->guess && out->arguments.n == 0)
         return false;
+    if (out->arguments.n == 0)
+        gather_arguments(t, schema_of(tools, out->name), made, &out->arguments);
     if (out->arguments.n == 0 || span_equal(out->arguments, span_of("null")) ||
         span_equal(out->arguments, span_of("\"\"")))
         out->arguments = span_of("{}");
@@ -307,6 +236,13 @@ static bool read_object(const struct reply_format *f, struct span t,
         return false;
     return out->name.n > 0 && span_name(out->name) == out->name.n &&
            out->arguments.s[0] == '{';
+}
+
+struct span reply_name_at(struct span t)
+{
+    if (t.n > 0 && (t.s[0] == '"' || t.s[0] == '\''))
+        t = span_from(t, 1);
+    return (struct span){t.s, span_name(t)};
 }
 
 bool reply_may_be_object(const struct reply_format *f, struct span t)
@@ -331,6 +267,21 @@ bool reply_may_be_object(const struct reply_format *f, struct span t)
     return is_key(key, f->name_key, name_keys, t.n == 0) ||
            is_key(key, f->arguments_key, argument_keys, t.n == 0) ||
            is_key(key, (struct span){0}, other_keys, t.n == 0);
+}
+
+/* Removes the name of a tool from the beginning of *t, with the quotes around
+ * it, which some models write although their notation has none. Returns an
+ * empty name if there is none, or if the closing quote is missing. */
+static struct span take_tool_name(struct span *t)
+{
+    const struct span name = reply_name_at(*t);
+    const size_t n_quote = (size_t)(name.s - t->s);
+    struct span rest = span_from(*t, n_quote + name.n);
+
+    if (n_quote > 0 && (rest.n == 0 || rest.s[0] != t->s[0]))
+        return (struct span){t->s, 0};
+    *t = span_from(rest, n_quote);
+    return name;
 }
 
 /* Returns the name of a function without the number that counts calls: f for
@@ -366,8 +317,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
 {
     struct span rest = *t, gap, id;
 
-    out->name = (struct span){rest.s, span_name(rest)};
-    rest = span_from(rest, out->name.n);
+    out->name = take_tool_name(&rest);
     /* With this marker, the identifier or the name of a server precedes the
      * name. */
     if (f->name_open.n > 0) {
@@ -376,8 +326,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
         if (!f->no_id)
             out->id = out->name;
         rest = span_from(rest, f->name_open.n);
-        out->name = (struct span){rest.s, span_name(rest)};
-        rest = span_from(rest, out->name.n);
+        out->name = take_tool_name(&rest);
     }
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
@@ -396,7 +345,8 @@ static bool read_head(const struct reply_format *f, struct span *t,
 }
 
 static bool read_named(const struct reply_format *f, struct span t,
-                       struct reply_text *made, struct reply_call *out)
+                       const json_t *tools, struct reply_text *made,
+                       struct reply_call *out)
 {
     struct span name;
 
@@ -408,17 +358,63 @@ static bool read_named(const struct reply_format *f, struct span t,
         struct span object = out->arguments;
 
         out->arguments = (struct span){0};
-        return read_object(f, object, made, out) && span_equal(name, out->name);
+        return read_object(f, object, tools, made, out) &&
+               span_equal(name, out->name);
     }
     return reply_is_object(&out->arguments, made);
 }
 
+/* Removes the marker `mark`, and blanks before it, from the beginning of *t.
+ * Returns false if the marker is not there. */
+static bool take_mark(struct span *t, struct span mark)
+{
+    struct span rest = span_from(*t, span_blanks(*t));
+
+    if (mark.n == 0 || !span_begins(rest, mark))
+        return false;
+    *t = span_from(rest, mark.n);
+    return true;
+}
+
+/* Returns `t` without the quotes around it, if it has some. */
+static struct span unquoted(struct span t)
+{
+    return t.n > 2 && strchr("\"'", t.s[0]) && t.s[t.n - 1] == t.s[0]
+               ? (struct span){t.s + 1, t.n - 2}
+               : t;
+}
+
+/* Maximum number of bytes in which the marker after a key is searched for. */
+enum { MOST_KEY = 1024 };
+
+/* The arguments of a call in the notation CALLS_TAGGED, while they are read. */
+struct tagged {
+    const struct reply_format *f;
+    const json_t *schema; /* of all arguments; NULL if unknown */
+    bool loose;           /* the last value may lack its closing marker */
+    bool next;            /* another call may follow the arguments */
+    /* The end of the value that was read last, if its closing marker is taken
+     * to be its own; NULL if no value was read. n_unclosed: number of values up
+     * to there, from the present one on, that lack their closing markers. */
+    const char *closed;
+    int64_t n_unclosed;
+};
+
+bool reply_next_call(const struct reply_format *f, struct span t)
+{
+    take_mark(&t, f->calls_close);
+    take_mark(&t, f->calls_open);
+    return take_mark(&t, f->call_open);
+}
+
 /* Returns the length of the argument value at the beginning of `t`. A value may
  * contain the marker f->value_close. So the value ends at the first such marker
- * after which another key follows, or the end of `t`. Returns t.n if there is
- * no such marker. */
-static size_t value_end(const struct reply_format *f, struct span t)
+ * after which another key follows, or the end of `t`, or if a->next another
+ * call. Returns t.n if there is no such marker. */
+static size_t value_end(const struct tagged *a, struct span t)
 {
+    const struct reply_format *f = a->f;
+
     for (size_t at = 0; at < t.n; at++) {
         struct span next;
 
@@ -427,7 +423,8 @@ static size_t value_end(const struct reply_format *f, struct span t)
             break;
         next = span_from(t, at + f->value_close.n);
         next = span_from(next, span_blanks(next));
-        if (next.n == 0 || span_begins(next, f->key_open))
+        if (next.n == 0 || span_begins(next, f->key_open) ||
+            (a->next && reply_next_call(f, next)))
             return at;
     }
     return t.n;
@@ -443,33 +440,35 @@ static bool is_declared(const struct reply_format *f, struct span t,
     if (!span_begins(t, f->key_open))
         return false;
     key = span_from(t, f->key_open.n);
+    key.n = key.n < MOST_KEY ? key.n : MOST_KEY;
     key.n = span_find(key, f->value_open);
-    return property(schema, span_trim(key)) != NULL;
+    return property(schema, unquoted(span_trim(key))) != NULL;
 }
 
-/* Returns the length of the value at the beginning of `t` [n] if the marker
- * that closes it is missing: a line in it begins with the marker of a declared
- * argument, and it has fewer markers that close values than those. Otherwise
- * returns n. */
-static size_t unclosed_end(const struct reply_format *f, struct span t,
-                           size_t n, const json_t *schema)
+/* Counts, in text `t`, the lines that begin with the marker of a declared
+ * argument, less the markers that close values. Stops at the first such line
+ * before which there are as many closing markers, and sets *at to its offset;
+ * unless `at` is NULL, or there is no such line. */
+static int64_t count_unclosed(const struct tagged *a, struct span t, size_t *at)
 {
-    size_t end = n;
+    const struct span open = a->f->key_open, close = a->f->value_close;
     int64_t more = 0;
 
-    t.n = n;
-    for (size_t at = 0; at < n; at++) {
-        struct span rest = span_from(t, at);
+    for (size_t i = 0; i < t.n; i++) {
+        struct span rest = span_from(t, i);
 
-        if (t.s[at] == f->value_close.s[0] && span_begins(rest, f->value_close))
+        if (t.s[i] == close.s[0] && span_begins(rest, close))
             more--;
-        if (t.s[at] != f->key_open.s[0] || at == 0 || t.s[at - 1] != '\n' ||
-            !is_declared(f, rest, schema))
+        if (t.s[i] != open.s[0] || i == 0 || t.s[i - 1] != '\n' ||
+            !is_declared(a->f, rest, a->schema))
             continue;
-        end = more == 0 && end == n ? at : end;
+        if (at && more == 0) {
+            *at = i;
+            break;
+        }
         more++;
     }
-    return more > 0 ? end : n;
+    return more;
 }
 
 /* Appends `value` as JSON if it is a list, dict, bool or None in Python's
@@ -524,15 +523,24 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add_string(made, value);
 }
 
-/* Searches `t` for the marker `mark`, where the blanks between the marker's
- * tags may differ. Returns the offset of the text that was found, and sets *n
- * to its length. Returns t.n if there is none. */
-static size_t find_loosely(struct span t, struct span mark, size_t *n)
+/* Searches `t` for the first marker that opens a value, where the blanks
+ * between the marker's tags may differ. Returns its offset, and sets *n to its
+ * length. Sets *json if it is f->json_open. Returns t.n if there is none. */
+static size_t find_value(const struct reply_format *f, struct span t, size_t *n,
+                         bool *json)
 {
-    for (size_t at = 0; at < t.n; at++)
-        if ((*n = span_begins_loosely(span_from(t, at), mark)) > 0)
+    for (size_t at = 0; at < t.n; at++) {
+        const struct span rest = span_from(t, at);
+
+        *json = false;
+        if ((*n = span_begins_loosely(rest, f->value_open)) > 0)
             return at;
+        *json = f->json_open.n > 0;
+        if (*json && (*n = span_begins_loosely(rest, f->json_open)) > 0)
+            return at;
+    }
     *n = 0;
+    *json = false;
     return t.n;
 }
 
@@ -540,17 +548,20 @@ static size_t find_loosely(struct span t, struct span mark, size_t *n)
 enum value_type { TYPE_UNKNOWN, TYPE_STRING, TYPE_OTHER };
 
 /* Removes a key and the type after it from the beginning of *t, if a type is
- * between markers there. */
+ * between markers there. Neither of them has the character with which the
+ * marker after it begins. */
 static bool take_typed_key(const struct reply_format *f, struct span *t,
                            struct span *key, enum value_type *type)
 {
-    size_t n, n_close;
-    size_t at = f->type_open.n > 0 ? find_loosely(*t, f->type_open, &n) : t->n;
-    struct span rest = span_from(*t, at == t->n ? at : at + n);
-    size_t end = find_loosely(rest, f->type_close, &n_close);
+    const size_t at = span_find(*t, (struct span){f->type_open.s, 1});
+    const size_t n = span_begins_loosely(span_from(*t, at), f->type_open);
+    struct span rest = span_from(*t, at + n);
+    const size_t end = span_find(rest, (struct span){f->type_close.s, 1});
+    const size_t n_close =
+        span_begins_loosely(span_from(rest, end), f->type_close);
 
     *key = span_trim((struct span){t->s, at});
-    if (end == rest.n || key->n == 0 || span_contains(*key, span_of("<")))
+    if (n == 0 || n_close == 0 || key->n == 0)
         return false;
     *type = span_equal(span_trim((struct span){rest.s, end}), span_of("string"))
                 ? TYPE_STRING
@@ -564,16 +575,16 @@ static bool take_typed_key(const struct reply_format *f, struct span *t,
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, enum value_type *type)
 {
-    size_t n, n_other = 0;
-    size_t at = find_loosely(*t, f->value_open, &n);
-    size_t other =
-        f->json_open.n > 0 ? find_loosely(*t, f->json_open, &n_other) : t->n;
-    bool json = other < at;
+    size_t n, at;
+    bool json;
 
-    if (take_typed_key(f, t, key, type))
+    if (f->type_open.n > 0 && f->type_close.n > 0 &&
+        take_typed_key(f, t, key, type)) {
+        *key = unquoted(*key);
         return true;
+    }
+    at = find_value(f, *t, &n, &json);
     *type = TYPE_UNKNOWN;
-    at = json ? other : at;
     *key = (struct span){t->s, at};
     if (f->attributes) {
         key->n = span_find(*key, span_of("\""));
@@ -582,10 +593,10 @@ static bool take_key(const struct reply_format *f, struct span *t,
     }
     if (f->json_open.n > 0 || f->attributes)
         *type = json ? TYPE_OTHER : TYPE_STRING;
-    *key = span_trim(*key);
+    *key = unquoted(span_trim(*key));
     if (at == t->n || key->n == 0)
         return false;
-    *t = span_from(*t, at + (other < t->n && other == at ? n_other : n));
+    *t = span_from(*t, at + n);
     return true;
 }
 
@@ -601,17 +612,38 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
+/* Returns the length of the value at the beginning of `t`. *closed is that of
+ * the text up to the marker that closes it or, if its own marker is missing, a
+ * later value: a line in this text begins with the marker of a declared
+ * argument, and it has fewer markers that close values than those. Values up to
+ * the same marker share its search and the count, so that reading all of them
+ * takes linear time. */
+static size_t value_length(struct tagged *a, struct span t, size_t *closed)
+{
+    size_t n;
+
+    if (!a->closed || t.s > a->closed) {
+        *closed = value_end(a, t);
+        a->closed = t.s + *closed;
+        a->n_unclosed = count_unclosed(a, (struct span){t.s, *closed}, NULL);
+    }
+    n = *closed = (size_t)(a->closed - t.s);
+    if (a->n_unclosed > 0)
+        count_unclosed(a, (struct span){t.s, *closed}, &n);
+    a->n_unclosed -= n < *closed; /* the argument that follows */
+    return n;
+}
+
 /* Removes a value and the marker that closes it from the beginning of *t. Sets
  * *value, without the blanks that the template puts around values. The marker
- * may be missing before another argument, and if `loose` at the end of *t.
- * `schema` is that of all arguments, or NULL. */
-static bool take_value(const struct reply_format *f, struct span *t,
-                       const json_t *schema, bool loose, struct span *value)
+ * may be missing before another argument, and if a->loose at the end of *t. */
+static bool take_value(struct tagged *a, struct span *t, struct span *value)
 {
-    const size_t closed = value_end(f, *t);
-    const size_t n = unclosed_end(f, *t, closed, schema);
+    const struct reply_format *f = a->f;
+    size_t closed;
+    const size_t n = value_length(a, *t, &closed);
 
-    if (n == t->n && !loose)
+    if (n == t->n && !a->loose)
         return false;
     *value = (struct span){t->s, n};
     *t = span_from(*t, n + (n < closed ? 0 : f->value_close.n));
@@ -628,34 +660,36 @@ static bool take_value(const struct reply_format *f, struct span *t,
 
 /* Removes an argument's key and value from the beginning of *t, and appends
  * them to `made` as a member of a JSON object. */
-static bool take_argument(const struct reply_format *f, struct span *t,
-                          const json_t *schema, bool loose,
+static bool take_argument(struct tagged *a, struct span *t,
                           struct reply_text *made)
 {
     struct span key, value;
     enum value_type type;
 
-    if (!span_begins(*t, f->key_open))
+    if (!span_begins(*t, a->f->key_open))
         return false;
-    *t = span_from(*t, f->key_open.n);
-    if (!take_key(f, t, &key, &type) ||
-        !take_value(f, t, schema, loose, &value))
+    *t = span_from(*t, a->f->key_open.n);
+    if (!take_key(a->f, t, &key, &type) || !take_value(a, t, &value))
         return false;
     reply_add_string(made, key);
     add(made, ": ");
     if (type == TYPE_STRING)
         reply_add_string(made, value);
     else
-        add_value(made, plain_text(value), property(schema, key));
+        add_value(made, plain_text(value), property(a->schema, key));
     return true;
 }
 
-/* Removes the name, which has n bytes, and the marker after it from the
- * beginning of *t. */
-static bool take_name(const struct reply_format *f, struct span *t, size_t n)
+/* Removes a tool's name and the marker after it from the beginning of *t. */
+static bool take_name(const struct reply_format *f, struct span *t,
+                      struct span *name)
 {
-    struct span rest = span_trim(span_from(*t, n));
+    struct span rest = *t;
 
+    *name = take_tool_name(&rest);
+    rest = span_trim(rest);
+    if (name->n == 0)
+        return false;
     if (f->attributes)
         rest = span_from(rest, span_find(rest, f->name_close));
     if (f->name_close.n > 0 && !span_begins(rest, f->name_close))
@@ -668,15 +702,16 @@ static bool read_tagged(const struct reply_format *f, struct span t,
                         const json_t *tools, bool loose,
                         struct reply_text *made, struct reply_call *out)
 {
-    const json_t *schema = schema_of(tools, out->name);
+    struct tagged a = {.f = f, .loose = loose};
     const size_t from = made->n;
 
-    if (!take_name(f, &t, out->name.n))
+    if (!take_name(f, &t, &out->name))
         return false;
+    a.schema = schema_of(tools, out->name);
     add(made, "{");
     for (int i = 0; t = span_from(t, span_blanks(t)), t.n > 0; i++) {
         add(made, i > 0 ? ", " : "");
-        if (!take_argument(f, &t, schema, loose, made))
+        if (!take_argument(&a, &t, made))
             return false;
     }
     add(made, "}");
@@ -684,6 +719,30 @@ static bool read_tagged(const struct reply_format *f, struct span t,
         return false;
     out->arguments = (struct span){made->s + from, made->n - from};
     return true;
+}
+
+size_t reply_call_length(const struct reply_format *f, struct span t,
+                         const json_t *tools, struct reply_text *made)
+{
+    struct tagged a = {.f = f, .next = true};
+    struct span rest = t, name;
+
+    if (f->calls != CALLS_TAGGED) {
+        const size_t n = span_find(t, f->call_open);
+        const size_t outer = span_find(t, f->calls_open);
+
+        return n < outer ? n : outer;
+    }
+    if (!take_name(f, &rest, &name))
+        return t.n;
+    a.schema = schema_of(tools, name);
+    while (rest = span_from(rest, span_blanks(rest)),
+           span_begins(rest, f->key_open)) {
+        made->n = 0;
+        if (!take_argument(&a, &rest, made))
+            return t.n;
+    }
+    return reply_next_call(f, rest) ? (size_t)(rest.s - t.s) : t.n;
 }
 
 /* Appends the beginning of an argument that `t` ends within. Appends nothing if
@@ -721,15 +780,14 @@ bool reply_call_read_begun(const struct reply_format *f, struct span t,
                            const json_t *tools, struct reply_text *made,
                            struct reply_call *out)
 {
-    const json_t *schema;
+    struct tagged a = {.f = f};
     const size_t from = made->n;
 
     t = span_from(t, span_blanks(t));
-    *out = (struct reply_call){.name = {t.s, span_name(t)}};
-    schema = schema_of(tools, out->name);
-    if (f->calls != CALLS_TAGGED || out->name.n == 0 ||
-        !take_name(f, &t, out->name.n))
+    *out = (struct reply_call){0};
+    if (f->calls != CALLS_TAGGED || !take_name(f, &t, &out->name))
         return false;
+    a.schema = schema_of(tools, out->name);
     add(made, "{");
     for (bool first = true;; first = false) {
         const size_t end = made->n;
@@ -737,9 +795,9 @@ bool reply_call_read_begun(const struct reply_format *f, struct span t,
 
         t = rest;
         add(made, first ? "" : ", ");
-        if (!take_argument(f, &rest, schema, false, made)) {
+        if (!take_argument(&a, &rest, made)) {
             made->n = end;
-            add_begun(f, t, schema, first, made);
+            add_begun(f, t, a.schema, first, made);
             break;
         }
         t = rest;
@@ -756,18 +814,6 @@ bool reply_call_read_begun(const struct reply_format *f, struct span t,
 /* ---- CALLS_NESTED -------------------------------------------------------- */
 
 enum { MOST_DEEP = 32 };
-
-/* Removes the marker `mark`, and blanks before it, from the beginning of *t.
- * Returns false if the marker is not there. */
-static bool take_mark(struct span *t, struct span mark)
-{
-    struct span rest = span_from(*t, span_blanks(*t));
-
-    if (mark.n == 0 || !span_begins(rest, mark))
-        return false;
-    *t = span_from(rest, mark.n);
-    return true;
-}
 
 /* Returns true if `t` begins with the opening tag of an argument <k>v</k>,
  * which blanks may precede. */
@@ -870,7 +916,7 @@ static bool read_nested(const struct reply_format *f, struct span t,
 {
     const size_t from = made->n;
 
-    t = span_from(t, out->name.n);
+    out->name = take_tool_name(&t);
     if ((f->name_close.n > 0 && !take_mark(&t, f->name_close)) ||
         !take_elements(f, &t, schema_of(tools, out->name), MOST_DEEP, made) ||
         span_trim(t).n > 0 || made->failed)
@@ -914,13 +960,16 @@ static size_t add_constant(struct reply_text *made, struct span t)
 }
 
 /* Parses a tool call in the notation CALLS_QUOTED: JSON with other quotes
- * around strings and none around keys. Converts its arguments to JSON. */
-static bool read_quoted(const struct reply_format *f, struct span t,
+ * around strings and none around keys. Converts its arguments to JSON. If
+ * `loose`, closing brackets may be missing. */
+static bool read_quoted(const struct reply_format *f, struct span t, bool loose,
                         struct reply_text *made, struct reply_call *out)
 {
     const size_t from = made->n;
+    struct reply_text closed = {0};
 
-    t = span_trim(span_from(t, out->name.n));
+    out->name = take_tool_name(&t);
+    t = span_trim(t);
     while (t.n > 0) {
         size_t n = 1;
 
@@ -959,7 +1008,14 @@ static bool read_quoted(const struct reply_format *f, struct span t,
     if (made->failed)
         return false;
     out->arguments = (struct span){made->s + from, made->n - from};
-    return is_object(out->arguments, made);
+    if (loose && reply_add_closed(&closed, out->arguments) >= 0) {
+        made->n = from;
+        reply_add(made, (struct span){closed.s, closed.n});
+        out->arguments = (struct span){made->s + from, made->n - from};
+    }
+    made->failed = made->failed || closed.failed;
+    free(closed.s);
+    return !made->failed && reply_is_object(&out->arguments, made);
 }
 
 bool reply_call_read(const struct reply_format *f, struct span t,
@@ -969,23 +1025,23 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     *out = (struct reply_call){0};
     t = span_trim(t);
     if (f->calls == CALLS_OBJECT)
-        return read_object(f, t, made, out);
+        return read_object(f, t, tools, made, out);
     if (f->calls == CALLS_NAMED)
-        return read_named(f, t, made, out);
-    out->name = (struct span){t.s, span_name(t)};
-    if (out->name.n == 0)
+        return read_named(f, t, tools, made, out);
+    if (reply_name_at(t).n == 0)
         return false;
     if (f->calls == CALLS_TAGGED)
         return read_tagged(f, t, tools, loose, made, out);
     if (f->calls == CALLS_NESTED)
         return read_nested(f, t, tools, made, out);
-    return read_quoted(f, t, made, out);
+    return read_quoted(f, t, loose, made, out);
 }
 
 /* Returns the number of times that `mark` occurs in t. */
-static size_t count(struct span t, struct span mark)
+static int64_t count(struct span t, struct span mark)
 {
-    size_t n = 0, at;
+    int64_t n = 0;
+    size_t at;
 
     while ((at = span_find(t, mark)) < t.n) {
         t = span_from(t, at + mark.n);
@@ -994,21 +1050,32 @@ static size_t count(struct span t, struct span mark)
     return n;
 }
 
-bool reply_call_in_value(const struct reply_format *f, struct span t)
+int64_t reply_count_values(const struct reply_format *f, struct span t)
 {
     if (f->calls == CALLS_QUOTED)
-        return count(t, f->quote) % 2 > 0;
-    return f->calls == CALLS_TAGGED &&
-           count(t, f->key_open) > count(t, f->value_close);
+        return count(t, f->quote);
+    return f->calls == CALLS_TAGGED
+               ? count(t, f->key_open) - count(t, f->value_close)
+               : 0;
+}
+
+bool reply_call_may_end(const struct reply_format *f, struct span t)
+{
+    struct span name;
+
+    t = span_trim(t);
+    return f->calls != CALLS_TAGGED || span_ends(t, f->value_close) ||
+           (take_name(f, &t, &name) && span_trim(t).n == 0);
 }
 
 /* ---- calls that are still incomplete ------------------------------------- */
 
 /* Removes a JSON value from the beginning of *t, and sets *out to it; a string
- * without its quotes. Returns false if the value may be incomplete. */
+ * without its quotes. Returns false if the value may be incomplete, or is not
+ * one. */
 static bool take_json(struct span *t, struct span *out)
 {
-    struct json_scan scan = {0};
+    struct json_scan scan = {.to_marker = true};
     size_t n = 0;
 
     if (t->n > 0 && t->s[0] == '"')
@@ -1016,11 +1083,11 @@ static bool take_json(struct span *t, struct span *out)
     if (t->n > 0 && (t->s[0] == '{' || t->s[0] == '['))
         n = json_scan(&scan, *t) ? scan.at : t->n;
     else
-        while (n < t->n && !strchr(",}", t->s[n]))
+        while (n < t->n && !strchr(",}{][\"'<`", t->s[n]))
             n++;
     *out = (struct span){t->s, n};
     *t = span_from(*t, n);
-    return t->n > 0;
+    return t->n > 0 && strchr(" \t\r\n,}", t->s[0]);
 }
 
 static void skip_blanks(struct span *t)

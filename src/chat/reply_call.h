@@ -19,11 +19,18 @@ void reply_add(struct reply_text *t, struct span s);
 void reply_add_string(struct reply_text *t, struct span s);
 
 /* Appends JSON text. Converts what models write although JSON forbids it:
- * control characters inside strings become escapes, and strings and constants
- * of Python become those of JSON. Valid JSON stays unchanged. `at` is the state
- * of a scan, zeroed before the first text. */
+ * control characters inside strings become escapes, strings and constants of
+ * Python become those of JSON, and a comma before a closing bracket is left
+ * out. Valid JSON stays unchanged. `at` is the state of a scan, zeroed before
+ * the first text. If `s` ends with a comma and blanks, the comma is kept. */
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at);
+
+/* Appends the JSON text `t` with the closing brackets that it lacks: before a
+ * bracket that closes an outer object or list, and at the end. Returns the
+ * number of these brackets. Returns -1 if `t` ends inside a string, has a
+ * bracket too many, or memory is short. */
+int reply_add_closed(struct reply_text *out, struct span t);
 
 /* A parsed tool call. Its spans point into the text of the reply, except for
  * arguments that were converted to JSON. These are in the buffer `made` of the
@@ -42,7 +49,8 @@ bool reply_is_object(struct span *t, struct reply_text *made);
  * it is one object. Sets *out to the name, the identifier and the arguments,
  * which are a JSON object. `tools` is the JSON list of declared tools, which
  * says what arguments are strings; NULL if unknown. If `loose`, the last value
- * may lack the marker that closes it. Returns false if `t` is not a call. */
+ * may lack the marker that closes it or, for CALLS_QUOTED, closing brackets may
+ * be missing. Returns false if `t` is not a call. */
 bool reply_call_read(const struct reply_format *f, struct span t,
                      const json_t *tools, bool loose, struct reply_text *made,
                      struct reply_call *out);
@@ -62,9 +70,24 @@ bool reply_call_begins(const struct reply_format *f, struct span t,
 /* Returns true if `t` may become a tool call in notation `f`. `t` is the
  * beginning of an object or of a list of objects, which starts with { or [. */
 bool reply_may_be_object(const struct reply_format *f, struct span t);
-/* Returns true if `t`, the text of a tool call up to a closing marker, ends
- * inside an argument's value. The marker is then a part of the value. */
-bool reply_call_in_value(const struct reply_format *f, struct span t);
+/* Counts markers in a part of a call's text: those that open a value, less
+ * those that close one or, for CALLS_QUOTED, quotes. A call ends inside a value
+ * if the sum of its parts is positive or, for CALLS_QUOTED, odd. A marker there
+ * is a part of the value. */
+int64_t reply_count_values(const struct reply_format *f, struct span t);
+/* Returns false if `t`, the text of a tool call up to a closing marker, is
+ * certainly not all of it, because it ends within a value. */
+bool reply_call_may_end(const struct reply_format *f, struct span t);
+/* Returns the length of the call at the beginning of `t`, whose closing marker
+ * is missing: another call follows its arguments. Returns t.n if there is no
+ * other call. Overwrites `made`. */
+size_t reply_call_length(const struct reply_format *f, struct span t,
+                         const json_t *tools, struct reply_text *made);
+/* Returns true if `t` begins with the markers of a further call. The marker
+ * after all calls may precede them. */
+bool reply_next_call(const struct reply_format *f, struct span t);
+/* Returns the name at the beginning of `t`, which a quote may precede. */
+struct span reply_name_at(struct span t);
 /* Returns true if the list `tools` declares a tool with the name `name`. */
 bool reply_is_tool(const json_t *tools, struct span name);
 /* Returns true if `tools` declares a tool whose name begins with `name`. */

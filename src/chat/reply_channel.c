@@ -118,6 +118,17 @@ bool reply_go_through_header(struct pl_reply *r, bool last)
     return true;
 }
 
+/* Adds the closing brackets that the JSON object *t lacks. Returns false if it
+ * is not an object. */
+static bool close_brackets(struct pl_reply *r, struct span *t)
+{
+    r->made.n = r->closed.n = 0;
+    if (reply_add_closed(&r->closed, *t) <= 0)
+        return false;
+    *t = (struct span){r->closed.s, r->closed.n};
+    return reply_is_object(t, &r->made);
+}
+
 /* Reports a message that is addressed to a tool as a tool call, or as content
  * if it is not a call. `last`: the reply ends here, so the message may be cut
  * off. */
@@ -139,7 +150,8 @@ static void end_message(struct pl_reply *r, bool last)
     r->made.n = 0;
     if (r->n_bad >= MOST_BAD) {
         reply_give(r, PL_REPLY_CONTENT, end);
-    } else if (reply_is_object(&t, &r->made)) {
+    } else if (reply_is_object(&t, &r->made) ||
+               (!last && close_brackets(r, &t))) {
         c.arguments = t;
         reply_tell_call(r, &c);
     } else if (r->f->addressed && reply_read_marked(r, t)) {
@@ -167,7 +179,7 @@ static void go_through_channel_arguments(struct pl_reply *r)
         reply_is_tool(r->tools, c.name))
         reply_begin_arguments(r, &c, r->body + at);
     if (r->args > 0)
-        reply_tell_arguments(r);
+        reply_tell_arguments(r, r->seen);
 }
 
 bool reply_go_through_channel(struct pl_reply *r, bool last)

@@ -6,6 +6,7 @@
 #include "chat/reply_known.h"
 #include "chat/reply_python.h"
 
+#include <limits.h>
 #include <string.h>
 
 void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
@@ -17,7 +18,7 @@ void reply_begin_call(struct pl_reply *r, size_t open, bool bare)
     r->n_tried = 0;
     r->bare = bare;
     r->cut = r->costly = r->wrapped = false;
-    r->scan = (struct json_scan){0};
+    r->scan = (struct json_scan){.to_marker = true};
 }
 
 /* Result of a search for a tool call. NOT_YET: more text is needed. NO_CALL:
@@ -52,8 +53,9 @@ static enum found choose_form(struct pl_reply *r, bool last)
             continue;
         r->n_tried++;
         r->form = f;
-        r->body = r->seen = r->open + n;
-        r->scan = (struct json_scan){0};
+        r->body = r->seen = r->counted = r->open + n;
+        r->n_value = r->n_failed = 0;
+        r->scan = (struct json_scan){.to_marker = true};
         return A_CALL;
     }
     return NO_CALL;
@@ -69,13 +71,28 @@ static bool is_believed(const struct pl_reply *r, struct span name)
     return certain || reply_is_tool(r->tools, name);
 }
 
+/* Reads the text `t` of a call. Drops a namespace before its name if the tool
+ * is declared without it. Returns false if `t` is not a call. */
+static bool understand(struct pl_reply *r, struct span t, struct reply_call *c)
+{
+    const struct span functions = span_of("functions.");
+    struct span name;
+
+    r->made.n = 0;
+    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, c))
+        return false;
+    name = span_from(c->name, functions.n);
+    if (span_begins(c->name, functions) && !reply_is_tool(r->tools, c->name) &&
+        reply_is_tool(r->tools, name))
+        c->name = name;
+    return is_believed(r, c->name);
+}
+
 static bool read_call(struct pl_reply *r, struct span t)
 {
     struct reply_call c;
 
-    r->made.n = 0;
-    if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, &c) ||
-        !is_believed(r, c.name))
+    if (!understand(r, t, &c))
         return false;
     reply_tell_call(r, &c);
     return true;
@@ -114,15 +131,14 @@ static bool read_objects(struct pl_reply *r, struct span t, bool cut)
 
         for (; (pass == 0 || n < n_call) && take_object(&rest, n == 0, &one);
              n++) {
-            r->made.n = 0;
-            if (pass == 0 && (!reply_call_read(r->form, one, r->tools, false,
-                                               &r->made, &c) ||
-                              !is_believed(r, c.name)))
+            if (pass == 0 && !understand(r, one, &c))
                 return false;
             if (pass == 1)
                 read_call(r, one);
         }
         rest = span_from(rest, span_blanks(rest));
+        if (rest.n > 0 && rest.s[0] == ',') /* needless, if ] follows it */
+            rest = span_from(rest, 1 + span_blanks(span_from(rest, 1)));
         if (n == 0 || (pass == 0 && !cut && (rest.n == 0 || rest.s[0] != ']')))
             return false;
         n_call = n;
@@ -279,6 +295,56 @@ static size_t unclosed_length(const struct pl_reply *r, struct span t)
                : t.n;
 }
 
+/* Reads the text `t` of a call that lacks a marker or brackets at its end. */
+static bool read_loosely(struct pl_reply *r, struct span t)
+{
+    bool found;
+
+    r->loose = true;
+    found = read_delimited(r, t, false);
+    r->loose = false;
+    return found;
+}
+
+/* Reads the call at the beginning of `t`, the text from r->body on, if its
+ * closing marker is missing before another call. Sets *end to its end. */
+static bool read_before_next(struct pl_reply *r, struct span t, size_t *end)
+{
+    const size_t n = reply_call_length(r->form, t, r->tools, &r->made);
+
+    if (n == t.n || !read_delimited(r, (struct span){t.s, n}, false))
+        return false;
+    *end = r->body + n;
+    return true;
+}
+
+/* Reads the text of a call up to offset `at` of the reply, where a closing
+ * marker is; *end is the offset after it. *inside: the marker is a part of a
+ * value. To take linear time, reads again only what may be a call, and only so
+ * many times. */
+static bool read_until(struct pl_reply *r, size_t at, size_t *end, bool *inside)
+{
+    const struct reply_format *f = r->form;
+    const struct span t = reply_piece(r, r->body, at);
+    const struct span more = reply_piece(r, r->counted, at);
+    const bool next = f->call_open.n > 0 && span_contains(more, f->call_open);
+
+    r->n_value += reply_count_values(f, more);
+    r->counted = at;
+    *inside = f->calls == CALLS_QUOTED ? r->n_value % 2 > 0 : r->n_value > 0;
+    r->costly = true;
+    if (!next && !reply_call_may_end(f, t))
+        return false;
+    if (r->n_failed == MOST_BAD) {
+        *inside = *inside && f->calls == CALLS_QUOTED;
+        return false;
+    }
+    r->n_failed++;
+    return read_delimited(r, t, false) ||
+           (next && read_before_next(r, t, end)) ||
+           (f->calls == CALLS_QUOTED && !*inside && read_loosely(r, t));
+}
+
 /* Reads the last text of a call, `t`, which lacks its closing marker, or in
  * which the last value lacks it. `all` has the markers at the end of `t`, too.
  * `ended` says that one of them shows that the text was not cut. Sets *end
@@ -288,9 +354,10 @@ static bool read_unclosed(struct pl_reply *r, struct span t, struct span all,
 {
     const struct reply_format *f = r->form;
     const size_t n = unclosed_length(r, all);
-    bool found;
 
     if ((ended || !is_open(f)) && read_delimited(r, t, true))
+        return true;
+    if (read_before_next(r, all, end))
         return true;
     if (f->calls != CALLS_TAGGED || (n == all.n && !ended))
         return false;
@@ -298,10 +365,7 @@ static bool read_unclosed(struct pl_reply *r, struct span t, struct span all,
         *end = r->body + n + f->call_close.n;
         t = (struct span){all.s, n};
     }
-    r->loose = true;
-    found = read_delimited(r, t, false);
-    r->loose = false;
-    return found;
+    return read_loosely(r, t);
 }
 
 /* Searches for the end of a call whose text ends at a marker, and reports it as
@@ -314,6 +378,7 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
         struct span rest = reply_rest(r, r->seen), t;
         size_t at = span_find(rest, f->call_close);
         size_t keep = f->call_close.n > 0 ? f->call_close.n - 1 : 0;
+        bool inside;
 
         if (at == rest.n && !last) {
             if (f->guess && f->call_close.n == 0 &&
@@ -338,12 +403,10 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
                 return A_CALL;
             return may_continue(r, t) ? NOT_YET : NO_CALL;
         }
-        t = reply_piece(r, r->body, r->seen + at);
         *end = r->seen + at + f->call_close.n;
-        r->costly = true;
-        if (read_delimited(r, t, false))
+        if (read_until(r, r->seen + at, end, &inside))
             return A_CALL;
-        if (!reply_call_in_value(f, t))
+        if (!inside)
             return NO_CALL;
         r->seen = *end;
     }
@@ -381,6 +444,102 @@ static size_t fence_length(struct span t, bool *part)
     return n < t.n && t.s[n] == '\n' ? n + 1 : 0;
 }
 
+/* Returns MARKER_CALL_CLOSE if `t` begins with a marker that may follow the
+ * JSON of a call, and MARKER_PART if it may begin with one once more text has
+ * arrived. Otherwise returns NO_MARKER. */
+static enum marker marker_after_json(const struct pl_reply *r, struct span t,
+                                     bool last)
+{
+    const struct reply_format *f = r->form;
+    const struct span fence = span_of("```");
+    const bool fenced = r->wrapped || span_contains(f->args_open, fence);
+    const struct span marks[] = {f->call_close,
+                                 f->calls_close,
+                                 f->call_open,
+                                 f->calls_open,
+                                 r->f->end[0],
+                                 r->f->end[1],
+                                 {fence.s, fenced ? fence.n : 0}};
+    bool part = false;
+
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        part = part || span_begins(marks[i], t);
+        if (marks[i].n > 0 && span_begins(t, marks[i]))
+            return MARKER_CALL_CLOSE;
+    }
+    return !part ? NO_MARKER : last ? MARKER_CALL_CLOSE : MARKER_PART;
+}
+
+/* Reads the call with the JSON text `json`, which lacks closing brackets; not
+ * more than `most` of them. */
+static bool read_closed(struct pl_reply *r, struct span json, int most)
+{
+    const bool object = r->form->calls == CALLS_OBJECT;
+    const size_t at = (size_t)(json.s - r->raw.s);
+    int n;
+
+    r->closed.n = 0;
+    if (!object)
+        reply_add(&r->closed, reply_piece(r, r->body, at));
+    n = reply_add_closed(&r->closed, json);
+    if (n < 0 || n > most)
+        return false;
+    json = (struct span){r->closed.s, r->closed.n};
+    return object ? read_objects(r, json, false) : read_call(r, json);
+}
+
+/* Searches for the end of a call whose JSON text at the beginning of `t` lacks
+ * closing brackets, and reports it as find_call does: at a marker, which shows
+ * that the model left them out, or at the end of the reply, if no more than the
+ * last bracket after the arguments may be missing. */
+static enum found find_unclosed(struct pl_reply *r, struct span t, bool last,
+                                size_t *end)
+{
+    const struct span rest = span_from(t, r->scan.at);
+    struct span json = {t.s, r->scan.at};
+    enum marker m;
+
+    *end = (size_t)(rest.s - r->raw.s);
+    if (r->scan.depth <= 0)
+        return NO_CALL;
+    if (rest.n > 0) {
+        m = marker_after_json(r, rest, last);
+        if (m == MARKER_PART)
+            return NOT_YET;
+        r->costly = true;
+        return m == MARKER_CALL_CLOSE && (read_closed(r, json, INT_MAX) ||
+                                          read_objects(r, json, true))
+                   ? A_CALL
+                   : NO_CALL;
+    }
+    if (!last || r->form->calls != CALLS_OBJECT)
+        return NOT_YET;
+    json = span_trim(json);
+    return read_objects(r, json, true) ||
+                   (json.s[0] == '{' && r->scan.depth == 1 &&
+                    json.s[json.n - 1] == '}' && read_closed(r, json, 1))
+               ? A_CALL
+               : NOT_YET;
+}
+
+/* Reports the arguments of a call in the text up to offset `end`. More text is
+ * not looked at, because the JSON of the call ends there, or lacks brackets. So
+ * the same is reported whether text arrives at once or in pieces. */
+static void go_through_arguments(struct pl_reply *r, size_t end)
+{
+    struct reply_call c;
+    size_t at;
+
+    if (!r->pieces)
+        return;
+    if (r->args == 0 &&
+        reply_call_begins(r->form, reply_piece(r, r->body, end), &c, &at) &&
+        reply_is_tool(r->tools, c.name))
+        reply_begin_arguments(r, &c, r->body + at);
+    if (r->args > 0)
+        reply_tell_arguments(r, end);
+}
+
 /* Searches for the end of a call whose text ends where its JSON does, and
  * reports it as find_call does. */
 static enum found find_json(struct pl_reply *r, bool last, size_t *end)
@@ -388,7 +547,7 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     const struct reply_format *f = r->form;
     bool object = f->calls == CALLS_OBJECT;
     struct span t = reply_rest(r, r->body), json, name;
-    bool part = false;
+    bool part = false, whole;
 
     t = span_from(t, span_blanks(t));
     if (object && t.n > 0 && !last && span_begins(f->call_open, t))
@@ -398,22 +557,22 @@ static enum found find_json(struct pl_reply *r, bool last, size_t *end)
     if (part && !last)
         return NOT_YET;
     json = object ? t : span_from(t, span_find(t, span_of("{")));
-    name = (struct span){t.s, span_name(t)};
-    if (!object && (t.n - json.n >= MOST_BETWEEN || (t.n > 0 && name.n == 0)))
+    name = reply_name_at(t);
+    if (!object &&
+        (t.n - json.n >= MOST_BETWEEN || (name.n == 0 && name.s < t.s + t.n)))
         return NO_CALL;
     if (!object && f->guess &&
-        (!may_be_head(f, t, name.n) || !reply_may_be_tool(r->tools, t)))
+        (name.s > t.s || !may_be_head(f, t, name.n) ||
+         !reply_may_be_tool(r->tools, t)))
         return NO_CALL;
     if (json.n == 0)
         return NOT_YET;
     if (!(object ? reply_may_be_object(f, json) : json.s[0] == '{'))
         return NO_CALL;
-    if (!json_scan(&r->scan, json)) {
-        *end = r->raw.n;
-        if (last && object && r->scan.depth > 0 && read_objects(r, json, true))
-            return A_CALL;
-        return r->scan.depth <= 0 ? NO_CALL : NOT_YET;
-    }
+    whole = json_scan(&r->scan, json);
+    go_through_arguments(r, (size_t)(json.s - r->raw.s) + r->scan.at);
+    if (!whole)
+        return find_unclosed(r, json, last, end);
     *end = (size_t)(json.s - r->raw.s) + r->scan.at;
     r->costly = true;
     if (object)
@@ -441,7 +600,7 @@ static void skip_repeated(struct pl_reply *r)
     bool part;
     size_t n;
 
-    if (r->form->calls != CALLS_OBJECT || open.n == 0)
+    if (r->form->calls != CALLS_OBJECT || open.n == 0 || r->wrapped)
         return;
     while (t = span_from(t, span_blanks(t)), span_begins(t, open)) {
         t = span_from(t, open.n);
@@ -452,24 +611,6 @@ static void skip_repeated(struct pl_reply *r)
         r->body = r->seen = r->raw.n - t.n + n;
         r->wrapped = true;
     }
-}
-
-static void go_through_arguments(struct pl_reply *r)
-{
-    struct span t = reply_rest(r, r->body);
-    struct reply_call c;
-    size_t at;
-
-    t = span_from(t, span_blanks(t));
-    if (!r->pieces || (r->form->calls == CALLS_OBJECT && t.n > 0 &&
-                       !reply_may_be_object(r->form, t)))
-        return;
-    if (r->args == 0 &&
-        reply_call_begins(r->form, reply_rest(r, r->body), &c, &at) &&
-        reply_is_tool(r->tools, c.name))
-        reply_begin_arguments(r, &c, r->body + at);
-    if (r->args > 0)
-        reply_tell_arguments(r);
 }
 
 bool reply_is_begun(const struct pl_reply *r, struct span t)
@@ -544,7 +685,6 @@ bool reply_go_through_call(struct pl_reply *r, bool last)
         return true;
     }
     skip_repeated(r);
-    go_through_arguments(r);
     found = find_call(r, last, &end);
     if (found == A_CALL) {
         r->state = AFTER_CALL;

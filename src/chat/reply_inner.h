@@ -89,6 +89,15 @@ struct pl_reply {
     bool costly;  /* one of them read more than a marker */
     bool wrapped; /* a fence is around the objects between its markers */
     bool loose;   /* read a call whose last value lacks its closing marker */
+    /* A call that ends at a marker: its text before offset `counted` of `raw`
+     * was searched for markers of values. n_value: markers that open a value,
+     * less those that close one. n_failed: number of times that the text was
+     * read, but was not a call. */
+    size_t counted;
+    int64_t n_value;
+    int n_failed;
+    /* The text of a call in JSON with the brackets that it lacked. */
+    struct reply_text closed;
     /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: offset in `raw` of the call's,
      * message's or document's text, which begins after its opening marker or
      * header. */
@@ -113,6 +122,7 @@ struct pl_reply {
      * `raw`. args: where the arguments begin, 0 if nothing was reported yet.
      * told: the end of the part that was reported. */
     size_t args, told;
+    size_t n_told; /* number of bytes of JSON that were reported for them */
     bool args_whole;
     struct json_scan args_scan, escapes_scan;
     struct reply_text content, reasoning, calls;
@@ -159,9 +169,9 @@ void reply_tell_begun_call(struct pl_reply *r, const struct reply_call *c);
 /* Reports the start of a call whose arguments begin at offset `at`. */
 void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at);
-/* Reports the arguments of the current tool call that were received since the
- * last report. */
-void reply_tell_arguments(struct pl_reply *r);
+/* Reports the arguments of the current tool call from where the last report
+ * ended, in the text up to offset `end`. */
+void reply_tell_arguments(struct pl_reply *r, size_t end);
 /* Ends a tool call whose text is incomplete or invalid, but whose arguments
  * were already reported in part. It remains a call with these arguments. The
  * text after them is parsed as content. */

@@ -172,8 +172,20 @@ bool python_value(struct span *t, struct reply_text *made)
     return value(t, made, MOST_DEEP) && !made->failed;
 }
 
-bool python_call(struct span *t, struct reply_text *made,
-                 struct reply_call *out)
+/* Removes the parenthesis that closes a call from the beginning of *t. Returns
+ * true if it is there, or if the text ends and `open` says that the model left
+ * the parenthesis out. */
+static bool take_end(struct span *t, bool open)
+{
+    return take(t, ')') || (open && t->n == 0);
+}
+
+/* Removes a call in Python's notation from the beginning of *t, and appends its
+ * arguments to `made` as a JSON object. out->name points into *t,
+ * out->arguments into `made`. If `open`, the closing parenthesis may be missing
+ * at the end. Returns false if *t does not begin with a call. */
+static bool take_call(struct span *t, bool open, struct reply_text *made,
+                      struct reply_call *out)
 {
     const size_t from = made->n;
 
@@ -182,12 +194,12 @@ bool python_call(struct span *t, struct reply_text *made,
     if (out->name.n == 0 || !take(t, '('))
         return false;
     reply_add(made, span_of("{"));
-    for (int n = 0; !take(t, ')'); n++) {
+    for (int n = 0; !take_end(t, open); n++) {
         struct span key;
 
         if (n > 0 && !take(t, ','))
             return false;
-        if (n > 0 && take(t, ')'))
+        if (n > 0 && take_end(t, open))
             break;
         key = (struct span){t->s, span_name(*t)};
         skip(t, key.n);
@@ -213,7 +225,7 @@ bool python_calls(struct span t, bool cut, struct reply_text *made,
     int n_call = 0;
 
     t = span_trim(t);
-    if (t.n > 1 && t.s[0] == '[' && (cut || t.s[t.n - 1] == ']'))
+    if (t.n > 1 && t.s[0] == '[')
         t = span_trim(
             (struct span){t.s + 1, t.n - (t.s[t.n - 1] == ']' ? 2 : 1)});
     for (int pass = 0; pass < 2; pass++) {
@@ -224,7 +236,8 @@ bool python_calls(struct span t, bool cut, struct reply_text *made,
             struct reply_call c;
 
             made->n = 0;
-            if (!python_call(&rest, made, &c) || !each(user, &c, pass == 0)) {
+            if (!take_call(&rest, !cut, made, &c) ||
+                !each(user, &c, pass == 0)) {
                 if (cut && n > 0)
                     break;
                 return false;

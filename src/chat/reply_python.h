@@ -9,13 +9,6 @@
  * `made` as JSON. Returns false if *t does not begin with a value. */
 bool python_value(struct span *t, struct reply_text *made);
 
-/* Removes a call in Python's notation from the beginning of *t, and appends its
- * arguments to `made` as a JSON object. out->name points into *t,
- * out->arguments into `made`. Returns false if *t does not begin with a
- * call. */
-bool python_call(struct span *t, struct reply_text *made,
-                 struct reply_call *out);
-
 /* A callback for a parsed tool call. If `check`, it only returns true if the
  * call counts as a tool call. Otherwise it reports the call. */
 typedef bool python_take_fn(void *user, const struct reply_call *c, bool check);
@@ -24,7 +17,8 @@ typedef bool python_take_fn(void *user, const struct reply_call *c, bool check);
  * blanks between them. Calls `each` with `check` for each of them. If `t` has
  * nothing but calls and `each` returned true for all, calls `each` again to
  * report them, and returns true. Otherwise reports none and returns false.
- * `cut`: the text is cut off, and its complete calls are enough. Overwrites
+ * `cut`: the text is cut off, and its complete calls are enough. Otherwise the
+ * brackets that close the last call and the list may be missing. Overwrites
  * `made`. */
 bool python_calls(struct span t, bool cut, struct reply_text *made,
                   python_take_fn *each, void *user);

@@ -90,6 +90,9 @@ void reply_tell_call(struct pl_reply *r, const struct reply_call *c)
     keep_call(r, c, r->f->as_text);
     if (!is_told)
         tell_part(r, PL_REPLY_CALL, c->arguments);
+    else if (!r->args_whole && c->arguments.n > r->n_told)
+        /* the closing brackets that the model left out */
+        tell_part(r, PL_REPLY_CALL_MORE, span_from(c->arguments, r->n_told));
     r->args = 0;
 }
 
@@ -108,33 +111,49 @@ void reply_begin_arguments(struct pl_reply *r, const struct reply_call *c,
                            size_t at)
 {
     r->args = r->told = at;
+    r->n_told = 0;
     r->args_whole = false;
-    r->args_scan = r->escapes_scan = (struct json_scan){0};
+    r->args_scan = (struct json_scan){.to_marker = true};
+    r->escapes_scan = (struct json_scan){0};
     name_call(r, c);
     tell_part(r, PL_REPLY_CALL, span_of(""));
 }
 
-/* Reports the arguments of the current tool call that were received since the
- * last report. */
-void reply_tell_arguments(struct pl_reply *r)
+/* Reports the arguments of the current tool call up to offset `end`. */
+static void tell_until(struct pl_reply *r, size_t end)
 {
-    size_t end;
+    if (end <= r->told)
+        return;
+    r->made.n = 0;
+    reply_add_escaped(&r->made, reply_piece(r, r->told, end), &r->escapes_scan);
+    if (r->made.n > 0)
+        tell_part(r, PL_REPLY_CALL_MORE, (struct span){r->made.s, r->made.n});
+    r->n_told += r->made.n;
+    r->told = end;
+}
 
+/* Returns the offset before the comma and blanks at the end of the arguments
+ * that end at offset `end`; `end` if there is no comma. A bracket may follow,
+ * before which the comma is left out. */
+static size_t before_comma(const struct pl_reply *r, size_t end)
+{
+    struct span t = reply_piece(r, r->told, end);
+
+    if (r->args_whole || r->args_scan.in_string || r->args_scan.before != ',')
+        return end;
+    if (t.n > 0 && t.s[0] == ',') /* it was found before */
+        return r->told;
+    while (t.n > 0 && span_blanks((struct span){t.s + t.n - 1, 1}) > 0)
+        t.n--;
+    return t.n > 0 && t.s[t.n - 1] == ',' ? r->told + t.n - 1 : end;
+}
+
+void reply_tell_arguments(struct pl_reply *r, size_t end)
+{
     if (r->args_whole)
         return;
-    r->args_whole = json_scan(
-        &r->args_scan, r->state == IN_CHANNEL ? reply_piece(r, r->args, r->seen)
-                                              : reply_rest(r, r->args));
-    end = r->args + r->args_scan.at;
-    if (end > r->told) {
-        r->made.n = 0;
-        reply_add_escaped(&r->made, reply_piece(r, r->told, end),
-                          &r->escapes_scan);
-        if (r->made.n > 0)
-            tell_part(r, PL_REPLY_CALL_MORE,
-                      (struct span){r->made.s, r->made.n});
-    }
-    r->told = end;
+    r->args_whole = json_scan(&r->args_scan, reply_piece(r, r->args, end));
+    tell_until(r, before_comma(r, r->args + r->args_scan.at));
 }
 
 /* Ends a tool call whose text is incomplete or invalid, but whose arguments
@@ -144,6 +163,7 @@ void reply_leave_arguments(struct pl_reply *r)
 {
     struct json_scan at = {0};
 
+    tell_until(r, r->args + r->args_scan.at);
     r->made.n = 0;
     reply_add_escaped(&r->made, reply_piece(r, r->args, r->told), &at);
     keep_call(r,

@@ -1,22 +1,20 @@
-/* String functions that methods and filters of the template language share.
+/* Functions that methods, filters and tests of the template language share.
  * Used only by files of chat/. */
 #ifndef CHAT_STRINGS_H
 #define CHAT_STRINGS_H
 
 #include "chat/render.h"
+#include "chat/unicode.h"
 
-/* A list of values under construction. A zeroed struct is the empty list. */
-struct items {
-    struct value *item;
-    size_t n, cap;
-};
-pl_status items_add(struct render *r, struct items *l, struct value v);
-pl_status items_add_view(struct render *r, struct items *l, const char *s,
-                         size_t len);
-pl_status items_list(struct render *r, const struct items *l,
-                     struct list **out);
-pl_status items_take(struct render *r, const struct items *l,
-                     enum value_kind kind, struct value *out);
+/* Decodes the character at offset *at of the string and advances *at behind it.
+ * Returns false at the end of the string. */
+static inline bool string_next(const struct string *s, size_t *at, uint32_t *c)
+{
+    if (*at >= s->len)
+        return false;
+    *at += unicode_get(s->s + *at, s->len - *at, c);
+    return true;
+}
 
 enum string_case {
     CASE_LOWER,
@@ -30,33 +28,45 @@ enum string_case {
      * opening brackets. */
     CASE_HEADING,
 };
-pl_status string_case(struct render *r, const struct string *s,
-                      enum string_case to, struct value *out);
-/* Returns true if s contains letters that have upper and lower case, and all of
- * them are in upper case; in lower case if not `upper`. */
-bool string_has_case(const struct string *s, bool upper);
+struct value string_case(struct render *r, const struct string *s,
+                         enum string_case to);
 
-/* Sets *out to `s` without the characters of the set `chars` (whitespace if
- * NULL) at its left end if `left`, and at its right end if `right`. */
-pl_status string_strip(struct render *r, const struct string *s,
-                       const struct string *chars, bool left, bool right,
-                       struct value *out);
-/* Sets *out to `s` with the first `most` occurrences of `from` replaced by
- * `to`; all of them if `most` is negative. */
-pl_status string_replace(struct render *r, const struct string *s,
-                         const struct string *from, const struct string *to,
-                         int64_t most, struct value *out);
-pl_status string_lines(struct render *r, const struct string *s, bool ends,
-                       struct items *out);
-/* Sets *out to `s`, padded on both sides to `width` characters with the
- * character `fill`; with blanks if `fill` is NULL. */
-pl_status string_center(struct render *r, const struct string *s, int64_t width,
-                        const struct string *fill, struct value *out);
+/* Returns a list of the lines of `s`, with their ends if `ends`. */
+struct list string_lines(struct render *r, const struct string *s, bool ends);
 
-/* Convert an argument of a call to a C value. Fail if the argument has another
- * type. get_int returns `usual` if the argument is absent. */
-pl_status need_string(struct render *r, struct value v, struct string **out);
-pl_status get_int(struct render *r, struct value v, int64_t usual,
-                  int64_t *out);
+/* Returns the number that the string consists of, of at most 18 digits; -1 if
+ * it is not such a number. */
+int64_t string_index(const struct string *s);
+
+/* Parse a number as Python's float() and int() do. If `base` is 0, the prefix
+ * of the text, such as 0x, determines the base. Return false if the text is not
+ * such a number, is too long, or is an integer of more than 64 bits. */
+bool string_to_float(const struct string *s, double *out);
+bool string_to_int(const struct string *s, int64_t base, int64_t *out);
+/* Returns the value of a digit of base 36; 99 for other characters. */
+int digit_value(char c);
+
+/* Return the string or the integer `v`. Fail if `v` has another type. */
+struct string *need_string(struct render *r, struct value v);
+int64_t need_int(struct render *r, struct value v);
+
+/* Appends the string s[0 .. len), which is borrowed, to the list. */
+static inline void list_add_view(struct render *r, struct list *l,
+                                 const char *s, size_t len)
+{
+    list_add(&r->w, l, value_view(&r->w, s, len));
+}
+
+/* Returns a list of the positional arguments from `first` on. */
+struct list args_list(struct render *r, const struct args *args, int first);
+
+/* Functions of both methods and filters or tests, for rows of their tables.
+ * `what` of the row is, in order: an enum string_case; SIDE_LEFT, SIDE_RIGHT or
+ * both; 0; how to pad, '<', '>' or '^'; true for upper case; and an enum view.
+ * string_replace takes the parameters old, new and count; string_justify the
+ * width and the fill character. */
+enum { SIDE_LEFT = 1, SIDE_RIGHT = 2 };
+builtin_fn string_cased, string_strip, string_replace, string_justify,
+    string_is_case, dict_view;
 
 #endif

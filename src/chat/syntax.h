@@ -20,33 +20,21 @@
 /* Maximum nesting of statements and expressions in a template. */
 enum { SYNTAX_MAX_DEPTH = 200 };
 
-enum token_kind {
-    T_END, /* the end of the template */
-    T_DATA,
-    T_PRINT_BEGIN, /* the marker {{ */
-    T_PRINT_END,
-    T_BLOCK_BEGIN, /* the marker {% */
-    T_BLOCK_END,
-    T_NAME,
-    T_STRING,
-    T_NUMBER,
-    T_OPERATOR,
-};
+enum token_kind { T_END, T_DATA, T_NAME, T_STRING, T_NUMBER, T_OPERATOR };
 
 struct token {
     enum token_kind kind;
     int line;
     /* Value of a token with text, a name, a string or a number. */
     struct value value;
-    char op[3]; /* the operator, NUL-terminated */
+    /* The operator, or the marker of a tag, such as "{%", NUL-terminated. */
+    char op[3];
 };
 
-/* Splits the template text[0 .. len) into tokens. Sets *out to the *n tokens,
- * which are allocated in `a`; the last token is T_END. `text` is borrowed as
- * long as the tokens are used. PL_BAD_FILE if the text is not a template; the
+/* Splits the template text[0 .. len) into tokens, the last of which is T_END.
+ * Returns NULL after a failure: PL_BAD_FILE if the text is not a template; the
  * message gives the reason. */
-pl_status lex_template(struct arena *a, const char *text, size_t len,
-                       struct token **out, size_t *n, pl_err *err);
+const struct token *lex_template(struct work *w, const char *text, size_t len);
 
 /* The kinds of nodes. A comment lists the fields of the node (a, b, c, kid[]
  * and others) and their meaning. "block" is an N_BLOCK node. "?" marks a field
@@ -106,9 +94,9 @@ enum node_kind {
     N_DIVIDE_DOWN,
     N_REMAINDER,
     N_POWER,
-    N_JOIN, /* a ~ b ~ c; kid: operands */
-    /* a < b < c; kid: operands, op: the operators, enum comparison [n_kid -
-     * 1]. */
+    N_JOIN, /* a ~ b ~ c; a: first operand, word: the others */
+    /* a < b < c; a: first operand, word: the others, sym: the operator before
+     * each, enum comparison. */
     N_COMPARE,
     /* a if b else c; a: value if b is true, b: condition, c: value if not?. */
     N_CONDITIONAL,
@@ -116,11 +104,13 @@ enum node_kind {
 
 enum comparison { IS_EQ, IS_NE, IS_LT, IS_LE, IS_GT, IS_GE, IS_IN, IS_NOT_IN };
 
-/* A named argument of a call, or a parameter of a macro with its default. */
+/* A named argument of a call, a parameter of a macro with its default, or a
+ * further operand of a chain of operators. */
 struct word {
     struct string *name;
     int sym;
-    /* Value of the argument; default of the parameter, NULL if it has none. */
+    /* Value of the argument or operand; default of the parameter, NULL if it
+     * has none. */
     struct node *value;
 };
 
@@ -135,7 +125,6 @@ struct node {
     /* For N_MACRO: bits 1 << SYM_, the predefined names that its body reads.
      * For N_FOR: 1 if the loop is recursive. */
     uint8_t flags;
-    const uint8_t *op;
     const struct builtin *builtin;
     struct value value;
 };

@@ -42,32 +42,20 @@ size_t unicode_get(const char *s, size_t n, uint32_t *c)
 
 size_t unicode_put(char *out, uint32_t c)
 {
+    size_t n;
+
     if (c >= STRAY + 0x80 && c <= STRAY + 0xff) {
         out[0] = (char)(c - STRAY);
         return 1;
     }
     if (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
         return 0;
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        out[0] = (char)(0xc0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xe0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
+    n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    /* The first byte of n > 1 bytes begins with n bits that are 1. */
+    out[0] = (char)(n == 1 ? c : 0xf00u >> n | c);
+    return n;
 }
 
 size_t unicode_count(const char *s, size_t n)

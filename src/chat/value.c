@@ -2,14 +2,101 @@
  * Operators on values are in operate.c. */
 #include "chat/value.h"
 
+#include "base/err.h"
 #include "base/hash64.h"
 #include "base/numeral.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
 /* Dicts with at most this number of pairs are searched linearly. */
 enum { FEW = 8 };
+
+/* ---- limits and the first failure -------------------------------------- */
+
+void work_init(struct work *w, const struct chat_limits *limits, pl_err *err)
+{
+    *w = (struct work){
+        .left = *limits, .err = err, .empty = {.s = "", .ascii = true}};
+}
+
+struct value work_fail(struct work *w, pl_status s, const char *fmt, ...)
+{
+    char text[sizeof w->err->message];
+    va_list ap;
+
+    if (w->status == PL_OK) {
+        va_start(ap, fmt);
+        numeral_vprint(text, sizeof text, fmt, ap);
+        va_end(ap);
+        w->status = w->line > 0 ? err_set(w->err, s, "template line %d: %s",
+                                          w->line, text)
+                                : err_set(w->err, s, "%s", text);
+    }
+    return value_undefined();
+}
+
+void work_no_memory(struct work *w)
+{
+    if (w->status == PL_OK)
+        w->status = err_no_memory(w->err, "a chat template");
+}
+
+void work_spend(struct work *w, uint64_t steps)
+{
+    if (steps <= w->left.steps)
+        w->left.steps -= steps;
+    else
+        work_fail(w, PL_FULL,
+                  "the template exceeds the step limit; it may loop endlessly");
+}
+
+bool work_enter(struct work *w)
+{
+    work_spend(w, 1);
+    if (w->left.depth == 0)
+        work_fail(w, PL_BAD_ARGUMENT,
+                  "macros, expressions or values nest too deeply; "
+                  "simplify the template");
+    if (w->status != PL_OK)
+        return false;
+    w->left.depth--;
+    return true;
+}
+
+void *work_alloc(struct work *w, size_t n, size_t size)
+{
+    size_t bytes;
+    void *p;
+
+    if (__builtin_mul_overflow(n, size, &bytes) ||
+        bytes > w->left.memory_bytes ||
+        w->arena.used_bytes > w->left.memory_bytes - bytes)
+        work_fail(w, PL_FULL,
+                  "the template's values exceed the memory limit of %zu bytes",
+                  w->left.memory_bytes);
+    if (w->status != PL_OK)
+        return NULL;
+    p = arena_alloc(&w->arena, n, size);
+    if (!p)
+        work_no_memory(w);
+    return p;
+}
+
+void *work_extended(struct work *w, void *from, size_t n, size_t size)
+{
+    void *more;
+
+    if ((n & (n - 1)) != 0 && w->status == PL_OK)
+        return from;
+    more = work_alloc(w, n > 0 ? 2 * n : 1, size);
+    if (more && n > 0)
+        memcpy(more, from, n * size);
+    return more;
+}
+
+/* ---- single values ----------------------------------------------------- */
 
 const char *value_kind_name(enum value_kind kind)
 {
@@ -76,24 +163,24 @@ static bool is_ascii(const char *s, size_t len)
     return all < 0x80;
 }
 
-struct string *string_view(struct arena *a, const char *s, size_t len)
+struct value value_view(struct work *w, const char *s, size_t len)
 {
-    struct string *v = arena_alloc(a, 1, sizeof *v);
+    const struct string v = {.s = s, .len = len, .ascii = is_ascii(s, len)};
+    struct value out = value_new(w, V_STR, &v, sizeof v);
 
-    if (v)
-        *v = (struct string){.s = s, .len = len, .ascii = is_ascii(s, len)};
-    return v;
+    work_spend(w, len / 64);
+    return out.kind == V_STR ? out : value_str(&w->empty);
 }
 
-struct string *string_copy(struct arena *a, const char *s, size_t len)
+struct value value_copy(struct work *w, const char *s, size_t len)
 {
-    char *copy = arena_alloc(a, len, 1);
+    char *copy = work_alloc(w, len, 1);
 
     if (!copy)
-        return NULL;
+        return value_str(&w->empty);
     if (len > 0)
         memcpy(copy, s, len);
-    return string_view(a, copy, len);
+    return value_view(w, copy, len);
 }
 
 uint32_t string_hash(struct string *s)
@@ -118,32 +205,58 @@ bool string_is(const struct string *s, const char *text)
     return strlen(text) == s->len && memcmp(s->s, text, s->len) == 0;
 }
 
-struct list *list_create(struct arena *a, size_t n)
+struct value value_new(struct work *w, enum value_kind kind, const void *object,
+                       size_t size)
 {
-    struct list *l = arena_alloc(a, 1, sizeof *l);
+    void *p = work_alloc(w, 1, size);
 
-    if (!l)
-        return NULL;
-    l->n = n;
-    l->item = arena_alloc(a, n, sizeof *l->item);
-    return l->item ? l : NULL;
+    if (!p)
+        return value_undefined();
+    memcpy(p, object, size);
+    return (struct value){.kind = (uint8_t)kind, .object = p};
 }
 
-struct dict *dict_create(struct arena *a, size_t cap)
-{
-    struct dict *d = arena_alloc(a, 1, sizeof *d);
+/* ---- lists ------------------------------------------------------------- */
 
-    if (!d)
-        return NULL;
-    d->cap = cap > 0 ? cap : 1;
-    d->pair = arena_alloc(a, d->cap, sizeof *d->pair);
-    return d->pair ? d : NULL;
+struct value value_list(struct work *w, enum value_kind kind, struct list l)
+{
+    return value_new(w, kind, &l, sizeof l);
 }
 
-bool value_is_key(struct value v)
+struct value value_pair(struct work *w, struct value a, struct value b)
 {
-    return v.kind == V_STR || v.kind == V_NONE || value_is_number(v);
+    struct list l = list_with(w, 2);
+
+    list_add(w, &l, a);
+    list_add(w, &l, b);
+    return value_list(w, V_TUPLE, l);
 }
+
+struct list list_with(struct work *w, size_t n)
+{
+    struct list l = {.item = work_alloc(w, n, sizeof *l.item)};
+
+    l.cap = l.item ? n : 0;
+    return l;
+}
+
+void list_add(struct work *w, struct list *l, struct value v)
+{
+    if (l->n >= l->cap) {
+        struct list more = list_with(w, l->n < 2 ? 4 : 2 * l->n);
+
+        if (more.cap == 0)
+            return;
+        work_spend(w, l->n / 4);
+        if (l->n > 0)
+            memcpy(more.item, l->item, l->n * sizeof *l->item);
+        more.n = l->n;
+        *l = more;
+    }
+    l->item[l->n++] = v;
+}
+
+/* ---- dicts ------------------------------------------------------------- */
 
 /* Returns the hash of a dict key. Equal keys have equal hashes: 1, 1.0 and true
  * are the same key. */
@@ -198,52 +311,55 @@ struct value *dict_find(const struct dict *d, struct value key)
     return NULL;
 }
 
-/* Doubles the capacity of a dict for pairs. Drops its hash table, because
- * dict_put then builds a larger one. */
-static bool dict_grow(struct arena *a, struct dict *d)
+/* Moves the pairs of a dict to an array with the capacity `cap`. Gives a dict
+ * with more than a few pairs a hash table. */
+static bool dict_resize(struct work *w, struct dict *d, size_t cap)
 {
-    size_t cap = 2 * d->cap;
-    struct pair *pair = arena_alloc(a, cap, sizeof *pair);
+    const uint32_t n_slot = cap > FEW && cap <= UINT32_MAX / 4
+                                ? 1u << (33 - __builtin_clz((uint32_t)cap))
+                                : 0;
+    struct pair *pair = work_alloc(w, cap, sizeof *pair);
+    uint32_t *slot = work_alloc(w, n_slot, sizeof *slot);
 
-    if (!pair || cap > UINT32_MAX / 4)
+    work_spend(w, d->n);
+    if (!pair || !slot || cap > UINT32_MAX / 4)
         return false;
-    memcpy(pair, d->pair, d->n * sizeof *pair);
-    d->pair = pair;
-    d->cap = cap;
-    d->slot = NULL;
-    return true;
-}
-
-static bool dict_index(struct arena *a, struct dict *d)
-{
-    uint32_t n_slot = 16;
-
-    while (n_slot < 2 * d->cap)
-        n_slot *= 2;
-    d->slot = arena_alloc(a, n_slot, sizeof *d->slot);
-    if (!d->slot)
-        return false;
+    if (d->n > 0)
+        memcpy(pair, d->pair, d->n * sizeof *pair);
+    *d = (struct dict){.n = d->n, .cap = cap, .pair = pair};
+    if (n_slot == 0)
+        return true;
+    d->slot = slot;
     d->slot_mask = n_slot - 1;
     for (size_t i = 0; i < d->n; i++)
         slot_add(d, i);
     return true;
 }
 
-bool dict_put(struct arena *a, struct dict *d, struct value key,
+struct dict dict_with(struct work *w, size_t n)
+{
+    struct dict d = {0};
+
+    dict_resize(w, &d, n);
+    return d;
+}
+
+void dict_put(struct work *w, struct dict *d, struct value key,
               struct value value)
 {
-    struct value *there = dict_find(d, key);
+    struct value *there;
 
+    if (!value_is(key, KINDS_KEY)) {
+        work_fail(w, PL_BAD_ARGUMENT, "a %s cannot be a dict key",
+                  value_kind_name(key.kind));
+        return;
+    }
+    there = dict_find(d, key);
     if (there) {
         *there = value;
-        return true;
+    } else if (d->n < d->cap || dict_resize(w, d, d->n < 4 ? 4 : 2 * d->n)) {
+        d->pair[d->n++] = (struct pair){key, value};
+        if (d->slot)
+            slot_add(d, d->n - 1);
     }
-    if (d->n == d->cap && !dict_grow(a, d))
-        return false;
-    d->pair[d->n++] = (struct pair){key, value};
-    if (d->slot)
-        slot_add(d, d->n - 1);
-    else if (d->n > FEW && !dict_index(a, d))
-        return false;
-    return true;
 }

@@ -7,12 +7,17 @@
  * position of an iterator can change. All values are allocated in the arena of
  * their creator and freed with it. Integers have 64 bits. A result that needs
  * more bits is an error. A larger integer in the JSON of a conversation is kept
- * as its digits; computations convert it to a float. */
+ * as its digits; computations convert it to a float.
+ *
+ * Errors are sticky: struct work keeps the first failure. After it, functions
+ * do nothing or return an undefined value, an empty string or false, so callers
+ * continue without a check. Loops over templates and values end then, because
+ * work_enter fails. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
 
 #include "base/arena.h"
-#include "pl.h"
+#include "chat/template.h"
 
 /* Calls X(kind, name) for each kind of value; `name` is Python's name of the
  * type. */
@@ -48,6 +53,8 @@ enum value_kind {
 struct string {
     const char *s; /* the bytes of the string, [len], not NUL-terminated */
     size_t len;
+    /* Size of the array s[] if only this string may append to it, else 0. */
+    size_t cap;
     uint32_t hash; /* hash of the bytes; 0 if not computed yet */
     bool ascii;    /* each character is one byte */
 };
@@ -77,6 +84,7 @@ struct value {
         const struct builtin *function;
         struct joiner *joiner;
         struct cycler *cycler;
+        void *object; /* the object of a kind that has one */
     };
 };
 
@@ -93,9 +101,10 @@ enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
+/* A list. A zeroed struct is the empty list. */
 struct list {
     size_t n;
-    struct value *item; /* the items, [n]; never NULL */
+    struct value *item; /* the items, [n] */
     /* Capacity of item[] if only this list may append to it, else 0. Other
      * lists may share item[0 .. n), whose values never change. */
     size_t cap;
@@ -105,7 +114,8 @@ struct pair {
     struct value key, value;
 };
 
-/* A dict, with its keys in the order of their insertion. */
+/* A dict, with its keys in the order of their insertion. A zeroed struct is the
+ * empty dict. */
 struct dict {
     size_t n, cap;
     struct pair *pair; /* the pairs, [n], with capacity `cap` */
@@ -132,13 +142,54 @@ struct joiner {
 
 struct cycler {
     /* The values through which the cycler goes; at least one. */
-    struct list *list;
+    struct list list;
     size_t at;
 };
+
+/* The memory and the limits of parsing or rendering one template, and the first
+ * failure. */
+struct work {
+    struct arena arena;
+    /* The steps, depth and bytes that may still be used. */
+    struct chat_limits left;
+    /* Line in the template of the current node, for messages; 0 before the
+     * first one. */
+    int line;
+    pl_status status; /* PL_OK until the first failure */
+    pl_err *err;
+    struct string empty; /* the empty string */
+};
+
+void work_init(struct work *w, const struct chat_limits *limits, pl_err *err);
+/* Keeps the failure `s` with its message, which begins with "template line N: "
+ * if there is a current line, unless there was a failure before. Returns an
+ * undefined value. */
+struct value work_fail(struct work *w, pl_status s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void work_no_memory(struct work *w);
+/* Spends steps of the limit; fails with PL_FULL at the limit. */
+void work_spend(struct work *w, uint64_t steps);
+/* Begins one more level of nesting; fails with PL_BAD_ARGUMENT at the limit.
+ * Returns false if anything has failed. The caller ends the level by
+ * `w->left.depth++`, which is harmless after a failure. */
+bool work_enter(struct work *w);
+/* Returns n zeroed elements of `size` bytes; NULL after a failure, such as that
+ * of the memory limit. */
+void *work_alloc(struct work *w, size_t n, size_t size);
+
+/* Returns an array with space for one element more than from[n]: it is from[]
+ * if n is not 0 or a power of 2, else a copy of double its size. Returns NULL
+ * after a failure. */
+void *work_extended(struct work *w, void *from, size_t n, size_t size);
 
 static inline struct value value_none(void)
 {
     return (struct value){.kind = V_NONE};
+}
+
+static inline struct value value_undefined(void)
+{
+    return (struct value){.kind = V_UNDEFINED};
 }
 
 static inline struct value value_bool(bool b)
@@ -161,16 +212,29 @@ static inline struct value value_str(struct string *s)
     return (struct value){.kind = V_STR, .str = s};
 }
 
+/* Returns true if v is of one of the kinds, bits 1 << V_. */
+static inline bool value_is(struct value v, unsigned kinds)
+{
+    return kinds >> v.kind & 1;
+}
+
+/* Sets of kinds. Python computes with bools, ints and floats. */
+enum {
+    KINDS_INT = 1 << V_BOOL | 1 << V_INT,
+    KINDS_NUMBER = KINDS_INT | 1 << V_FLOAT,
+    KINDS_KEY = KINDS_NUMBER | 1 << V_STR | 1 << V_NONE,
+    KINDS_LIST = 1 << V_LIST | 1 << V_TUPLE,
+    KINDS_SEQUENCE = KINDS_LIST | 1 << V_STR,
+};
+
 static inline bool value_is_markup(struct value v)
 {
     return v.kind == V_STR && v.sub == STR_MARKUP;
 }
 
-/* Returns true if v is a bool, an int or a float, because Python computes with
- * all three. */
-static inline bool value_is_number(struct value v)
+static inline bool value_is_wide(struct value v)
 {
-    return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
+    return v.kind == V_FLOAT && v.sub == FLOAT_DIGITS;
 }
 
 /* Returns the value of a bool or an int. `v` must be one of these. */
@@ -179,39 +243,48 @@ static inline int64_t value_as_int(struct value v)
     return v.kind == V_BOOL ? v.truth : v.i;
 }
 
-static inline bool value_is_wide(struct value v)
-{
-    return v.kind == V_FLOAT && v.sub == FLOAT_DIGITS;
-}
-
 /* Returns the value of a number. `v` must be a bool, an int or a float. */
 double value_as_float(struct value v);
-
-/* Returns the name of a type for error messages, such as "str object" or
- * "None". */
+/* Returns the name of the type of `v` for error messages, such as "str object"
+ * or "None". */
 const char *value_kind_name(enum value_kind kind);
 bool value_truth(struct value v);
 
-/* The functions from here on return NULL or false if out of memory. */
-
-/* Return a string with the text s[0 .. len). string_view borrows `s` as long as
- * the string is used; string_copy copies it. */
-struct string *string_view(struct arena *a, const char *s, size_t len);
-struct string *string_copy(struct arena *a, const char *s, size_t len);
+/* Return a string with the text s[0 .. len). value_view borrows `s` as long as
+ * the string is used; value_copy copies it. */
+struct value value_view(struct work *w, const char *s, size_t len);
+struct value value_copy(struct work *w, const char *s, size_t len);
 /* Returns the hash of a string, which is never 0. */
 uint32_t string_hash(struct string *s);
 bool string_equal(struct string *a, struct string *b);
 bool string_is(const struct string *s, const char *text);
 
-struct list *list_create(struct arena *a, size_t n);
-struct dict *dict_create(struct arena *a, size_t cap);
-/* Sets d[key] to `value`, replacing the value of an existing key. A key is a
- * string, a number or None. */
-bool dict_put(struct arena *a, struct dict *d, struct value key,
+/* Returns a value of this kind with a copy of *object, `size` bytes. */
+struct value value_new(struct work *w, enum value_kind kind, const void *object,
+                       size_t size);
+struct value value_list(struct work *w, enum value_kind kind, struct list l);
+struct value value_pair(struct work *w, struct value a, struct value b);
+/* Returns an empty list with the capacity for n items. */
+struct list list_with(struct work *w, size_t n);
+/* Appends v to the list. The items are moved to a new array if the list has no
+ * capacity of its own. */
+void list_add(struct work *w, struct list *l, struct value v);
+
+/* Returns an empty dict with the capacity for n pairs. */
+struct dict dict_with(struct work *w, size_t n);
+/* Sets d[key] to `value`, replacing the value of an existing key. Fails if
+ * `key` is not of KINDS_KEY. */
+void dict_put(struct work *w, struct dict *d, struct value key,
               struct value value);
 /* Returns the value of `key` in the dict; NULL if the dict does not have the
  * key. */
 struct value *dict_find(const struct dict *d, struct value key);
-bool value_is_key(struct value v);
+
+/* In value_json.c: parses the JSON text s[0 .. len). `name` is the name of the
+ * text for error messages. PL_BAD_ARGUMENT: the JSON is invalid, which includes
+ * a number beyond the range of a double, or it nests too deeply. The message
+ * has the position. */
+struct value value_from_json(struct work *w, const char *s, size_t len,
+                             const char *name);
 
 #endif

@@ -1,7 +1,7 @@
-/* Converts JSON to values of the template language; see value_json.h. */
-#include "chat/value_json.h"
+/* Converts JSON to values of the template language. This is the only file about
+ * values that uses jansson. */
+#include "chat/value.h"
 
-#include "base/err.h"
 #include "base/numeral.h"
 #include "base/wide_json.h"
 
@@ -10,117 +10,81 @@
 
 enum { MAX_DEPTH = 150 };
 
-static pl_status convert(struct arena *a, const json_t *j, int depth,
-                         const char *name, struct value *out, pl_err *err);
-
-static pl_status no_memory(pl_err *err)
-{
-    return err_no_memory(err, "JSON");
-}
-
-static pl_status convert_array(struct arena *a, const json_t *j, int depth,
-                               const char *name, struct value *out, pl_err *err)
-{
-    size_t n = json_array_size(j);
-
-    out->kind = V_LIST;
-    out->list = list_create(a, n);
-    if (!out->list)
-        return no_memory(err);
-    for (size_t i = 0; i < n; i++)
-        PL_TRY(convert(a, json_array_get(j, i), depth - 1, name,
-                       &out->list->item[i], err));
-    return PL_OK;
-}
-
-static pl_status convert_object(struct arena *a, json_t *j, int depth,
-                                const char *name, struct value *out,
-                                pl_err *err)
-{
-    out->kind = V_DICT;
-    out->dict = dict_create(a, json_object_size(j));
-    if (!out->dict)
-        return no_memory(err);
-    for (void *at = json_object_iter(j); at;
-         at = json_object_iter_next(j, at)) {
-        const char *key = json_object_iter_key(at);
-        struct string *s = string_copy(a, key, json_object_iter_key_len(at));
-        struct value v;
-
-        if (!s)
-            return no_memory(err);
-        PL_TRY(
-            convert(a, json_object_iter_value(at), depth - 1, name, &v, err));
-        if (!dict_put(a, out->dict, value_str(s), v))
-            return no_memory(err);
-    }
-    return PL_OK;
-}
-
 /* Converts a JSON string to a value. The string may stand for an integer of
  * more than 64 bits, which jansson cannot read. */
-static pl_status convert_string(struct arena *a, const json_t *j,
-                                struct value *out, pl_err *err)
+static struct value convert_string(struct work *w, const json_t *j)
 {
     const char *digits = wide_digits(j);
+    struct value v;
 
-    *out = value_str(
-        digits ? string_copy(a, digits, strlen(digits))
-               : string_copy(a, json_string_value(j), json_string_length(j)));
-    if (digits) {
-        out->kind = V_FLOAT;
-        out->sub = FLOAT_DIGITS;
-    }
-    return out->str ? PL_OK : no_memory(err);
+    if (!digits)
+        return value_copy(w, json_string_value(j), json_string_length(j));
+    v = value_copy(w, digits, strlen(digits));
+    v.kind = V_FLOAT;
+    v.sub = FLOAT_DIGITS;
+    return v;
 }
 
-static pl_status convert(struct arena *a, const json_t *j, int depth,
-                         const char *name, struct value *out, pl_err *err)
+static struct value convert(struct work *w, json_t *j, int depth,
+                            const char *name)
 {
+    struct list l;
+    struct dict d;
+    struct value v;
+
     if (depth == 0)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: lists and objects nest deeper than %d levels", name,
-                       MAX_DEPTH);
+        return work_fail(w, PL_BAD_ARGUMENT,
+                         "%s: lists and objects nest deeper than %d levels",
+                         name, MAX_DEPTH);
     switch (json_typeof(j)) {
-    case JSON_OBJECT:
-        return convert_object(a, (json_t *)j, depth, name, out, err);
+    case JSON_OBJECT: /* the dict is before its values in memory, because most
+                         templates only look at some keys */
+        d = dict_with(w, json_object_size(j));
+        v = value_new(w, V_DICT, &d, sizeof d);
+        for (void *at = json_object_iter(j); at && w->status == PL_OK;
+             at = json_object_iter_next(j, at))
+            dict_put(w, v.dict,
+                     value_copy(w, json_object_iter_key(at),
+                                json_object_iter_key_len(at)),
+                     convert(w, json_object_iter_value(at), depth - 1, name));
+        return v;
     case JSON_ARRAY:
-        return convert_array(a, j, depth, name, out, err);
+        l = list_with(w, json_array_size(j));
+        for (size_t i = 0; i < l.cap; i++)
+            list_add(w, &l, convert(w, json_array_get(j, i), depth - 1, name));
+        return value_list(w, V_LIST, l);
     case JSON_STRING:
-        return convert_string(a, j, out, err);
+        return convert_string(w, j);
     case JSON_INTEGER:
-        *out = value_int(json_integer_value(j));
-        return PL_OK;
+        return value_int(json_integer_value(j));
     case JSON_REAL:
-        *out = value_float(json_real_value(j));
-        return PL_OK;
+        return value_float(json_real_value(j));
     case JSON_NULL:
-        *out = value_none();
-        return PL_OK;
+        return value_none();
     default:
-        *out = value_bool(json_is_true(j));
-        return PL_OK;
+        return value_bool(json_is_true(j));
     }
 }
 
-pl_status value_from_json(struct arena *a, const char *s, size_t len,
-                          const char *name, struct value *out, pl_err *err)
+struct value value_from_json(struct work *w, const char *s, size_t len,
+                             const char *name)
 {
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
     json_t *j = wide_json_marked(s, len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
-    pl_status st;
+    struct value v = value_undefined();
 
     numeral_end(before);
+    if (j)
+        v = convert(w, j, MAX_DEPTH, name);
     /* Jansson reports some failed allocations as an unknown error. */
-    if (!j && (json_error_code(&e) == json_error_out_of_memory ||
-               json_error_code(&e) == json_error_unknown))
-        return no_memory(err);
-    if (!j)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: invalid JSON: line %d, column %d: %s", name, e.line,
-                       e.column, e.text);
-    st = convert(a, j, MAX_DEPTH, name, out, err);
+    else if (json_error_code(&e) == json_error_out_of_memory ||
+             json_error_code(&e) == json_error_unknown)
+        work_no_memory(w);
+    else
+        work_fail(w, PL_BAD_ARGUMENT,
+                  "%s: invalid JSON: line %d, column %d: %s", name, e.line,
+                  e.column, e.text);
     json_decref(j);
-    return st;
+    return v;
 }

@@ -230,3 +230,14 @@ const char *pl_plan_options(const pl_plan *p)
 {
     return p ? p->options : "";
 }
+
+pl_status pl_plan_dump(const pl_plan *p, const char *pass, pl_write_fn *write,
+                       void *user, pl_err *err)
+{
+    const struct lower_dump dump = {pass, write, user};
+
+    PL_NEED(p, err);
+    PL_NEED(pass, err);
+    PL_NEED(write, err);
+    return compiled_dump(p->compiled, &dump, err);
+}

@@ -53,9 +53,8 @@ struct cache_part {
 };
 
 /* Sets *p to the part of a cache that device h stores. seen[head] is true for
- * the heads that devices before h store; sets it for those of h. Returns false
- * if out of memory. */
-static bool part_init(struct cache_part *p, struct exec_caches *c,
+ * the heads that devices before h store; sets it for those of h. */
+static void part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)
 {
@@ -64,12 +63,12 @@ static bool part_init(struct cache_part *p, struct exec_caches *c,
     struct layout_local m;
 
     if (!layout_local_init(&m, &c->arena, l, cache->n_head, h->ranks))
-        return false;
+        return;
     *p = (struct cache_part){h->dev, h->tensor->offset, m.local, NULL, NULL};
     p->head = arena_alloc(&c->arena, (size_t)m.local, sizeof *p->head);
     p->first = arena_alloc(&c->arena, (size_t)m.local, sizeof *p->first);
     if (!p->head || !p->first)
-        return false;
+        return;
     for (int64_t i = 0; i < cache->n_head; i++) {
         int64_t k = layout_local_index(&m, i);
 
@@ -79,10 +78,9 @@ static bool part_init(struct cache_part *p, struct exec_caches *c,
         p->first[k] = !seen[i];
         seen[i] = true;
     }
-    return true;
 }
 
-static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
+static void cache_init(struct exec_cache *cache, struct exec_caches *c,
                        int node)
 {
     const struct graph_node *g = &c->x->plan->g->node[node];
@@ -100,17 +98,12 @@ static bool cache_init(struct exec_cache *cache, struct exec_caches *c,
         .tile_bytes = memory_tile_bytes(g)};
     cache->part = arena_alloc(&c->arena, (size_t)n, sizeof *cache->part);
     seen = arena_alloc(&c->arena, (size_t)cache->n_head, sizeof *seen);
-    if (!cache->part || !seen)
-        return false;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && cache->part && seen; i++) {
         struct holder h;
 
-        if (!holder(c->x, node, i, &h))
-            continue;
-        if (!part_init(&cache->part[cache->n_part++], c, cache, &h, seen))
-            return false;
+        if (holder(c->x, node, i, &h))
+            part_init(&cache->part[cache->n_part++], c, cache, &h, seen);
     }
-    return true;
 }
 
 pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
@@ -121,19 +114,18 @@ pl_status exec_caches_open(struct exec_caches *c, pl_exec *x, int node,
 
     *c = (struct exec_caches){.x = x};
     c->cache = arena_alloc(&c->arena, (size_t)g->n_node + 1, sizeof *c->cache);
-    if (!c->cache)
-        return err_no_memory(err, "tables of the cache");
+    PL_TRY(arena_check(&c->arena, "tables of the cache", err));
     for (int i = 0; i < g->n_node; i++) {
         struct exec_cache *k = &c->cache[c->n];
 
         if (g->node[i].op != OP_memory || (node >= 0 && node != i))
             continue;
-        if (!cache_init(k, c, i))
-            return err_no_memory(err, "tables of the cache");
+        cache_init(k, c, i);
         if ((size_t)k->n_head * k->tile_bytes > page)
             page = (size_t)k->n_head * k->tile_bytes;
         c->n++;
     }
+    PL_TRY(arena_check(&c->arena, "tables of the cache", err));
     c->page = malloc(page);
     return c->page ? PL_OK : err_no_memory(err, "a page of the cache");
 }

@@ -24,15 +24,13 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
 
     x->group_dev = arena_alloc(&x->arena, n, sizeof *x->group_dev);
     x->group_ranks = arena_alloc(&x->arena, n, sizeof *x->group_ranks);
-    if (!x->group_dev || !x->group_ranks)
-        return err_no_memory(err, "an executor");
+    PL_TRY(arena_check(&x->arena, "an executor", err));
     for (int g = 0; g < l->n_group; g++) {
         size_t m = (size_t)l->group[g].n;
 
         x->group_dev[g] = arena_alloc(&x->arena, m, sizeof **x->group_dev);
         x->group_ranks[g] = arena_alloc(&x->arena, m, sizeof **x->group_ranks);
-        if (!x->group_dev[g] || !x->group_ranks[g])
-            return err_no_memory(err, "an executor");
+        PL_TRY(arena_check(&x->arena, "an executor", err));
         for (int k = 0; k < l->group[g].n; k++) {
             x->group_dev[g][k] = l->shard[l->group[g].first + k].dev;
             x->group_ranks[g][k] = l->shard[l->group[g].first + k].ranks;

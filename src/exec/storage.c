@@ -86,17 +86,15 @@ void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
 struct table {
     const pl_exec *x;
     struct arena *arena;
-    struct weight_store *s; /* array of the stores found; NULL during the first
-                               pass, which only counts them */
-    int n;
-    pl_err *err;
+    struct weight_store *s; /* [cap] the n stores found so far */
+    int n, cap;
 };
 
 /* Determines the rows of weight g, whose layout is l, that a device with
  * `ranks` stores. Sets those fields of *s that describe pieces and rows: `n`
- * and all fields after it. */
-static pl_status deal(struct weight_store *s, const struct graph_node *g,
-                      const pl_layout *l, rankset ranks, struct table *tab)
+ * and all fields after it. If out of memory, the store is empty. */
+static void deal(struct weight_store *s, const struct graph_node *g,
+                 const pl_layout *l, rankset ranks, struct arena *a)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
@@ -116,8 +114,8 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
         outer *= g->dim[d].n;
     for (int d = dim + 1; d < last; d++)
         s->inner *= g->dim[d].n;
-    if (!layout_local_init(&s->split, tab->arena, l, s->size, ranks))
-        return err_no_memory(tab->err, "rows of a weight");
+    if (!layout_local_init(&s->split, a, l, s->size, ranks))
+        return;
     s->n = outer * s->split.local * s->inner;
     s->piece_bytes = s->row_bytes;
     if (s->t->pack && s->n > 0) {
@@ -128,33 +126,38 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
     if (s->piece_bytes > 0)
         s->slab = STORAGE_SLAB / (int64_t)s->piece_bytes;
     s->slab = s->slab < 1 ? 1 : s->slab;
-    return PL_OK;
 }
 
 /* Adds the store that tensor t of device h->dev[u] is for the weight of node
- * nn, unless it is empty. In the counting pass only increases the number of
- * stores. */
-static pl_status add(struct table *tab, const struct num_node *nn,
-                     const struct exec_owners *h, int u, int t)
+ * nn, unless it is empty or memory is short. */
+static void add(struct table *tab, const struct num_node *nn,
+                const struct exec_owners *h, int u, int t)
 {
     struct weight_store s = {.node = nn->node, .dev = h->dev[u]};
 
-    if (!tab->s) {
-        tab->n++;
-        return PL_OK;
-    }
     s.t = &tab->x->plan->low->prog[s.dev].tensor[t];
-    PL_TRY(
-        deal(&s, &tab->x->plan->g->node[s.node], nn->layout, h->ranks[u], tab));
-    if (s.n > 0 && s.piece_bytes > 0)
-        tab->s[tab->n++] = s;
-    return PL_OK;
+    deal(&s, &tab->x->plan->g->node[s.node], nn->layout, h->ranks[u],
+         tab->arena);
+    if (s.n == 0 || s.piece_bytes == 0)
+        return;
+    if (tab->n == tab->cap) {
+        size_t cap = 2 * (size_t)tab->cap + 64;
+        struct weight_store *more = arena_alloc(tab->arena, cap, sizeof *more);
+
+        if (!more)
+            return;
+        if (tab->n > 0)
+            memcpy(more, tab->s, (size_t)tab->n * sizeof *more);
+        tab->s = more;
+        tab->cap = (int)cap;
+    }
+    tab->s[tab->n++] = s;
 }
 
 /* Adds all stores of weight `node`, or those of all weights if it is -1. A
  * weight has several stores if it has several layouts, or is stored both packed
  * and plain. */
-static pl_status add_all(struct table *tab, int node, bool read)
+static void add_all(struct table *tab, int node, bool read)
 {
     const struct compiled *p = tab->x->plan;
 
@@ -171,29 +174,22 @@ static pl_status add_all(struct table *tab, int node, bool read)
             h.n = 1; /* The weight is not split, so all devices hold the same
                         rows and reading one suffices. */
         for (int u = 0; u < h.n; u++) {
-            PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
+            add(tab, nn, &h, u, h.v[u].tensor);
             if (!read && h.v[u].plain >= 0)
-                PL_TRY(add(tab, nn, &h, u, h.v[u].plain));
+                add(tab, nn, &h, u, h.v[u].plain);
         }
     }
-    return PL_OK;
 }
 
 pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
                         struct weight_store **out, int *n, pl_err *err)
 {
-    struct table tab = {.x = x, .arena = a, .err = err};
+    struct table tab = {.x = x, .arena = a};
 
-    PL_TRY(add_all(&tab, node, read)); /* This first pass counts the stores, so
-                                          that the array can be allocated. */
-    tab.s = arena_alloc(a, (size_t)tab.n + 1, sizeof *tab.s);
-    if (!tab.s)
-        return err_no_memory(err, "the offsets of weights");
-    tab.n = 0;
-    PL_TRY(add_all(&tab, node, read));
+    add_all(&tab, node, read);
     *out = tab.s;
     *n = tab.n;
-    return PL_OK;
+    return arena_check(a, "the offsets of weights", err);
 }
 
 /* ---- copying pieces between host and device ------------------------------ */

@@ -140,7 +140,8 @@ static void forget(struct fit *f)
     for (int i = 0; i < f->n_lack; i++)
         fit_unref(f->oversized[i]);
     f->n_lack = f->n_plan = 0;
-    memset(f->of_mode_s, 0, sizeof f->of_mode_s);
+    f->layers_fit = false;
+    f->alone_s = f->fixed_s = 0;
 }
 
 static void close_fit(struct fit *f)
@@ -221,7 +222,7 @@ static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
     *searched = f->now = false;
     PL_TRY(pick_best(f, searched, err));
     f->now = true;
-    if (!f->best || fit_all_lacks(f, f->best->q) == 0)
+    if (!f->best || fit_all_lacks(f, f->best) == 0)
         return PL_OK;
     keep_bits(f);
     return pick_best(f, searched, err);
@@ -286,7 +287,7 @@ static pl_status explain(struct fit *f, const pl_options *opt,
     }
     if (!t)
         return err_no_memory(err, "an explanation");
-    fit_table(t, f, f->nearest->q);
+    fit_table(t, f, f->nearest);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
         s = find_fallback(f, opt, n_ctx_train, shorter, t + 1, &found, err);
     if (s == PL_OK)

@@ -1,8 +1,7 @@
-/* One guess: compiled for real, weighed, priced. */
+/* Compiles one guess, weighs it, prices it, and keeps it if it is the best. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
-#include "cost/rates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@ void fit_unref(struct fit_candidate *p)
     if (!p || --p->n_ref > 0)
         return;
     compiled_free(p->q);
+    free(p->need);
     free(p);
 }
 
@@ -28,36 +28,6 @@ static void take(struct fit_candidate **to, struct fit_candidate *p)
     fit_ref(p);
     fit_unref(*to);
     *to = p;
-}
-
-int64_t fit_all_lacks(const struct fit *f, const struct compiled *q)
-{
-    int64_t sum = 0;
-
-    for (int d = 0; d < q->list.n; d++) {
-        int64_t m = fit_lacks(f, q, d);
-
-        sum += m > 0 ? m : 0;
-    }
-    return sum;
-}
-
-static pl_status price(const struct fit *f, struct fit_candidate *p,
-                       pl_err *err)
-{
-    const struct compiled *q = p->q;
-    struct cost_rates *r = calloc((size_t)q->list.n + 1, sizeof *r);
-    struct rates_basis basis;
-    pl_status s;
-
-    if (!r)
-        return err_no_memory(err, "an estimate");
-    s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
-    if (s == PL_OK)
-        s = fit_seconds(q, r, f->default_config.n_ctx, &p->seconds,
-                        &p->prompt_s, err);
-    free(r);
-    return s;
 }
 
 /* Is it what stands with nothing changed? */
@@ -73,14 +43,10 @@ static bool is_usual(const struct fit *f, const struct plan_config *in)
 
 static void keep(struct fit *f, struct fit_candidate *p)
 {
-    int mode = p->in.mode;
     /* a longer context is worth a little */
     double worth = f->best && p->in.n_ctx > f->best->in.n_ctx ? 1.02 : 1;
 
-    if (!(f->of_mode_s[mode] > 0) || p->seconds < f->of_mode_s[mode]) {
-        f->of_mode[mode] = p->in;
-        f->of_mode_s[mode] = p->seconds;
-    }
+    f->layers_fit |= p->in.mode == PL_SPLIT_LAYER;
     if (is_usual(f, &p->in))
         take(&f->usual_plan, p);
     if (!f->best || p->seconds < f->best->seconds * worth)
@@ -131,14 +97,65 @@ pl_status candidate_compile(struct fit *f, const struct plan_config *in,
         }
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
-    p->missing = fit_all_lacks(f, p->q);
+    p->need = malloc((size_t)p->q->list.n * sizeof *p->need);
+    if (!p->need) {
+        fit_unref(p);
+        return err_no_memory(err, "a plan");
+    }
+    for (int d = 0; d < p->q->list.n; d++)
+        p->need[d] = fit_need(p->q, d);
+    p->missing = fit_all_lacks(f, p);
     *out = p;
     return PL_OK;
 }
 
-pl_status candidate_score(struct fit *f, struct fit_candidate *p, pl_err *err)
+/* Returns true if a plan has all weights and caches on devices. */
+static bool is_on_devices(const struct fit *f, const struct plan_config *in)
 {
-    PL_TRY(price(f, p, err));
+    return in->n_on > f->asked.n_layer && !in->cache && !in->experts &&
+           in->n_override == 0;
+}
+
+/* Sets f->alone_s and f->fixed_s by a plan on one device with the rates r. */
+static void time_alone(struct fit *f, const struct fit_candidate *p,
+                       const struct cost_rates *r)
+{
+    const struct graph_sizes one = graph_sizes_of(&p->q->max, 1, 1, 1);
+    int d = p->in.main_device, n = 0;
+    const struct variant *x = &p->q->low->prog[d].variant[0];
+
+    for (int i = 0; i < x->n_insn; i++)
+        n += x->insn[i].kind == INSN_KERNEL &&
+             (x->insn[i].max_rows == 0 ||
+              insn_predicate_holds(&x->insn[i], &one));
+    f->alone_s = p->seconds - p->prompt_s;
+    f->fixed_s = FIT_ANSWER * n * r[d].insn_s;
+}
+
+/* If k devices that are alike split each layer, each runs every kernel, and one
+ * of them computes at least the k-th part of an answer. The usual plan is
+ * compared with the best, so it is always needed. */
+double candidate_bound(const struct fit *f, const struct plan_config *in)
+{
+    int k = in->mode == PL_SPLIT_TENSOR   ? f->asked.list.n
+            : in->mode == PL_SPLIT_HYBRID ? in->width
+                                          : 1;
+    double least = f->fixed_s + (f->alone_s - f->fixed_s) / k;
+    bool slower = f->best && least > f->best->seconds;
+
+    return slower && is_on_devices(f, in) && !is_usual(f, in) ? least : 0;
+}
+
+/* Prices a plan, and keeps it as the best if it fits and is. */
+static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
+{
+    struct cost_rates *r;
+
+    PL_TRY(fit_rates(f, p->q, &r, err));
+    PL_TRY(fit_seconds(p->q, r, f->default_config.n_ctx, &p->seconds,
+                       &p->prompt_s, err));
+    if (p->in.mode == PL_SPLIT_NONE && !f->unlike && is_on_devices(f, &p->in))
+        time_alone(f, p, r);
     if (p->missing == 0)
         keep(f, p);
     else if (!f->nearest || p->missing < f->nearest->missing)
@@ -149,12 +166,13 @@ pl_status candidate_score(struct fit *f, struct fit_candidate *p, pl_err *err)
 pl_status candidate_try(struct fit *f, const struct plan_config *in,
                         struct fit_candidate **out, pl_err *err)
 {
-    struct fit_candidate *p;
+    struct fit_candidate *p = NULL;
     pl_status s = PL_OK;
 
-    PL_TRY(candidate_compile(f, in, &p, err));
+    if (!(candidate_bound(f, in) > 0))
+        PL_TRY(candidate_compile(f, in, &p, err));
     if (p)
-        s = candidate_score(f, p, err);
+        s = score(f, p, err);
     if (s == PL_OK && out)
         *out = p;
     else

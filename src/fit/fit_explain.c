@@ -76,15 +76,16 @@ static void say_device(struct plan_config_text *t, const struct compiled *q,
 }
 
 void fit_table(struct plan_config_text *t, const struct fit *f,
-               const struct compiled *q)
+               const struct fit_candidate *p)
 {
     enum { MOST = 6 };
+    const struct compiled *q = p->q;
     int n = 0;
 
     for (int d = 0; d < q->list.n; d++) {
         const struct device_desc *x = &q->list.dev[d];
         int64_t missing =
-            f ? fit_lacks(f, q, d) : fit_shortfall(q, d, FIT_NO_MARGIN);
+            f ? fit_lacks(f, p, d) : fit_shortfall(q, d, FIT_NO_MARGIN);
 
         if (is_told(&q->list, d) ||
             (missing <= 0 && (f || !q->low->prog[d].active)))
@@ -104,22 +105,23 @@ void fit_table(struct plan_config_text *t, const struct fit *f,
 void fit_explain(pl_err *err, const struct compiled *q)
 {
     struct plan_config_text t = {.n = 0};
+    const struct fit_candidate p = {.q = (struct compiled *)q};
     size_t at;
 
     if (!err)
         return;
-    fit_table(&t, NULL, q);
+    fit_table(&t, NULL, &p);
     at = strlen(err->message);
     snprintf(err->message + at, sizeof err->message - at, "; planned: %s", t.s);
 }
 
 /* ---- savings ------------------------------------------------------------ */
 
-/* Returns true if the memory of d lacks bytes, and no device before has the
- * same memory. */
-static bool is_short(const struct fit *f, const struct compiled *q, int d)
+/* Returns true if the plan that lacks the least lacks memory of d, and no
+ * device before has the same memory. */
+static bool is_short(const struct fit *f, int d)
 {
-    return fit_lacks(f, q, d) > 0 && !is_told(&q->list, d);
+    return fit_lacks(f, f->nearest, d) > 0 && !is_told(&f->nearest->q->list, d);
 }
 
 /* Appends what an option saves on all devices that lack memory, unless that is
@@ -127,12 +129,11 @@ static bool is_short(const struct fit *f, const struct compiled *q, int d)
 static void say_saving(struct plan_config_text *t, const struct fit *f,
                        const char *option, int64_t bytes)
 {
-    const struct compiled *q = f->nearest->q;
     char b[24];
     int n = 0;
 
-    for (int d = 0; d < q->list.n; d++)
-        n += is_short(f, q, d);
+    for (int d = 0; d < f->nearest->q->list.n; d++)
+        n += is_short(f, d);
     if (bytes > f->nearest->missing / 64)
         plan_config_format(t, "%s %s saves %s%s", t->n == 0 ? ";" : ",", option,
                            bytes_text(b, (uint64_t)bytes),
@@ -145,14 +146,13 @@ static pl_status try_saving(struct plan_config_text *t, struct fit *f,
                             const struct plan_config *in, const char *option,
                             pl_err *err)
 {
-    const struct compiled *q = f->nearest->q;
     struct fit_candidate *p;
     int64_t bytes = 0;
 
     PL_TRY(candidate_compile(f, in, &p, err));
-    for (int d = 0; p && d < q->list.n; d++)
-        if (is_short(f, q, d))
-            bytes += fit_lacks(f, q, d) - fit_lacks(f, p->q, d);
+    for (int d = 0; p && d < p->q->list.n; d++)
+        if (is_short(f, d))
+            bytes += fit_lacks(f, f->nearest, d) - fit_lacks(f, p, d);
     fit_unref(p);
     say_saving(t, f, option, bytes);
     return PL_OK;
@@ -196,7 +196,7 @@ static void try_formats(struct plan_config_text *t, const struct fit *f)
         option = "-ctk q4_0 -ctv q4_0";
     }
     for (int d = 0; d < q->list.n; d++)
-        if (is_short(f, q, d))
+        if (is_short(f, d))
             for (int k = 0; k < q->list.n; k++)
                 if (k == d ||
                     device_shares_memory(&q->list.dev[d], &q->list.dev[k]))

@@ -1,12 +1,12 @@
-/* What the files of fitting share.
+/* Declarations that the files of fitting share.
  *
- *   fit.c          what is to be searched; ends with a plan
- *   fit_modes.c    goes through split modes and numbers of devices
- *   fit_spill.c  moves to the host what does not fit, as fit_surrogate.c says
- *   fit_local_search.c    makes small changes
- *   fit_candidate.c      compiles one guess and keeps the best
- *   fit_score.c    what a guess needs and how fast it is
- *   fit_explain.c  what is missing
+ *   fit.c               decides what to search; ends with a plan
+ *   fit_modes.c         tries split modes and numbers of devices
+ *   fit_spill.c         moves to the host what does not fit
+ *   fit_local_search.c  makes small changes
+ *   fit_candidate.c     compiles one guess and keeps the best
+ *   fit_score.c         computes what a guess needs and how fast it is
+ *   fit_explain.c       says what is missing
  *
  * A *guess* is an intent with nothing left open. Short names: f is the search,
  * p a guess's plan, q that plan compiled, in or x an intent. */
@@ -17,9 +17,8 @@
 #include "cost/calibration.h"
 #include "fit/fit.h"
 
-enum {
-    FIT_MAX_OVERSIZED = 8
-}; /* guesses that lack memory, kept to be relieved */
+/* Guesses that lack memory, kept for fit_spill. */
+enum { FIT_MAX_OVERSIZED = 8 };
 
 /* Micro-batches that are tried: the guess's own, its half, and so on. */
 enum { FIT_N_UBATCH = 5 };
@@ -33,6 +32,7 @@ struct fit_candidate {
     struct plan_config in;
     struct compiled *q;
     int n_ref;
+    uint64_t *need;  /* [q->list.n] bytes that each device allocates, owned */
     int64_t missing; /* bytes, over all devices; 0: it fits */
     double seconds;  /* whether it fits or not; INFINITY if it cannot be
                          compiled */
@@ -54,6 +54,10 @@ struct fit {
     struct plan_config_auto may; /* what may be changed */
     int64_t ctx_least, ctx_most;
     int n_plan, budget; /* plans made, and that are worth making */
+    /* Seconds of an answer on one device that holds everything, if devices are
+     * alike; 0: unknown. fixed_s: the part that each kernel takes whatever its
+     * size. */
+    double alone_s, fixed_s;
     struct plan_config default_config; /* what options and defaults ask for */
     struct fit_candidate *ready; /* a reference to its plan, not priced yet */
     struct fit_candidate *best, *usual_plan, *nearest; /* refs; NULL: none yet.
@@ -62,10 +66,8 @@ struct fit {
         *oversized[FIT_MAX_OVERSIZED]; /* refs: modes and shares that lack
                                          memory, the fastest first */
     int n_lack;
-    struct plan_config
-        of_mode[PL_SPLIT_HYBRID + 1];      /* the best of each mode, if */
-    double of_mode_s[PL_SPLIT_HYBRID + 1]; /* its time is above zero */
-    const volatile int *cancel;            /* pl_options's */
+    bool layers_fit;            /* some guess in layer mode fits */
+    const volatile int *cancel; /* pl_options's */
     pl_status failed; /* of the first guess that could not be compiled */
     pl_err why;
 };
@@ -76,25 +78,34 @@ struct fit {
  * not known. */
 uint64_t fit_memory(const struct fit *f, const struct device_desc *x);
 uint64_t fit_margin(const struct fit *f, const struct device_desc *x);
-/* fit_shortfall of that memory and margin. */
-int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d);
+/* Returns the bytes that device d and those that it shares memory with need for
+ * plan p beyond that memory less the margin. A negative result is what is left;
+ * INT64_MIN: the memory is unknown, or that of others. */
+int64_t fit_lacks(const struct fit *f, const struct fit_candidate *p, int d);
+/* Returns the bytes that all devices lack together. */
+int64_t fit_all_lacks(const struct fit *f, const struct fit_candidate *p);
+/* Returns the bytes that device d of a plan allocates. */
+uint64_t fit_need(const struct compiled *q, int d);
+/* Sets *rates to the known rates of the plan's devices, in f's arena. */
+pl_status fit_rates(struct fit *f, const struct compiled *q,
+                    struct cost_rates **rates, pl_err *err);
 
-/* ---- fit_candidate.c
- * --------------------------------------------------------- */
+/* ---- fit_candidate.c --------------------------------------------------- */
 
 /* Compiles a guess. *out is a reference of the caller's; NULL where it cannot
  * be compiled, which is an error only for want of memory. */
 pl_status candidate_compile(struct fit *f, const struct plan_config *in,
                             struct fit_candidate **out, pl_err *err);
-/* Prices it, and keeps it as the best if it fits and is. */
-pl_status candidate_score(struct fit *f, struct fit_candidate *p, pl_err *err);
-/* Both. `out` may be NULL. */
+/* Returns seconds that a guess takes at least, if these are more than those of
+ * the best plan; else 0. */
+double candidate_bound(const struct fit *f, const struct plan_config *in);
+/* Compiles and prices a guess, and keeps it as the best if it fits and is. If
+ * it has a candidate_bound, does not compile it. *out is set as above; `out`
+ * may be NULL. */
 pl_status candidate_try(struct fit *f, const struct plan_config *in,
                         struct fit_candidate **out, pl_err *err);
 /* Keeps a guess that lacks memory among the fastest such. */
 void fit_keep_oversized(struct fit *f, struct fit_candidate *p);
-/* Bytes that all devices lack together for what is compiled. */
-int64_t fit_all_lacks(const struct fit *f, const struct compiled *q);
 struct fit_candidate *fit_ref(struct fit_candidate *p);
 void fit_unref(struct fit_candidate *p); /* takes NULL */
 
@@ -108,13 +119,12 @@ pl_status fit_assign_ranks(struct fit *f, struct plan_config *x, pl_err *err);
 /* Tries all that may be tried; *f says what was best. */
 pl_status fit_search(struct fit *f, pl_err *err);
 
-/* ---- fit_spill.c ----------------------------------------------------- */
+/* ---- fit_spill.c ------------------------------------------------------- */
 
 /* Of guesses that lack memory moves to the host what is best there. */
 pl_status fit_spill(struct fit *f, pl_err *err);
 
-/* ---- fit_local_search.c
- * ------------------------------------------------------- */
+/* ---- fit_local_search.c ------------------------------------------------ */
 
 /* In layer mode on a few devices: layers go from who lacks memory to the
  * fastest that have room, so that what devices can hold together they do hold.
@@ -130,7 +140,7 @@ pl_status fit_grow_context(struct fit *f, pl_err *err);
 /* "cpu1: needs 3.20 GiB more (weights ..": a line a device that lacks memory;
  * f NULL: a line each, what they have and what they need. */
 void fit_table(struct plan_config_text *t, const struct fit *f,
-               const struct compiled *q);
+               const struct fit_candidate *p);
 /* Appends what half the context, half the micro-batch and smaller cache formats
  * save of what the nearest guess lacks: "; -c 2048 saves 1.20 GiB, ...". */
 pl_status fit_savings(struct plan_config_text *t, struct fit *f, pl_err *err);

@@ -99,7 +99,7 @@ static bool level_by_memory(const struct fit *f, const struct fit_candidate *p,
 
     count_layers(p->q, n, count);
     for (int d = 0; d < n; d++) {
-        lack[d] = (double)fit_lacks(f, p->q, d);
+        lack[d] = (double)fit_lacks(f, p, d);
         if (count[d] == 0)
             lack[d] = fmin(0, lack[d] + buffer_bytes(p->q));
     }
@@ -184,8 +184,7 @@ pl_status fit_balance_layers(struct fit *f, pl_err *err)
     x.mode = PL_SPLIT_LAYER;
     may_fill = f->unlike && f->known && fill(f, any->q, count);
     /* none fits as it comes; a shorter micro-batch leaves room for more */
-    for (int i = 0; i <= (f->unlike && f->may.ubatch ? 2 : 0) &&
-                    !(f->of_mode_s[PL_SPLIT_LAYER] > 0);
+    for (int i = 0; i <= (f->unlike && f->may.ubatch ? 2 : 0) && !f->layers_fit;
          i += 2) {
         x.share = f->default_config.share;
         x.n_ubatch = fit_ubatch(&f->default_config, i);
@@ -201,37 +200,34 @@ pl_status fit_balance_layers(struct fit *f, pl_err *err)
 /* ---- small changes ----------------------------------------------------- */
 
 /* Seconds that each of the groups works in a prompt and its answer. */
-static pl_status find_work(const struct fit *f, const struct compiled *q,
-                           int n_group, double *work, pl_err *err)
+static pl_status find_work(struct fit *f, const struct compiled *q, int n_group,
+                           double *work, pl_err *err)
 {
-    size_t n = (size_t)q->list.n;
-    struct cost_rates *r = calloc(n, sizeof *r);
-    struct cost_use *use = calloc(n, sizeof *use);
-    struct cost_machine m = {
-        .n_dev = q->list.n, .prog = q->low->prog, .rates = r};
-    struct rates_basis basis;
-    double s[2];
-    pl_status st = r && use ? PL_OK : err_no_memory(err, "an estimate");
+    struct cost_use *use =
+        arena_alloc(&f->arena, (size_t)q->list.n, sizeof *use);
+    struct cost_machine m = {.n_dev = q->list.n, .prog = q->low->prog};
+    struct cost_rates *r;
+    double s;
 
+    if (!use)
+        return err_no_memory(err, "an estimate");
+    PL_TRY(fit_rates(f, q, &r, err));
+    m.rates = r;
     memset(work, 0, (size_t)n_group * sizeof *work);
-    if (st == PL_OK)
-        st = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
-    for (int i = 0; i < 2 && st == PL_OK; i++) {
+    for (int i = 0; i < 2; i++) {
         int64_t n_tok = i ? 1 : FIT_PROMPT, past = i ? FIT_PROMPT : 0;
 
         if (n_tok > f->default_config.n_ctx)
             n_tok = f->default_config.n_ctx;
-        st = cost_tokens(&m, n_tok, past, use, &s[i], err);
-        for (int k = 0; k < n_group && st == PL_OK; k++) {
+        PL_TRY(cost_tokens(&m, n_tok, past, use, &s, err));
+        for (int k = 0; k < n_group; k++) {
             const struct place_group *g = &q->place.group[k];
 
             work[k] += (i ? FIT_ANSWER : 1) *
                        use[q->place.member[g->first].dev].busy_s;
         }
     }
-    free(use);
-    free(r);
-    return st;
+    return PL_OK;
 }
 
 /* One layer of the group that works longest to others, who works least first,

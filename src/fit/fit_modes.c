@@ -167,10 +167,11 @@ static bool cannot_hold_weights(const struct fit *f, int k)
 static pl_status guess(struct fit *f, const struct plan_config *c,
                        double *seconds, pl_err *err)
 {
+    double bound = candidate_bound(f, c);
     struct fit_candidate *p;
 
     PL_TRY(candidate_try(f, c, &p, err));
-    *seconds = p && p->missing == 0 ? p->seconds : INFINITY;
+    *seconds = p && p->missing == 0 ? p->seconds : bound > 0 ? bound : INFINITY;
     if (p && p->missing > 0)
         fit_keep_oversized(f, p);
     fit_unref(p);

@@ -8,13 +8,13 @@
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
-#include "cost/cost.h"
+#include "cost/rates.h"
 
 #include <stdlib.h>
 
 /* ---- memory ------------------------------------------------------------ */
 
-static uint64_t needed(const struct compiled *q, int d)
+uint64_t fit_need(const struct compiled *q, int d)
 {
     const struct program *p = &q->low->prog[d];
     uint64_t n = device_scratch_bytes(&q->list.dev[d], q->kernel_set, p);
@@ -24,8 +24,9 @@ static uint64_t needed(const struct compiled *q, int d)
     return n;
 }
 
-static int64_t missing(const struct compiled *q, int d, uint64_t has,
-                       uint64_t margin)
+/* need[q->list.n] is what each device allocates; NULL if that is not known. */
+static int64_t missing(const struct compiled *q, const uint64_t *need, int d,
+                       uint64_t has, uint64_t margin)
 {
     const struct device_desc *x = &q->list.dev[d];
     uint64_t all = 0;
@@ -34,7 +35,7 @@ static int64_t missing(const struct compiled *q, int d, uint64_t has,
         return INT64_MIN;
     for (int k = 0; k < q->list.n; k++)
         if (k == d || device_shares_memory(x, &q->list.dev[k]))
-            all += needed(q, k);
+            all += need ? need[k] : fit_need(q, k);
     return (int64_t)(all + margin) - (int64_t)has;
 }
 
@@ -48,7 +49,7 @@ int64_t fit_shortfall(const struct compiled *q, int d, uint64_t margin)
 {
     const struct device_desc *x = &q->list.dev[d];
 
-    return missing(q, d, x->available_bytes,
+    return missing(q, NULL, d, x->available_bytes,
                    margin_of(x->available_bytes, margin));
 }
 
@@ -66,14 +67,37 @@ uint64_t fit_margin(const struct fit *f, const struct device_desc *x)
     return margin_of(fit_memory(f, x), f->margin);
 }
 
-int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d)
+int64_t fit_lacks(const struct fit *f, const struct fit_candidate *p, int d)
 {
-    const struct device_desc *x = &q->list.dev[d];
+    const struct device_desc *x = &p->q->list.dev[d];
 
-    return missing(q, d, fit_memory(f, x), fit_margin(f, x));
+    return missing(p->q, p->need, d, fit_memory(f, x), fit_margin(f, x));
+}
+
+int64_t fit_all_lacks(const struct fit *f, const struct fit_candidate *p)
+{
+    int64_t sum = 0;
+
+    for (int d = 0; d < p->q->list.n; d++) {
+        int64_t m = fit_lacks(f, p, d);
+
+        sum += m > 0 ? m : 0;
+    }
+    return sum;
 }
 
 /* ---- speed ------------------------------------------------------------- */
+
+pl_status fit_rates(struct fit *f, const struct compiled *q,
+                    struct cost_rates **rates, pl_err *err)
+{
+    struct rates_basis basis;
+
+    *rates = arena_alloc(&f->arena, (size_t)q->list.n, sizeof **rates);
+    if (!*rates)
+        return err_no_memory(err, "an estimate");
+    return rates_known(q, f->calibrated ? &f->cal : NULL, *rates, &basis, err);
+}
 
 pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, double *prompt_s,

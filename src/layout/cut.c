@@ -16,12 +16,13 @@ pl_status cut_minimum(const struct cut_graph *g, bool *cut, pl_err *err)
     struct arena a = {0};
     struct flow f = {0};
     int s = 2 * g->n, t = s + 1;
+    pl_status st;
 
-    if (!flow_init(&f, &a, 2 * (size_t)g->n + 2,
-                   3 * (size_t)g->n + (size_t)g->n_edge)) {
-        arena_fini(&a);
-        return err_no_memory(err, "the search for a minimum cut");
-    }
+    flow_init(&f, &a, 2 * (size_t)g->n + 2,
+              3 * (size_t)g->n + (size_t)g->n_edge);
+    st = arena_check(&a, "the search for a minimum cut", err);
+    if (st != PL_OK)
+        goto done;
     flow_clear(&f, t + 1);
     for (int v = 0; v < g->n; v++) {
         flow_add(&f, 2 * v, 2 * v + 1, g->bytes[v]);
@@ -35,6 +36,7 @@ pl_status cut_minimum(const struct cut_graph *g, bool *cut, pl_err *err)
     flow_maximum(&f, s, t);
     for (int v = 0; v < g->n; v++)
         cut[v] = flow_reached(&f, 2 * v) && !flow_reached(&f, 2 * v + 1);
+done:
     arena_fini(&a);
-    return PL_OK;
+    return st;
 }

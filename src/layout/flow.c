@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-bool flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc)
+void flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc)
 {
     f->arc = arena_alloc(a, n_arc, 2 * sizeof *f->arc);
     f->head = arena_alloc(a, n_vertex, sizeof *f->head);
@@ -14,7 +14,6 @@ bool flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc)
     f->at = arena_alloc(a, n_vertex, sizeof *f->at);
     f->stack = arena_alloc(a, n_vertex, sizeof *f->stack);
     f->queue = arena_alloc(a, n_vertex, sizeof *f->queue);
-    return f->arc && f->head && f->level && f->at && f->stack && f->queue;
 }
 
 void flow_clear(struct flow *f, int n)

@@ -24,9 +24,9 @@ struct flow {
     int *head, *level, *at, *stack, *queue;
 };
 
-/* Allocates a network for at most n_vertex vertices and n_arc arcs. Returns
- * false if out of memory. */
-bool flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc);
+/* Allocates a network for at most n_vertex vertices and n_arc arcs. The caller
+ * checks the arena. */
+void flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc);
 /* Removes all arcs, so that the network has n vertices 0 .. n - 1 without
  * arcs. */
 void flow_clear(struct flow *f, int n);

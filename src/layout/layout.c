@@ -139,7 +139,7 @@ const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
     int64_t period = 0;
 
     if (!r || !l)
-        return NULL;
+        return &layout_mirrored;
     for (int i = 0; i < n_run; i++) {
         if (run[i].len == 0)
             continue;

@@ -45,7 +45,8 @@ bool layout_contains(const pl_layout *have, const pl_layout *want,
 
 /* Returns the layout, in normal form, that splits dimension `dim` of the given
  * size into the n_run intervals of `run`, repeated if they are shorter. Returns
- * NULL if out of memory. */
+ * MIRRORED if out of memory, as all functions that make layouts do. So a pass
+ * that makes many checks its arena once, at the end (arena_check). */
 const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
                               const pl_interval *run, int n_rank);
 

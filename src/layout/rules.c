@@ -90,8 +90,7 @@ void rules_letters(const pl_graph *g, const struct graph_node *n,
  * factors of the split dimension of s, as (gr) to g or r. An index of the
  * factor belongs to all ranks that own a corresponding index of the split
  * dimension. For the outer factor these are s->size / size adjacent indices,
- * for the inner factor all indices that are equal modulo `size`. Returns NULL
- * if out of memory. */
+ * for the inner factor all indices that are equal modulo `size`. */
 static const pl_layout *join(struct arena *a, const struct rule_split *s,
                              int dim, int64_t size, bool outer, int n_rank)
 {
@@ -100,7 +99,7 @@ static const pl_layout *join(struct arena *a, const struct rule_split *s,
     struct run_walk w;
 
     if (!run)
-        return NULL;
+        return &layout_mirrored;
     for (int64_t i = 0; i < size; i++)
         run[i].len = 1;
     run_walk_first(&w, s->l, s->size);
@@ -134,8 +133,6 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
             factor = dim[d].n / s->size;
         } else if (s->b != 0 && l->b == 0 && (l->a == s->a || l->a == s->b)) {
             p = join(a, s, d, dim[d].n, l->a == s->a, n_rank);
-            if (!p)
-                return RULE_NO_MEMORY;
             if (l->whole && p->kind == PL_SPLIT)
                 return RULE_ILLEGAL;
             *out = p;
@@ -150,14 +147,11 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
         } else {
             pl_interval *run = arena_alloc(a, (size_t)p->n_run, sizeof *run);
 
-            if (!run)
-                return RULE_NO_MEMORY;
-            for (int i = 0; i < p->n_run; i++)
+            for (int i = 0; run && i < p->n_run; i++)
                 run[i] =
                     (pl_interval){p->run[i].len * factor, p->run[i].owners};
-            *out = layout_split(a, d, dim[d].n, p->n_run, run, n_rank);
-            if (!*out)
-                return RULE_NO_MEMORY;
+            *out = run ? layout_split(a, d, dim[d].n, p->n_run, run, n_rank)
+                       : &layout_mirrored;
         }
         return RULE_SPLIT;
     }

@@ -39,7 +39,6 @@ enum rule_fit {
     RULE_SPLIT,   /* the tensor must have the layout *out, which may be
                      MIRRORED */
     RULE_ILLEGAL, /* the split would divide a dimension that must stay whole */
-    RULE_NO_MEMORY,
 };
 
 /* Computes the layout that a tensor must have if split s divides some dimension
@@ -50,11 +49,12 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
                             const pl_dim *dim, int n_rank,
                             const pl_layout **out);
 
-/* Computes the layout of the result of a moving op (reshape, permute, slice,
- * concat) from the layouts x[n->n_in] of its operands. Operands of concat may
- * be split only along the axis of concatenation. Sets *out to NULL if no layout
- * can express the result. Returns false if out of memory. */
-bool move_layout(struct arena *a, const pl_graph *g, const struct graph_node *n,
-                 const pl_layout *const *x, int n_rank, const pl_layout **out);
+/* Returns the layout of the result of a moving op (reshape, permute, slice,
+ * concat) for the layouts x[n->n_in] of its operands. Operands of concat may be
+ * split only along the axis of concatenation. Returns NULL if no layout can
+ * express the result. */
+const pl_layout *move_layout(struct arena *a, const pl_graph *g,
+                             const struct graph_node *n,
+                             const pl_layout *const *x, int n_rank);
 
 #endif

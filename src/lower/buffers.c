@@ -1,6 +1,8 @@
 /* Linear scan over births with a free list. */
 #include "lower/buffers.h"
 
+#include "base/err.h"
+
 #include <stdlib.h>
 
 struct hole {
@@ -123,4 +125,177 @@ bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
     free(dead);
     free(s.hole);
     return ok;
+}
+
+/* ---- the pass ------------------------------------------------------------ */
+
+/* Instructions for which a place rests in a device's own memory. There an
+ * instruction may be done in one launch with an earlier one, if that touches
+ * nothing that it writes (device/gpu/gpu_fuse.h). With three, matrices of the
+ * same rows are one launch with what is added to their results. */
+enum { REST = 3 };
+
+/* The buffers of one variant of a device. */
+struct lives {
+    const struct program *p;
+    const struct variant *k;
+    int at;           /* the instruction whose accesses are noted */
+    int first, n;     /* they lie in p->buffer[first .. first + n) */
+    struct buffer *b; /* [n]; those of other variants have no bytes */
+};
+
+/* Finds the buffers of variant `k`. */
+static void find_buffers(struct lives *x, int variant)
+{
+    const struct prog_buffer *b = x->p->buffer;
+    int end = x->p->n_buffer;
+
+    x->first = 0;
+    while (x->first < end && b[x->first].variant != variant)
+        x->first++;
+    while (end > x->first && b[end - 1].variant != variant)
+        end--;
+    x->n = end - x->first;
+}
+
+/* The buffer of a tensor, -1: none of this variant's. */
+static int buffer_of(const struct lives *x, int tensor)
+{
+    int b = tensor >= 0 ? x->p->in_buffer[tensor] - x->first : -1;
+
+    return b < x->n ? b : -1;
+}
+
+static void touch(const struct lives *x, int tensor, int at)
+{
+    int b = buffer_of(x, tensor);
+
+    if (b >= 0 && x->b[b].death < at)
+        x->b[b].death = at;
+}
+
+static void note_access(void *user, const struct insn_access *u)
+{
+    const struct lives *x = user;
+
+    if (u->dev == x->p->dev)
+        touch(x, u->tensor, x->at);
+}
+
+/* The first instruction at a position of the total order or behind it. `near`
+ * is where to look first. */
+static int insn_from(const struct variant *k, int order, int near)
+{
+    int low = 0, high = k->n_insn;
+
+    if (near > 0 && k->insn[near - 1].order < order)
+        for (low = near; low < near + 8; low++)
+            if (low == high || k->insn[low].order >= order)
+                return low;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+
+        if (k->insn[mid].order < order)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static void measure(struct lives *x, int variant)
+{
+    int at = 0;
+
+    for (int i = 0; i < x->n; i++) {
+        const struct prog_buffer *b = &x->p->buffer[x->first + i];
+        int born = b->born < 0 ? -1 : insn_from(x->k, b->born, at);
+
+        at = born;
+        x->b[i] = (struct buffer){b->variant == variant ? b->bytes : 0, born,
+                                  born, 0, b->region};
+    }
+    for (x->at = 0; x->at < x->k->n_insn; x->at++)
+        insn_accesses(&x->k->insn[x->at], x->p->dev, x->p->tensor, note_access,
+                      x);
+    at = 0;
+    for (int i = 0; i < x->k->n_hold; i++) {
+        int end = at = insn_from(x->k, x->k->hold[i].until, at);
+
+        touch(x, x->k->hold[i].tensor, end < x->k->n_insn ? end - 1 : end);
+    }
+}
+
+static int by_insn(const void *a, const void *b)
+{
+    const struct dead_range *x = a, *y = b;
+
+    if (x->insn != y->insn)
+        return (x->insn > y->insn) - (x->insn < y->insn);
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* When buffers of the work region die, for devices that poison what is dead.
+ * The inbox has no such list: peers may write a place there before this device
+ * has come to the step behind which the place is free. */
+static bool list_dead(const struct lives *x, struct variant *k, struct arena *a)
+{
+    struct dead_range *dead = arena_alloc(a, (size_t)x->n + 1, sizeof *dead);
+
+    if (!dead)
+        return false;
+    for (int i = 0; i < x->n; i++)
+        if (x->b[i].region == REGION_WORK && x->b[i].bytes &&
+            x->b[i].death < k->n_insn)
+            dead[k->n_dead++] = (struct dead_range){
+                x->b[i].death, x->b[i].offset, x->b[i].bytes};
+    qsort(dead, (size_t)k->n_dead, sizeof *dead, by_insn);
+    k->dead = dead;
+    return true;
+}
+
+static bool place_variant(struct program *p, int variant, bool is_private,
+                          struct arena *a)
+{
+    struct variant *k = (struct variant *)&p->variant[variant];
+    struct prog_tensor *t = (struct prog_tensor *)p->tensor;
+    struct lives x = {.p = p, .k = k};
+    bool ok;
+
+    find_buffers(&x, variant);
+    x.b = malloc(((size_t)x.n + 1) * sizeof *x.b);
+    ok = x.b != NULL;
+    if (ok)
+        measure(&x, variant);
+    for (int r = REGION_WORK; ok && r <= REGION_INBOX; r++) {
+        int rest = r == REGION_WORK && is_private ? REST : 0;
+        size_t bytes;
+
+        ok = buffers_place(x.b, x.n, (enum region)r, rest, &bytes);
+        if (ok && bytes > p->bytes[r])
+            p->bytes[r] = bytes;
+    }
+    for (int i = 0; ok && i < p->n_tensor; i++) {
+        int b = buffer_of(&x, i);
+
+        if (b >= 0 && p->buffer[x.first + b].variant == variant)
+            t[i].offset += x.b[b].offset;
+    }
+    ok = ok && list_dead(&x, k, a);
+    k->n_hold = 0;
+    free(x.b);
+    return ok;
+}
+
+pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
+                       struct arena *a, pl_err *err)
+{
+    for (int d = 0; d < n_dev; d++) {
+        for (int k = 0; k < p[d].n_variant; k++)
+            if (!place_variant(&p[d], k, is_private[d], a))
+                return err_no_memory(err, "a program");
+        p[d].n_buffer = 0;
+        p[d].in_buffer = NULL;
+    }
+    return PL_OK;
 }

@@ -1,4 +1,4 @@
-/* Buffers of one device: lifetimes and places. */
+/* Pass "buffers": from lives of buffers to places in memory. */
 #ifndef LOWER_BUFFERS_H
 #define LOWER_BUFFERS_H
 
@@ -18,5 +18,10 @@ struct buffer {
  * size. */
 bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
                    size_t *total);
+
+/* Gives all buffers of the programs p[n_dev] their places, and lists what dies
+ * where. is_private[d]: no other device reads the memory of device d. */
+pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
+                       struct arena *a, pl_err *err);
 
 #endif

@@ -215,38 +215,56 @@ static pl_status add_variant(struct compiled *p, struct lower_options *lo,
 
 static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
 {
-    struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
-    struct lower_variant variant[VARIANT_COUNT];
+    struct lower_options *lo = &p->lowering;
+    struct lower_variant *variant =
+        arena_alloc(&p->arena, VARIANT_COUNT, sizeof *variant);
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
     pl_status s;
     pl_err e;
 
-    if (!home || !away)
+    if (!variant || !home || !away)
         return err_no_memory(err, "a plan");
     for (int i = 0; i < p->num->n; i++)
         home[i] = p->home[p->num->node[i].node];
     for (int k = 0; k < VARIANT_COUNT; k++)
         p->variant[k] = -1;
-    PL_TRY(fill_shards(p, &lo, err));
-    lo.home = home;
-    lo.variant = variant;
-    PL_TRY(add_variant(p, &lo, variant, VARIANT_RESIDENT, p->home, NULL, err));
+    lo->max = p->max;
+    lo->page_stride = p->page_stride;
+    PL_TRY(fill_shards(p, lo, err));
+    lo->home = home;
+    lo->variant = variant;
+    PL_TRY(add_variant(p, lo, variant, VARIANT_RESIDENT, p->home, NULL, err));
     if (pipelined(&p->place))
-        PL_TRY(add_variant(p, &lo, variant, VARIANT_PIPELINED, p->home, NULL,
-                           err));
+        PL_TRY(
+            add_variant(p, lo, variant, VARIANT_PIPELINED, p->home, NULL, err));
     if (offload == PL_OFFLOAD_OFF || find_streamable(p, away) == 0)
-        return lower(&p->low, p->num, &lo, err);
-    PL_TRY(add_variant(p, &lo, variant, VARIANT_STREAMED, p->home, away, err));
-    s = lower(&p->low, p->num, &lo, &e);
+        return lower(&p->low, p->num, lo, err);
+    PL_TRY(add_variant(p, lo, variant, VARIANT_STREAMED, p->home, away, err));
+    s = lower(&p->low, p->num, lo, &e);
     if (s == PL_UNSUPPORTED) {
         diag_add(&p->notes, PL_LOG_WARN, "%s; the host runs it", e.message);
         p->variant[VARIANT_STREAMED] = -1;
-        lo.n_variant--;
-        s = lower(&p->low, p->num, &lo, &e);
+        lo->n_variant--;
+        s = lower(&p->low, p->num, lo, &e);
     }
     if (s != PL_OK && err)
         *err = e;
+    return s;
+}
+
+pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
+                        pl_err *err)
+{
+    struct lower_options lo = p->lowering;
+    struct lowered *low;
+    pl_status s = lower_dump_check(dump, err);
+
+    lo.dump = dump;
+    if (s == PL_OK)
+        s = lower(&low, p->num, &lo, err);
+    if (s == PL_OK)
+        lowered_free(low);
     return s;
 }
 

@@ -28,7 +28,8 @@ struct compiled {
     enum kernel_set kernel_set;
     struct numeric *num;
     struct lowered *low;
-    int variant[VARIANT_COUNT]; /* its script, -1: there is none */
+    struct lower_options lowering; /* what *low is made of */
+    int variant[VARIANT_COUNT];    /* its script, -1: there is none */
     int64_t stream_from;    /* least tokens of a step for VARIANT_STREAMED */
     struct graph_sizes max; /* of one micro-batch */
     int n_checkpoint;       /* states that sequences can go back to */
@@ -58,6 +59,10 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             const struct device_list *l, const pl_options *opt,
                             pl_err *err);
 void compiled_free(struct compiled *p);
+
+/* Lowers once more and prints the programs as `dump->pass` leaves them. */
+pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
+                        pl_err *err);
 
 /* Checks that each device has the kernels that its programs name. Returns the
  * error that loading them would give. */

@@ -115,7 +115,8 @@ static int find_stages(const struct lower *w, int *first)
     return n;
 }
 
-pl_status lower_order(struct lower *w, struct lowered_variant *variant)
+/* Emits the instructions of a variant. */
+static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
 {
     int n_micro = variant->n_micro;
     struct order *o = arena_alloc(w->a, (size_t)n_micro, sizeof *o);
@@ -123,14 +124,12 @@ pl_status lower_order(struct lower *w, struct lowered_variant *variant)
     size_t n = (size_t)w->num->n + 1;
     int n_stage;
 
-    if (!o || !first)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n_micro; k++) {
         o[k].waits = arena_alloc(w->a, n, sizeof *o->waits);
         o[k].item = arena_alloc(w->a, n, sizeof *o->item);
         o[k].mine = arena_alloc(w->a, n, sizeof *o->mine);
-        if (!o[k].waits || !o[k].item || !o[k].mine)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
     }
     PL_TRY(lower_io_begin(w, variant));
     PL_TRY(lower_find_streams(w));
@@ -157,7 +156,17 @@ pl_status lower_order(struct lower *w, struct lowered_variant *variant)
 
 /* Scripts ---------------------------------------------------------------- */
 
-static pl_status lower_variant(struct lower *w, int k)
+/* Buffers of what is on its way, and of what peers, other groups or the copy
+ * queue may still read when the script ends. */
+static pl_status hold_to_end(struct lower *w, const struct lowered_variant *o)
+{
+    PL_TRY(lower_end_arrivals(w, o->n_micro));
+    PL_TRY(lower_extend_inflight(w));
+    PL_TRY(lower_end_collectives(w));
+    return lower_end_token_tables(w, o->n_micro);
+}
+
+pl_status lower_variant(struct lower *w, int k)
 {
     const struct lower_variant *variant = &w->opt->variant[k];
     struct lowered_variant *o = &w->out->variant[k];
@@ -168,16 +177,15 @@ static pl_status lower_variant(struct lower *w, int k)
     o->n_micro = variant->n_micro;
     o->collective = arena_alloc(w->a, n, sizeof *o->collective);
     o->at = arena_memdup(w->a, variant->at, n - 1, sizeof *variant->at);
-    if (!o->collective || !o->at || !value)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < variant->n_micro; i++) {
         value[i] = arena_alloc(w->a, n, sizeof **value);
-        if (!value[i])
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
     }
     w->variant =
         (struct variant_builder){.index = k, .at = o->at, .value = value};
-    return lower_passes(w, o);
+    PL_TRY(emit_variant(w, o));
+    return hold_to_end(w, o);
 }
 
 /* Devices of each group. */
@@ -185,14 +193,12 @@ static pl_status find_group_devs(struct lower *w)
 {
     w->group_dev =
         arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->group_dev);
-    if (!w->group_dev)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < w->opt->n_group; i++) {
         const struct lower_group *g = lower_group(w, i);
         int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);
 
-        if (!dev)
-            return err_no_memory(w->err, "programs");
+        PL_TRY(lower_memory(w));
         for (int k = 0; k < g->n; k++)
             dev[k] = lower_dev(w, g->first + k);
         w->group_dev[i] = dev;
@@ -207,8 +213,7 @@ static pl_status find_users(struct lower *w)
     int n = 0;
 
     w->user0 = arena_alloc(w->a, (size_t)p->n + 2, sizeof *w->user0);
-    if (!w->user0)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->node[i].n_in; k++)
             if (p->node[i].in[k] >= 0) {
@@ -216,8 +221,7 @@ static pl_status find_users(struct lower *w)
                 n++;
             }
     w->user = arena_alloc(w->a, (size_t)n + 1, sizeof *w->user);
-    if (!w->user)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 2; i <= p->n + 1; i++)
         w->user0[i] += w->user0[i - 1];
     for (int i = 0; i < p->n; i++)
@@ -236,8 +240,7 @@ static pl_status add_io(struct lower *w, const struct lower_options *opt,
     struct lower_shard *u =
         arena_alloc(w->a, (size_t)opt->n_shard + 1, sizeof *u);
 
-    if (!g || !u)
-        return err_no_memory(w->err, "programs");
+    PL_TRY(lower_memory(w));
     memcpy(g, opt->group, (size_t)opt->n_group * sizeof *g);
     memcpy(u, opt->shard, (size_t)opt->n_shard * sizeof *u);
     g[opt->n_group] = (struct lower_group){opt->n_shard, 1};
@@ -267,11 +270,7 @@ static pl_status init_lowering(struct lower *w)
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
     w->shard = arena_alloc(w->a, (size_t)opt->n_shard, sizeof *w->shard);
     w->stored = arena_alloc(w->a, n, sizeof *w->stored);
-    if (!o->prog || !o->variant || !o->stored || !w->dev || !w->shard ||
-        !w->stored)
-        return err_no_memory(w->err, "programs");
-    for (int d = 0; d < opt->n_dev; d++)
-        lower_reset_events(&w->dev[d].events);
+    PL_TRY(lower_memory(w));
     for (int u = 0; u < opt->n_shard; u++) {
         w->shard[u].u = opt->shard[u];
         w->shard[u].local = u - opt->group[opt->shard[u].group].first;
@@ -282,8 +281,7 @@ static pl_status init_lowering(struct lower *w)
     for (int d = 0; d < opt->n_dev; d++) {
         o->prog[d].variant = arena_alloc(w->a, (size_t)opt->n_variant,
                                          sizeof *o->prog[d].variant);
-        if (!o->prog[d].variant)
-            return err_no_memory(w->err, "programs");
+        PL_TRY(lower_memory(w));
     }
     PL_TRY(find_users(w));
     PL_TRY(find_group_devs(w));
@@ -295,24 +293,44 @@ static pl_status init_lowering(struct lower *w)
     return PL_OK;
 }
 
-static pl_status build_program(struct lower *w, int d)
+void lower_draft(struct lower *w)
 {
-    struct program_builder *v = &w->dev[d];
-    struct program *p = &w->out->prog[d];
+    for (int d = 0; d < w->opt->n_dev; d++) {
+        const struct program_builder *v = &w->dev[d];
+        struct program *p = &w->out->prog[d];
 
-    p->dev = d;
-    p->tensor =
-        arena_memdup(w->a, v->tensor, (size_t)v->n_tensor, sizeof *p->tensor);
-    if (!p->tensor)
-        return err_no_memory(w->err, "a program");
-    p->n_tensor = v->n_tensor;
-    p->n_variant = w->opt->n_variant;
-    p->n_event = v->events.n;
-    p->n_group = w->opt->n_group;
-    memcpy(p->bytes, v->bytes, sizeof p->bytes);
-    p->max = w->opt->max;
-    p->page_stride = w->opt->page_stride;
-    return PL_OK;
+        p->dev = d;
+        p->tensor = v->tensor;
+        p->n_tensor = v->n_tensor;
+        p->buffer = v->buffer;
+        p->n_buffer = v->n_buffer;
+        p->in_buffer = v->in_buffer;
+        p->n_variant = w->opt->n_variant;
+        p->n_event = v->n_event;
+        p->n_group = w->opt->n_group;
+        memcpy(p->bytes, v->bytes, sizeof p->bytes);
+        p->max = w->opt->max;
+        p->page_stride = w->opt->page_stride;
+        for (int k = 0; k < p->n_variant; k++)
+            ((struct variant *)p->variant)[k] =
+                (struct variant){.n_micro = w->out->variant[k].n_micro,
+                                 .n_insn = v->script[k].n_insn,
+                                 .insn = v->script[k].insn,
+                                 .n_hold = v->script[k].n_hold,
+                                 .hold = v->script[k].hold};
+    }
+}
+
+static void free_builder(struct program_builder *v)
+{
+    for (int k = 0; k < PROG_MAX_VARIANT; k++) {
+        free(v->script[k].insn);
+        free(v->script[k].hold);
+    }
+    free(v->tensor);
+    free(v->in_buffer);
+    free(v->q8);
+    free(v->buffer);
 }
 
 pl_status lower(struct lowered **out, const struct numeric *num,
@@ -335,19 +353,10 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     s = add_io(&w, opt, &all);
     if (s == PL_OK)
         s = init_lowering(&w);
-    for (int k = 0; k < opt->n_variant && s == PL_OK; k++)
-        s = lower_variant(&w, k);
-    for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
-        s = build_program(&w, d);
-    for (int d = 0; w.dev && d < opt->n_dev; d++) {
-        free(w.dev[d].insn);
-        free(w.dev[d].tensor);
-        free(w.dev[d].buffer);
-        free(w.dev[d].inside);
-        free(w.dev[d].q8);
-        free(w.dev[d].events.event);
-        free(w.dev[d].buf);
-    }
+    if (s == PL_OK)
+        s = lower_passes(&w);
+    for (int d = 0; w.dev && d < opt->n_dev; d++)
+        free_builder(&w.dev[d]);
     if (s == PL_OK)
         *out = o;
     else

@@ -45,6 +45,13 @@ struct lower_variant {
     const int *at; /* [num->n] group; leaves: any */
 };
 
+/* Prints the programs as a pass leaves them (lower_passes.c has the names). */
+struct lower_dump {
+    const char *pass;
+    pl_write_fn *write;
+    void *user;
+};
+
 struct lower_options {
     int n_dev, n_group, n_shard,
         n_variant;                   /* the last device is "io": lower_io.c */
@@ -55,6 +62,7 @@ struct lower_options {
     const struct lower_device *dev;      /* [n_dev] */
     struct graph_sizes max;              /* n_slot: exact */
     int page_stride;
+    const struct lower_dump *dump; /* NULL: none */
 };
 
 /* Where a value lies: a tensor of a device's program. */
@@ -120,6 +128,9 @@ struct lowered {
 pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err);
 void lowered_free(struct lowered *l);
+
+/* Checks that a dump names a pass. */
+pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err);
 
 /* Where weight or cache i lies; NULL: nowhere. */
 const struct lowered_placed *lowered_stored(const struct lowered *l, int i);

@@ -1,5 +1,5 @@
 /* A device's program while it is written: tensors, the buffers that they lie
- * in, steps. Each step tells how long the buffers live that it touches. */
+ * in, instructions. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -7,36 +7,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lower_grow(void **p, int n, int *cap, size_t size)
+pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size)
 {
     int c = *cap ? 2 * *cap : 256;
     void *q;
 
     if (n < *cap)
-        return true;
+        return PL_OK;
     q = realloc(*p, (size_t)c * size);
     if (!q)
-        return false;
+        return err_no_memory(w->err, "a program");
     *p = q;
     *cap = c;
-    return true;
+    return PL_OK;
 }
 
-bool lower_grow_arena(struct lower *w, void **p, int n, int *cap, size_t size)
+pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
+                           size_t size)
 {
-    int c = *cap ? 2 * *cap : 8;
+    int c = *cap ? 2 * *cap : 4;
     void *q;
 
     if (n < *cap)
-        return true;
+        return PL_OK;
     q = arena_alloc(w->a, (size_t)c, size);
-    if (!q)
-        return false;
+    PL_TRY(lower_memory(w));
     if (n)
         memcpy(q, *p, (size_t)n * size);
     *p = q;
     *cap = c;
-    return true;
+    return PL_OK;
 }
 
 /* Shapes ----------------------------------------------------------------- */
@@ -60,10 +60,9 @@ pl_status lower_local(struct lower *w, int u, int i, int dim,
 
     if (l->kind == PL_SPLIT && l->dim != dim)
         l = &layout_mirrored;
-    return layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
-                             w->shard[u].u.ranks)
-               ? PL_OK
-               : err_no_memory(w->err, "a program");
+    (void)layout_local_init(out, w->a, l, w->g->node[n->node].dim[dim].n,
+                            w->shard[u].u.ranks);
+    return lower_memory(w);
 }
 
 pl_dim lower_product(const pl_dim *dim, int from, int to, int64_t factor)
@@ -93,27 +92,22 @@ void lower_add_bytes(pl_dim sum[2], pl_dim b)
 /* Tensors and buffers ---------------------------------------------------- */
 
 static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
-                            int buffer, size_t inside, int *out)
+                            int buffer, int *out)
 {
     struct program_builder *v = &w->dev[d];
     int cap = v->tensor_cap, c = cap;
 
-    if (!lower_grow((void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(
+        lower_grow(w, (void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor));
     c = cap;
-    if (!lower_grow((void **)&v->buffer, v->n_tensor, &c, sizeof *v->buffer))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow(w, (void **)&v->in_buffer, v->n_tensor, &c,
+                      sizeof *v->in_buffer));
     c = cap;
-    if (!lower_grow((void **)&v->inside, v->n_tensor, &c, sizeof *v->inside))
-        return err_no_memory(w->err, "a program");
-    c = cap;
-    if (!lower_grow((void **)&v->q8, v->n_tensor, &c, sizeof *v->q8))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow(w, (void **)&v->q8, v->n_tensor, &c, sizeof *v->q8));
     v->tensor_cap = c;
     v->tensor[v->n_tensor] = *t;
     v->tensor[v->n_tensor].micro = w->now.micro;
-    v->buffer[v->n_tensor] = buffer;
-    v->inside[v->n_tensor] = inside;
+    v->in_buffer[v->n_tensor] = buffer;
     v->q8[v->n_tensor] = (struct draft_q8){.tensor = -1};
     *out = v->n_tensor++;
     return PL_OK;
@@ -136,32 +130,32 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
     if (stride)
         *stride = one;
     if (entries) {
-        if (!lower_grow((void **)&v->buf, v->n_buf, &v->buf_cap,
-                        sizeof *v->buf))
-            return err_no_memory(w->err, "a program");
-        b = v->n_buf++;
-        v->buf[b] = (struct buffer){one * (size_t)(entries < 0 ? 1 : entries),
-                                    v->n_insn, v->n_insn, 0, REGION_WORK};
+        PL_TRY(lower_grow(w, (void **)&v->buffer, v->n_buffer, &v->buffer_cap,
+                          sizeof *v->buffer));
+        b = v->n_buffer++;
+        v->buffer[b] = (struct prog_buffer){
+            one * (size_t)(entries < 0 ? 1 : entries), REGION_WORK,
+            w->variant.index, w->variant.order};
     }
-    return add_tensor(w, d, &t, b, 0, out);
+    return add_tensor(w, d, &t, b, out);
 }
 
-void lower_to_inbox(struct program_builder *v, int t, int birth)
+void lower_to_inbox(struct program_builder *v, int t, int born)
 {
-    struct buffer *b = &v->buf[v->buffer[t]];
+    struct prog_buffer *b = &v->buffer[v->in_buffer[t]];
 
     b->region = v->tensor[t].region = REGION_INBOX;
-    b->birth = birth;
+    b->born = born;
 }
 
 pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
-                             const pl_dim *dim, int birth, int64_t most,
+                             const pl_dim *dim, int born, int64_t most,
                              int *out)
 {
     struct program_builder *v = &w->dev[d];
 
     PL_TRY(lower_tensor(w, d, f, n_dim, dim, 1, out, NULL));
-    lower_to_inbox(v, *out, birth);
+    lower_to_inbox(v, *out, born);
     if (most > 0) {
         struct prog_tensor *t = &v->tensor[*out];
         const struct graph_sizes z =
@@ -170,7 +164,7 @@ pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
 
         if (bytes < t->bytes)
             t->bytes = bytes;
-        v->buf[v->buffer[*out]].bytes = (t->bytes + 63) / 64 * 64;
+        v->buffer[v->in_buffer[*out]].bytes = (t->bytes + 63) / 64 * 64;
     }
     return PL_OK;
 }
@@ -184,49 +178,37 @@ pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
     t.n_dim = n_dim;
     memset(t.dim, 0, sizeof t.dim);
     memcpy(t.dim, dim, (size_t)n_dim * sizeof *dim);
-    if (v->buffer[tensor] < 0)
-        t.offset += offset;
-    return add_tensor(w, d, &t, v->buffer[tensor], v->inside[tensor] + offset,
-                      out);
+    t.offset += offset;
+    return add_tensor(w, d, &t, v->in_buffer[tensor], out);
 }
 
-void lower_use(struct program_builder *v, int tensor, int at)
+pl_status lower_hold_until(struct lower *w, int d, int tensor, int until)
 {
-    int b = tensor >= 0 ? v->buffer[tensor] : -1;
+    struct script *v = &w->dev[d].script[w->variant.index];
 
-    if (b >= 0 && v->buf[b].death < at)
-        v->buf[b].death = at;
+    if (tensor < 0 || w->dev[d].in_buffer[tensor] < 0)
+        return PL_OK;
+    PL_TRY(lower_grow(w, (void **)&v->hold, v->n_hold, &v->hold_cap,
+                      sizeof *v->hold));
+    v->hold[v->n_hold++] = (struct buffer_hold){tensor, until};
+    return PL_OK;
 }
 
-/* Steps ------------------------------------------------------------------ */
-
-struct use_at {
-    struct program_builder *v;
-    int dev;
-};
-
-static void use(void *user, const struct insn_access *u)
+pl_status lower_hold(struct lower *w, int d, int tensor)
 {
-    const struct use_at *x = user;
-
-    if (u->dev == x->dev)
-        lower_use(x->v, u->tensor, x->v->n_insn);
+    return lower_hold_until(w, d, tensor, w->variant.order);
 }
+
+/* Instructions ------------------------------------------------------------ */
 
 pl_status lower_insn(struct lower *w, int d, const struct insn *s)
 {
-    struct program_builder *v = &w->dev[d];
-    struct use_at at = {v, d};
+    struct script *v = &w->dev[d].script[w->variant.index];
     struct insn *t;
 
-    if (!insn_is_transfer(s) && s->kind != INSN_WAIT)
-        PL_TRY(lower_flush_batched_post(w, d));
-    if (insn_is_barrier(s))
-        PL_TRY(lower_order_after_queue(w, d, s->queue));
-    if (!lower_grow((void **)&v->insn, v->n_insn, &v->insn_cap,
-                    sizeof *v->insn))
-        return err_no_memory(w->err, "a program");
-    insn_accesses(s, d, v->tensor, use, &at);
+    PL_TRY(lower_memory(w)); /* what s points to is there */
+    PL_TRY(lower_grow(w, (void **)&v->insn, v->n_insn, &v->insn_cap,
+                      sizeof *v->insn));
     t = &v->insn[v->n_insn++];
     *t = *s;
     t->micro = w->now.micro;
@@ -240,4 +222,60 @@ pl_status lower_insn(struct lower *w, int d, const struct insn *s)
         t->max_rows = few ? w->one_shot_rows : INT64_MAX;
     }
     return PL_OK;
+}
+
+pl_status lower_post_at(struct lower *w, int d, enum queue q,
+                        enum post_time time, int *event)
+{
+    struct program_builder *v = &w->dev[d];
+    const struct insn s = {.kind = INSN_POST,
+                           .queue = q,
+                           .node = -1,
+                           .post = {d, v->n_event, time}};
+
+    *event = v->n_event++;
+    return lower_insn(w, d, &s);
+}
+
+pl_status lower_post(struct lower *w, int d, enum queue q, int *event)
+{
+    return lower_post_at(w, d, q, POST_NOW, event);
+}
+
+pl_status lower_flush_posts(struct lower *w, int d, enum queue q)
+{
+    const struct insn s = {
+        .kind = INSN_POST, .queue = q, .node = -1, .post = {d, -1, POST_FLUSH}};
+
+    return lower_insn(w, d, &s);
+}
+
+pl_status lower_begin_copies(struct lower *w, int d)
+{
+    struct script *v = &w->dev[d].script[w->variant.index];
+
+    if (v->copy_batch == w->variant.copy_batch)
+        return PL_OK;
+    v->copy_batch = w->variant.copy_batch;
+    return lower_flush_posts(w, d, QUEUE_COPY);
+}
+
+pl_status lower_wait_all(struct lower *w, int d, const struct insn_event *e,
+                         int n)
+{
+    const struct insn s = {.kind = INSN_WAIT,
+                           .node = -1,
+                           .wait = {e[0], n - 1, n > 1 ? e + 1 : NULL}};
+
+    return lower_insn(w, d, &s);
+}
+
+pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event)
+{
+    const struct insn s = {.kind = INSN_WAIT,
+                           .queue = q,
+                           .node = -1,
+                           .wait = {.first = {dev, event}}};
+
+    return lower_insn(w, d, &s);
 }

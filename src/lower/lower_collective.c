@@ -27,8 +27,7 @@ static pl_status addends(struct lower *w, int from, const struct placed *src,
     m->n_addend = rank_tree_join(join, w->num->n_rank, w->present[from], g->n,
                                  rank0, n_rank, &m->depth);
     m->addend = ad = arena_alloc(w->a, (size_t)m->n_addend + 1, sizeof *ad);
-    if (!ad)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < m->n_addend; k++) {
         const struct addends *a = &src->sums[join[k].shard];
 
@@ -42,7 +41,7 @@ static pl_status addends(struct lower *w, int from, const struct placed *src,
     return PL_OK;
 }
 
-/* The last step of unit u before which its peers cannot have begun to push.
+/* The last position before which unit u's peers cannot have begun to push.
  * Only micro-batches up to this one are sure to be in the run when this one
  * is. */
 int lower_free_from(const struct lower *w, int u)
@@ -92,8 +91,7 @@ pl_status lower_merge(struct lower *w, int u, int n, const int *item,
 {
     struct merge_item *mi = arena_memdup(w->a, m, (size_t)n, sizeof *mi);
 
-    if (!mi)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     s->kind = INSN_MERGE;
     s->node = w->num->node[item[0]].node;
     s->merge.collective = true;
@@ -175,8 +173,7 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
     if (g->n == 1)
         return alone(w, group, n, item);
     it = arena_alloc(w->a, (size_t)(n * g->n) + 1, sizeof *it);
-    if (!it)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n; k++)
         PL_TRY(lower_add_value(w, item[k], group, &h));
     for (int m = 0; m < g->n; m++)
@@ -185,21 +182,21 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
                              &it[m * n + k]));
     count_collective(w, group, n, item, bytes);
     for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
-        PL_TRY(lower_flush_batched_post(w, lower_dev(w, g->first + m)));
+        PL_TRY(lower_flush_posts(w, lower_dev(w, g->first + m), QUEUE_COMPUTE));
     return share ? lower_collective_shared(w, group, n, item, it, bytes)
                  : lower_collective_inbox(w, group, n, item, it, bytes);
 }
 
-void lower_end_collectives(struct lower *w)
+pl_status lower_end_collectives(struct lower *w)
 {
     for (int u = 0; u < w->opt->n_shard; u++) {
         struct shard_collectives *x = &w->shard[u].collectives;
-        struct program_builder *d = &w->dev[lower_dev(w, u)];
 
         for (int i = 0; i < x->n_lent; i++) /* no later message guards these */
-            lower_use(d, x->peer_read[i].tensor, d->n_insn);
+            PL_TRY(lower_hold(w, lower_dev(w, u), x->peer_read[i].tensor));
         x->n_lent = 0;
         for (int i = 0; i < PROG_MAX_MICRO; i++)
             x->reusable_from[i] = -1;
     }
+    return PL_OK;
 }

@@ -16,8 +16,8 @@ struct lower_item {
 pl_status lower_merge(struct lower *w, int u, int n, const int *item,
                       const struct merge_item *m, const pl_dim bytes[2],
                       struct insn *s);
-/* The last step of unit u before which its peers cannot have begun to push the
- * next message. */
+/* The last position in the order before which unit u's peers cannot have begun
+ * to push the next message. */
 int lower_free_from(const struct lower *w, int u);
 
 /* The message between devices that share memory: it[units][n]. */

@@ -112,8 +112,7 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
         struct copy_desc *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
         int n;
 
-        if (!p)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         y.src = src;
         n = rank_pieces(w, i, a, y.u, src, 0, p);
         if (n == 0)

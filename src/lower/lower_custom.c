@@ -26,8 +26,7 @@ static pl_status parts(struct lower *w, int u, int i, int dim, int rank,
     p = arena_alloc(w->a, (size_t)layout_local_parts(&m) + 1, sizeof *p);
     *n = 0;
     *out = p;
-    if (!p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int64_t k = 0; k < layout_local_parts(&m); k++) {
         struct layout_part q = layout_local_part(&m, k);
 
@@ -79,8 +78,7 @@ static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
 
     PL_TRY(parts(w, u, i, axis, rank, &p, &n));
     piece = arena_alloc(w->a, (size_t)n + 1, sizeof *piece);
-    if (!m || !piece)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     lower_dims(w, u, i, have);
     memcpy(want, have, sizeof want);
     for (int k = 0; k < n; k++) {
@@ -120,8 +118,7 @@ pl_status lower_custom(struct lower *w, int u, int i, struct insn_kernel *s)
     const struct num_node *n = &w->num->node[i];
     struct kernel_custom *c = arena_alloc(w->a, 1, sizeof *c);
 
-    if (!c)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     c->def = w->g->node[n->node].custom;
     for (int k = 0; k < n->n_in; k++) {
         c->in[k] = whole;

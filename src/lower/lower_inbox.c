@@ -106,8 +106,7 @@ static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
     struct copy_desc *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
     struct insn s = {.kind = INSN_PUSH, .node = -1};
 
-    if (!to || !p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < n; i++)
         to[i] = x[i].to;
     for (int i = 0; i < n_piece; i++)
@@ -204,8 +203,7 @@ static pl_status staged_copies(const struct exchange *e, int k,
 
     if (n > 1)
         q = arena_alloc(e->w->a, (size_t)n, sizeof *q);
-    if (!q)
-        return err_no_memory(e->w->err, "a program");
+    PL_TRY(lower_memory(e->w));
     for (int i = 0; i < n; i++) {
         q[i] = p[i];
         q[i].src_dev = from;
@@ -237,9 +235,11 @@ static pl_dim range_at(const struct exchange *e, int j, int k)
     return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
 }
 
-static struct copy_desc range_piece(const struct exchange *e, int j, int k)
+/* The ranges of units a to b - 1, which lie one after another. */
+static struct copy_desc ranges_piece(const struct exchange *e, int j, int a,
+                                     int b)
 {
-    pl_dim at = range_at(e, j, k), end = range_at(e, j, k + 1);
+    pl_dim at = range_at(e, j, a), end = range_at(e, j, b);
 
     return (struct copy_desc){
         .src_off = at,
@@ -248,6 +248,11 @@ static struct copy_desc range_piece(const struct exchange *e, int j, int k)
         .n0 = {1, PL_CONST},
         .n1 = {1, PL_CONST},
     };
+}
+
+static struct copy_desc range_piece(const struct exchange *e, int j, int k)
+{
+    return ranges_piece(e, j, k, k + 1);
 }
 
 /* ---- shots ------------------------------------------------------------- */
@@ -289,8 +294,7 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
 
     x->staging = arena_alloc(w->a, n, sizeof *x->staging);
     x->m = arena_alloc(w->a, n, sizeof *x->m);
-    if (!x->staging || !x->m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < e->g->n * e->n; i++) {
         struct merge_item *m = &x->m[i];
         int k = i / e->n, j = i % e->n;
@@ -298,13 +302,11 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
         *m = item_of(e, k, j)->m;
         m->addend = arena_memdup(w->a, m->addend, (size_t)m->n_addend,
                                  sizeof *m->addend);
-        if (m->n_addend > 0 && !m->addend)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         if (x->ranges && is_all_reduce(e, j)) {
             struct copy_desc *p = arena_alloc(w->a, 1, sizeof *p);
 
-            if (!p)
-                return err_no_memory(w->err, "a program");
+            PL_TRY(lower_memory(w));
             *p = range_piece(e, j, k);
             m->piece = p;
             m->n_piece = p->bytes.n > 0;
@@ -449,7 +451,7 @@ static pl_status post_pushed(const struct exchange *e, int k)
 static pl_status new_events(struct exchange *e)
 {
     e->event = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *e->event);
-    return e->event ? PL_OK : err_no_memory(e->w->err, "a program");
+    return lower_memory(e->w);
 }
 
 /* Each has pushed: posts, and waits for all. */
@@ -511,13 +513,13 @@ static pl_status take_sums(const struct exchange *e, int k)
                      .node = w->num->node[e->item[0]].node,
                      .merge = {.item = m}};
 
-    if (!m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int j = 0; j < e->n; j++) {
         struct lower_pieces p = {0};
 
-        for (int i = 1; i < e->g->n && is_all_reduce(e, j); i++) {
-            struct copy_desc c = range_piece(e, j, (k + i) % e->g->n);
+        for (int i = 0; i < 2 && is_all_reduce(e, j); i++) {
+            struct copy_desc c =
+                ranges_piece(e, j, i ? k + 1 : 0, i ? e->g->n : k);
 
             c = gather_copy(e, k, j, &c);
             if (c.bytes.n > 0)
@@ -626,19 +628,14 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
                          .bytes = bytes};
     enum predicate few, many;
     struct first_shot one = {.ranges = false}, two = {.ranges = true};
-    int *first;
+    int first = w->variant.order; /* whatever follows, its POST comes later */
 
     set_predicates(&e, &few, &many);
     one.most = max_rows_of(&e, few);
-    first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
     e.out.peer_push =
         arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.peer_push);
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
-    if (!first || !e.out.peer_push || !e.out.range)
-        return err_no_memory(w->err, "a program");
-    for (int k = 0; k < e.g->n;
-         k++) /* whatever follows, its POST comes later */
-        first[k] = w->dev[dev_of(&e, k)].n_insn;
+    PL_TRY(lower_memory(w));
     PL_TRY(gather_from_buffers(&e));
     w->now.predicate = few;
     PL_TRY(first_shot(&e, &one));
@@ -650,6 +647,6 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
     w->now.predicate = PRED_NONE;
     for (int k = 0; k < e.g->n; k++)
         w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
-            first[k];
+            first;
     return PL_OK;
 }

@@ -53,21 +53,22 @@ static pl_status retire(struct lower *w, int k)
 
         if (s == 0 || lower_dev(w, t.src_shard[s - 1]) != d)
             PL_TRY(await_inflight(w, d, &t));
-        lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_insn - 1);
+        PL_TRY(lower_hold(w, d, t.src_tensor[s]));
     }
     w->now = was;
     return PL_OK;
 }
 
 /* Room for one more. */
-static bool more(struct lower *w)
+static pl_status more(struct lower *w)
 {
     struct transits *x = w->transits;
 
     if (!x)
         x = w->transits = arena_alloc(w->a, 1, sizeof *x);
-    return x && lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
-                                 sizeof *x->item);
+    PL_TRY(lower_memory(w));
+    return lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
+                            sizeof *x->item);
 }
 
 pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
@@ -78,8 +79,7 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
         .from = h->h.group, .to = to, .micro = w->now.micro};
     int same = 0;
 
-    if (!more(w))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(more(w));
     for (int k = w->transits->n - 1; k >= 0; k--)
         if (w->transits->item[k].from == t.from &&
             w->transits->item[k].to == to && ++same >= IN_TRANSIT) {
@@ -90,8 +90,7 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
     t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
     t.done = done->event;
     t.n_done = done->n;
-    if (!t.src_shard || !t.src_tensor)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int s = 0; s < a->n; s++) {
         int tensor = by_rank ? h->by_rank[s].tensor : h->h.v[s].tensor;
 
@@ -104,18 +103,17 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
     return PL_OK;
 }
 
-void lower_extend_inflight(struct lower *w)
+pl_status lower_extend_inflight(struct lower *w)
 {
     if (!w->transits)
-        return;
+        return PL_OK;
     for (int k = 0; k < w->transits->n; k++) {
         const struct inflight_copy *t = &w->transits->item[k];
 
-        for (int s = 0; s < t->n_src; s++) {
-            struct program_builder *v = &w->dev[lower_dev(w, t->src_shard[s])];
-
-            lower_use(v, t->src_tensor[s], v->n_insn);
-        }
+        for (int s = 0; s < t->n_src; s++)
+            PL_TRY(
+                lower_hold(w, lower_dev(w, t->src_shard[s]), t->src_tensor[s]));
     }
     w->transits->n = 0;
+    return PL_OK;
 }

@@ -3,7 +3,6 @@
 #ifndef LOWER_LOWER_INNER_H
 #define LOWER_LOWER_INNER_H
 
-#include "lower/buffers.h"
 #include "lower/lower.h"
 #include "lower/rank_tree.h"
 
@@ -27,34 +26,6 @@ struct cursor {
 
 /* ---- a device's program being written ------------------------------------ */
 
-/* An event of the device. One of a copy queue is posted as late as it can be:
- * when somebody waits for it, or before copies of another wave. */
-struct builder_event {
-    bool late; /* to be posted later */
-    int micro, copy_batch;
-    int as;     /* another event that was posted in its place, or -1 */
-    int number; /* among the posts of its queue, micro-batch and guard; 0: not
-                   yet */
-    enum predicate predicate;
-    enum queue queue;
-};
-
-/* POSTs so far of a queue, for one micro-batch and guard. */
-struct posts {
-    int n, event; /* how many; the last one */
-    int linked;   /* so many of them the other queue is known to wait for */
-};
-
-/* All of a device's: lower_event.c's. */
-struct draft_events {
-    int n, cap; /* of all scripts */
-    struct builder_event *event;
-    int batched_post; /* to be posted once values have come, or -1 */
-    int owed_micro;   /* which waits for them */
-    int first_late;   /* the first event that may be one */
-    struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][PRED_COUNT];
-};
-
 /* The quantized form of a tensor: with one scale for each chunk of the spans,
  * or, if there are none, each block. */
 struct draft_q8 {
@@ -66,18 +37,20 @@ struct draft_q8 {
 struct program_builder {
     /* of all scripts */
     struct prog_tensor *tensor;
-    int *buffer;         /* [n_tensor] its buffer; -1: weights and caches */
-    size_t *inside;      /* [n_tensor] offset in the buffer */
+    int *in_buffer;      /* [n_tensor] its buffer; -1: weights and caches */
     struct draft_q8 *q8; /* [n_tensor] its newest quantized form */
     int n_tensor, tensor_cap;
+    struct prog_buffer *buffer;
+    int n_buffer, buffer_cap;
     size_t bytes[REGION_COUNT];
-    /* of the script being written */
-    struct insn *insn;
-    int n_insn, insn_cap;
-    struct buffer *buf;
-    int n_buf, buf_cap;
-    int first_tensor;
-    struct draft_events events;
+    int n_event;
+    struct script {
+        struct insn *insn;
+        int n_insn, insn_cap;
+        struct buffer_hold *hold;
+        int n_hold, hold_cap;
+        int copy_batch; /* of its last copy */
+    } script[PROG_MAX_VARIANT];
 };
 
 /* ---- values -------------------------------------------------------------- */
@@ -90,7 +63,7 @@ struct addends {
 
 /* What must have happened before a value that is on its way is there. */
 struct arrival {
-    int n;
+    int n, cap;
     struct insn_event *event; /* [n] */
 };
 
@@ -112,7 +85,7 @@ struct peer_read {
 
 /* What a unit's messages have read and written so far. */
 struct shard_collectives {
-    /* By micro-batch: the step with which the last message by inboxes began.
+    /* By micro-batch: where in the order the last message by inboxes began.
        Its peers push the next one only after this one's POST, which comes
        later, so a place in the inbox is free from there on. -1: there was
        none. */
@@ -200,20 +173,29 @@ static inline int lower_dev(const struct lower *w, int u)
     return w->shard[u].u.dev;
 }
 
+/* The first failure to allocate in the arena. */
+static inline pl_status lower_memory(const struct lower *w)
+{
+    return arena_check(w->a, "a program", w->err);
+}
+
 /* ---- lower.c, lower_passes.c --------------------------------------------- */
 
-/* Emits the instructions of a variant, in the total order. */
-pl_status lower_order(struct lower *w, struct lowered_variant *variant);
-/* Runs all passes over the variant w->variant. */
-pl_status lower_passes(struct lower *w, struct lowered_variant *variant);
+pl_status lower_passes(struct lower *w);
+/* Emits the instructions of variant k, in the total order. */
+pl_status lower_variant(struct lower *w, int k);
+/* The programs that have been emitted, in w->out; the builders keep their
+ * memory. */
+void lower_draft(struct lower *w);
 
 /* ---- lower_builder.c -------------------------------------------------------
  */
 
 /* Room for one more than the n that *p has: by realloc, to be freed; or in
- * w->a. False: out of memory. */
-bool lower_grow(void **p, int n, int *cap, size_t size);
-bool lower_grow_arena(struct lower *w, void **p, int n, int *cap, size_t size);
+ * w->a. */
+pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size);
+pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
+                           size_t size);
 /* Value i's dimensions as unit u stores them. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* How unit u stores value i's dimension `dim`. */
@@ -231,50 +213,41 @@ void lower_add_bytes(pl_dim sum[2], pl_dim b);
 pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
                        const pl_dim *dim, int entries, int *out,
                        size_t *stride);
-/* A tensor of device d's inbox, which peers may write from after step `birth`
- * on; at most `most` of what its dimensions count (0: as many as the program
- * allows). */
+/* A tensor of device d's inbox, which peers may write from position `born` of
+ * the order on; at most `most` of what its dimensions count (0: as many as the
+ * program allows). */
 pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
-                             const pl_dim *dim, int birth, int64_t most,
+                             const pl_dim *dim, int born, int64_t most,
                              int *out);
-/* Tensor t, just made, lies in the inbox, and its buffer is born at `birth`. */
-void lower_to_inbox(struct program_builder *v, int t, int birth);
+/* Tensor t, just made, lies in the inbox, and its buffer is born at `born`. */
+void lower_to_inbox(struct program_builder *v, int t, int born);
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
-/* Appends a step and counts its uses of buffers. Its micro-batch and order are
- * the current ones; a meeting's order is given. */
+/* Appends an instruction. Its micro-batch and order are the current ones; a
+ * barrier's order is given. */
 pl_status lower_insn(struct lower *w, int d, const struct insn *s);
-/* The buffer of `tensor` is touched at step `at`. */
-void lower_use(struct program_builder *v, int tensor, int at);
-
-/* ---- lower_event.c ------------------------------------------------------- */
+/* The tensor's buffer lives up to here, whatever touches it; or up to position
+ * `until` of the order. Tensors without a buffer, and -1, are ignored. */
+pl_status lower_hold(struct lower *w, int d, int tensor);
+pl_status lower_hold_until(struct lower *w, int d, int tensor, int until);
 
 /* A POST in the queue; *event is its number. */
 pl_status lower_post(struct lower *w, int d, enum queue q, int *event);
+/* The same, but the POST comes later: see enum post_time. */
+pl_status lower_post_at(struct lower *w, int d, enum queue q,
+                        enum post_time time, int *event);
 pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
-/* A WAIT of the compute queue for events that lower_post() gave, of the compute
- * queues of several devices, this one perhaps among them. e[n] is the caller's
- * to keep in w->a; several devices may have the same. */
+/* A WAIT of the compute queue for events of several devices, this one perhaps
+ * among them. e[n] is the caller's to keep in w->a; several devices may have
+ * the same. */
 pl_status lower_wait_all(struct lower *w, int d, const struct insn_event *e,
                          int n);
-/* The event of a POST in the compute queue that the device owes: it comes
- * before its next step other than transfers and waits, so that threads meet
- * once for all that they pull in a row. */
-pl_status lower_post_batched(struct lower *w, int d, int *event);
-/* Makes the POST that is owed, if one is. Comes before a meeting's order is
- * taken. */
-pl_status lower_flush_batched_post(struct lower *w, int d);
-/* The event of a POST in device d's copy queue that comes as late as it can:
- * see struct builder_event. */
-pl_status lower_post_deferred(struct lower *w, int d, int *event);
-/* Before copies of another wave enter the queue. */
-pl_status lower_flush_deferred_posts(struct lower *w, int d);
-/* A WAIT for another device, or a meeting, is about to follow in the queue: it
- * must depend on all that the device has posted in the other one. */
-pl_status lower_order_after_queue(struct lower *w, int d, enum queue q);
-/* A draft's events before its first script, and between two. */
-void lower_reset_events(struct draft_events *e);
+/* Batched or deferred POSTs of the queue are due. */
+pl_status lower_flush_posts(struct lower *w, int d, enum queue q);
+/* Copies are about to enter the device's copy queue: those of an earlier wave
+ * are posted before. */
+pl_status lower_begin_copies(struct lower *w, int d);
 
 /* ---- lower_value.c ------------------------------------------------------ */
 
@@ -296,7 +269,7 @@ pl_status lower_await_value(struct lower *w, const struct placed *h, int u);
 pl_status lower_ready_event(struct lower *w, struct placed *h, int u,
                             int *event);
 /* The script ends: what nobody has waited for may come until then. */
-void lower_end_arrivals(struct lower *w, int n_micro);
+pl_status lower_end_arrivals(struct lower *w, int n_micro);
 
 /* ---- lower_resident.c ------------------------------------------------------
  */
@@ -334,7 +307,7 @@ pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
 /* Value i is there: to io, if the caller may want it. */
 pl_status lower_output(struct lower *w, int i);
 /* The script ends: token tables that the copy queue may still read. */
-void lower_end_token_tables(struct lower *w, int n_micro);
+pl_status lower_end_token_tables(struct lower *w, int n_micro);
 
 /* ---- lower_op.c -------------------------------------------------------- */
 
@@ -378,7 +351,7 @@ pl_status lower_slice(struct lower *w, int i);
 /* The message of conversions item[n] of one group; their sources are ready. */
 pl_status lower_collective(struct lower *w, int group, int n, const int *item);
 /* The script ends: what peers may still read. */
-void lower_end_collectives(struct lower *w);
+pl_status lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */
 
@@ -399,7 +372,7 @@ pl_status lower_start_copies(struct lower *w, int i);
 pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
                                const struct arrival *done, bool by_rank);
 /* The script ends: what is still lent lives to its end. */
-void lower_extend_inflight(struct lower *w);
+pl_status lower_extend_inflight(struct lower *w);
 
 /* ---- lower_stream.c, lower_pages.c --------------------------------------- */
 

@@ -44,8 +44,7 @@ static pl_status push(struct lower *w, int d, int node, struct push_to to,
                                     .piece = p,
                                     .n_piece = n}};
 
-    return s.push.to ? lower_insn(w, d, &s)
-                     : err_no_memory(w->err, "a program");
+    return lower_insn(w, d, &s);
 }
 
 /* ---- io's own memory ----------------------------------------------------- */
@@ -65,8 +64,7 @@ static pl_status io_token_table(struct lower *w)
     const pl_dim n = token_table_words(w);
     int *t = arena_alloc(w->a, (size_t)w->out->n_micro, sizeof *t);
 
-    if (!t)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     w->out->token_table = t;
     for (int k = 0; k < w->out->n_micro; k++) {
         t[k] = -1;
@@ -91,8 +89,7 @@ pl_status lower_io(struct lower *w)
     w->out->n_micro = n_micro;
     w->out->input = arena_alloc(w->a, (size_t)n_micro * (size_t)n_node + 1,
                                 sizeof *w->out->input);
-    if (!w->out->input)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n_micro; k++)
         for (int i = 0; i < n_node; i++) {
             const struct graph_node *x = &w->g->node[i];
@@ -123,8 +120,7 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
     size_t n_node = (size_t)w->g->n_node;
 
     o->result = arena_alloc(w->a, (size_t)o->n_micro * n_node + 1, sizeof(int));
-    if (!o->result)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (size_t i = 0; i < (size_t)o->n_micro * n_node; i++)
         o->result[i] = -1;
     for (int u = 0; u < w->opt->n_shard; u++)
@@ -169,8 +165,7 @@ static pl_status find_inputs(struct lower *w, int first, int group,
     in->num = arena_alloc(w->a, (size_t)w->num->n, sizeof *in->num);
     in->group_value =
         arena_alloc(w->a, (size_t)w->num->n, sizeof(struct placed *));
-    if (!in->num || !in->group_value)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < w->num->n; i++)
         if (lower_is(w, i, OP_input) && !lower_find(w, i, group) &&
             (i == first || is_read(w, i, group))) {
@@ -316,16 +311,16 @@ pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
     return PL_OK;
 }
 
-void lower_end_token_tables(struct lower *w, int n_micro)
+pl_status lower_end_token_tables(struct lower *w, int n_micro)
 {
     for (int u = 0; u < w->opt->n_shard; u++)
         for (int k = 0; k < n_micro; k++) {
             const struct shard_token_table *x = &w->shard[u].token_table[k];
-            struct program_builder *d = &w->dev[lower_dev(w, u)];
 
             if (x->peer_read)
-                lower_use(d, x->tensor, d->n_insn);
+                PL_TRY(lower_hold(w, lower_dev(w, u), x->tensor));
         }
+    return PL_OK;
 }
 
 /* ---- results ------------------------------------------------------------- */

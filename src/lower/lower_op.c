@@ -19,8 +19,7 @@ static pl_status head_map(struct lower *w, int u, int i, int many, int few,
     PL_TRY(lower_local(w, u, n->in[many - 1], 1, &q));
     PL_TRY(lower_local(w, u, n->in[few - 1], 1, &kv));
     map = arena_alloc(w->a, (size_t)q.local + 1, sizeof *map);
-    if (!map)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     r = q.size / (kv.size ? kv.size : 1);
     for (int64_t p = 0; p < layout_local_parts(&q); p++) {
         struct layout_part part = layout_local_part(&q, p);
@@ -69,8 +68,7 @@ static pl_status costs(struct lower *w, int u, int i, struct insn_kernel *s)
     if (s->kernel == KERNEL_expert_down)
         other *= lower_node(w, n->in[0])->dim[1].n;
     c = arena_alloc(w->a, (size_t)v->n_rank + 1, sizeof *c);
-    if (!c)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {
         bool mine = !by_k;
 
@@ -222,8 +220,7 @@ static pl_status slice_start(struct lower *w, int u, int i,
         return PL_OK;
     PL_TRY(lower_local(w, u, n->in[0], x->attr.axis, &m));
     attr = arena_memdup(w->a, &x->attr, 1, sizeof *attr);
-    if (!attr)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     attr->start = layout_local_below(&m, x->attr.start);
     k->attr = attr;
     return PL_OK;

@@ -25,8 +25,7 @@ static pl_status head_source(struct lower *w, int root, int u, int su,
     PL_TRY(lower_local(w, u, root, 1, &want));
     PL_TRY(lower_local(w, su, root, 1, &have));
     map = arena_alloc(w->a, (size_t)want.local + 1, sizeof *map);
-    if (!map)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int64_t h = 0; h < want.size; h++) {
         int64_t mine = layout_local_index(&want, h);
         int64_t its = layout_local_index(&have, h);
@@ -65,8 +64,7 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
     bool pushed = false;
     int n = 0;
 
-    if (!s || !got)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < a->n; k++)
         pushed |=
             !lower_can_read(w, lower_dev(w, y->u), lower_dev(w, a->first + k));

@@ -33,8 +33,7 @@ static pl_status open_partials(struct lower *w)
     size_t size = (size_t)p->n + 1;
     struct partials *x = arena_alloc(w->a, 1, sizeof *x);
 
-    if (!x)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     w->partials = x;
     w->present = arena_alloc(w->a, size, sizeof *w->present);
     x->lone = arena_alloc(w->a, size, sizeof *x->lone);
@@ -43,9 +42,7 @@ static pl_status open_partials(struct lower *w)
     x->kept = arena_alloc(w->a, size, sizeof *x->kept);
     x->node = arena_alloc(w->a, size, sizeof *x->node);
     x->segment_of = arena_alloc(w->a, size, sizeof *x->segment_of);
-    if (!w->present || !x->lone || !x->need || !x->exit || !x->kept ||
-        !x->node || !x->segment_of)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < p->n; i++)
         x->lone[i] =
             p->node[i].sum != NULL && lower_node(w, i)->op != OP_custom;
@@ -111,9 +108,9 @@ static pl_status lone_contraction(struct lower *w, int u, int i)
     struct rank_tree t;
 
     memset(in, -1, sizeof in); /* absent */
-    if (!rank_tree_make(&t, w->a, w->num->n_rank, w->present[i], v->rank0,
-                        v->n_rank))
-        return err_no_memory(w->err, "a program");
+    (void)rank_tree_make(&t, w->a, w->num->n_rank, w->present[i], v->rank0,
+                         v->n_rank);
+    PL_TRY(lower_memory(w));
     if (t.n == 0)
         return PL_OK;
     for (int k = 0; k < n->n_in; k++)
@@ -153,8 +150,7 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         struct tree_addend *item = arena_alloc(w->a, 1, sizeof *item);
         struct rank_tree t = {1, 1, item, 1};
 
-        if (!item)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         item->rank = r;
         return lower_op(w, u, i, in, out, &t, 0, false);
     }
@@ -224,9 +220,9 @@ static pl_status open_node(struct lower *w, int u, const struct segment *g,
         return g->kept[i] ? PL_OK
                           : lower_tensor(w, v->dev, x->format, x->n_dim, x->dim,
                                          1, tensor, NULL);
-    if (!rank_tree_make(&st->tree, w->a, w->num->n_rank, w->present[i],
-                        v->rank0, v->n_rank))
-        return err_no_memory(w->err, "a program");
+    (void)rank_tree_make(&st->tree, w->a, w->num->n_rank, w->present[i],
+                         v->rank0, v->n_rank);
+    PL_TRY(lower_memory(w));
     if (st->tree.n == 0)
         return PL_OK;
     PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, st->tree.depth,
@@ -258,8 +254,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
     struct stack *st = arena_alloc(w->a, (size_t)g->n + 1, sizeof *st);
     int *tensor = arena_alloc(w->a, (size_t)g->n + 1, sizeof *tensor);
 
-    if (!st || !tensor)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < g->n; k++)
         PL_TRY(open_node(w, u, g, g->node[k], &st[k], &tensor[k]));
     for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {

@@ -1,145 +1,100 @@
-/* What is done to a script, in order: from the numeric plan's nodes to a sealed
- * list of steps for each device. All passes over programs stand here. */
+/* The passes, in order: from the numeric plan's nodes to sealed programs. Each
+ * but the first reads and writes the programs of all devices and nothing else,
+ * so that it runs alone on a parsed text (program/program_text.h). */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
+#include "lower/buffers.h"
+#include "lower/events.h"
+#include "program/program_text.h"
 
-#include <stdlib.h>
+#include <string.h>
 
-/* ---- what outlives its last step ---------------------------------------- */
-
-/* Buffers of what is on its way, and of what peers, other groups or the copy
- * queue may still read when the script ends. */
-static pl_status extend_live_ranges(struct lower *w, struct lowered_variant *o)
+/* Flags of each device that passes read. */
+static pl_status device_flags(struct lower *w, bool **one_queue, bool **private)
 {
-    lower_end_arrivals(w, o->n_micro);
-    lower_extend_inflight(w);
-    lower_end_collectives(w);
-    lower_end_token_tables(w, o->n_micro);
-    return PL_OK;
-}
+    size_t n = (size_t)w->opt->n_dev;
 
-/* ---- places -------------------------------------------------------------- */
-
-/* Steps for which a place rests in a device's own memory. There a step may be
- * done in one launch with an earlier one, if that touches nothing that it
- * writes (device/gpu/gpu_fuse.h). With three, matrices of the same rows are one
- * launch with what is added to their results. */
-enum { REST = 3 };
-
-static int reuse_distance(const struct lower *w, int d, int region)
-{
-    return region == REGION_WORK && w->opt->dev[d].memory < 0 ? REST : 0;
-}
-
-static pl_status place_buffers(struct lower *w, struct lowered_variant *o)
-{
-    (void)o;
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        struct program_builder *v = &w->dev[d];
-
-        for (int r = REGION_WORK; r <= REGION_INBOX; r++) {
-            size_t bytes;
-
-            if (!buffers_place(v->buf, v->n_buf, (enum region)r,
-                               reuse_distance(w, d, r), &bytes))
-                return err_no_memory(w->err, "a program");
-            if (bytes > v->bytes[r])
-                v->bytes[r] = bytes;
-        }
-        for (int t = v->first_tensor; t < v->n_tensor; t++)
-            if (v->buffer[t] >= 0)
-                v->tensor[t].offset =
-                    v->buf[v->buffer[t]].offset + v->inside[t];
+    *one_queue = arena_alloc(w->a, n, sizeof **one_queue);
+    *private = arena_alloc(w->a, n, sizeof **private);
+    PL_TRY(lower_memory(w));
+    for (size_t d = 0; d < n; d++) {
+        (*one_queue)[d] = w->opt->dev[d].one_queue;
+        (*private)[d] = w->opt->dev[d].memory < 0;
     }
     return PL_OK;
 }
 
-static int by_insn(const void *a, const void *b)
+/* Emits the instructions of all variants in one total order. Tensors lie in
+ * buffers without places; events are as they were asked for. */
+static pl_status order(struct lower *w)
 {
-    const struct dead_range *x = a, *y = b;
-
-    if (x->insn != y->insn)
-        return (x->insn > y->insn) - (x->insn < y->insn);
-    return (x->offset > y->offset) - (x->offset < y->offset);
+    for (int k = 0; k < w->opt->n_variant; k++)
+        PL_TRY(lower_variant(w, k));
+    lower_draft(w);
+    return PL_OK;
 }
 
-static struct variant *variant_of(struct lower *w, int d)
+static pl_status events(struct lower *w)
 {
-    return (struct variant *)&w->out->prog[d].variant[w->variant.index];
+    bool *one_queue, *private;
+
+    PL_TRY(device_flags(w, &one_queue, &private));
+    return events_pass(w->out->prog, w->opt->n_dev, one_queue, w->a, w->err);
 }
 
-/* When buffers of the work region die, for devices that poison what is dead.
- * The inbox has no such list: peers may write a place there before this device
- * has come to the step behind which the place is free. */
-static pl_status list_dead_ranges(struct lower *w, struct lowered_variant *o)
+static pl_status buffers(struct lower *w)
 {
-    (void)o;
+    bool *one_queue, *private;
+
+    PL_TRY(device_flags(w, &one_queue, &private));
+    return buffers_pass(w->out->prog, w->opt->n_dev, private, w->a, w->err);
+}
+
+/* Tensors move from the builders to the arena. */
+static pl_status keep_tensors(struct lower *w)
+{
     for (int d = 0; d < w->opt->n_dev; d++) {
-        const struct program_builder *v = &w->dev[d];
-        struct variant *s = variant_of(w, d);
-        struct dead_range *death =
-            arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
+        struct program *p = &w->out->prog[d];
 
-        if (!death)
-            return err_no_memory(w->err, "a program");
-        for (int b = 0; b < v->n_buf; b++)
-            if (v->buf[b].region == REGION_WORK && v->buf[b].bytes &&
-                v->buf[b].death < v->n_insn)
-                death[s->n_dead++] = (struct dead_range){
-                    v->buf[b].death, v->buf[b].offset, v->buf[b].bytes};
-        qsort(death, (size_t)s->n_dead, sizeof *death, by_insn);
-        s->dead = death;
+        p->tensor = arena_memdup(w->a, p->tensor, (size_t)p->n_tensor,
+                                 sizeof *p->tensor);
+        PL_TRY(lower_memory(w));
     }
     return PL_OK;
 }
 
-/* ---- the end ------------------------------------------------------------- */
-
-/* The draft is empty again, for the next script. */
-static void reset_builder(struct program_builder *v)
-{
-    for (int t = v->first_tensor; t < v->n_tensor; t++)
-        v->buffer[t] = -1; /* another script's buffers are other ones */
-    v->first_tensor = v->n_tensor;
-    v->n_insn = v->n_buf = 0;
-    lower_reset_events(&v->events);
-}
-
-static pl_status finish_variant(struct lower *w, struct lowered_variant *o)
-{
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        struct program_builder *v = &w->dev[d];
-        struct variant *s = variant_of(w, d);
-
-        s->n_micro = o->n_micro;
-        s->n_insn = v->n_insn;
-        s->insn =
-            arena_memdup(w->a, v->insn, (size_t)v->n_insn, sizeof *v->insn);
-        if (!s->insn)
-            return err_no_memory(w->err, "a program");
-        reset_builder(v);
-    }
-    return PL_OK;
-}
-
-/* Only "order instructions" adds instructions and records how long the buffers
- * of each live; "live to the end" adds the rest. From "place buffers" on live
- * ranges are fixed, so a pass that changes instructions must precede it. */
 static const struct {
     const char *name;
-    pl_status (*run)(struct lower *w, struct lowered_variant *o);
+    pl_status (*run)(struct lower *w);
 } passes[] = {
-    {"order instructions", lower_order},
-    {"live to the end", extend_live_ranges},
-    {"place buffers", place_buffers},
-    {"list dead ranges", list_dead_ranges},
-    {"seal", finish_variant},
+    {"order", order},
+    {"events", events},
+    {"buffers", buffers},
 };
 
-pl_status lower_passes(struct lower *w, struct lowered_variant *o)
+enum { N_PASS = sizeof passes / sizeof passes[0] };
+
+pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err)
 {
-    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
-        PL_TRY(passes[i].run(w, o));
-    return PL_OK;
+    for (int i = 0; i < N_PASS; i++)
+        if (!strcmp(dump->pass, passes[i].name))
+            return PL_OK;
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "there is no pass '%s'; passes are order, events and buffers",
+        dump->pass);
+}
+
+pl_status lower_passes(struct lower *w)
+{
+    const struct lower_dump *dump = w->opt->dump;
+
+    for (int i = 0; i < N_PASS; i++) {
+        PL_TRY(passes[i].run(w));
+        if (dump && !strcmp(dump->pass, passes[i].name))
+            PL_TRY(program_print(w->out->prog, w->opt->n_dev, dump->write,
+                                 dump->user, w->err));
+    }
+    return keep_tensors(w);
 }

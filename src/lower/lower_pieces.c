@@ -14,17 +14,7 @@
 pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
                           const struct copy_desc *p)
 {
-    if (l->n == l->cap) {
-        int cap = l->cap ? 2 * l->cap : 4;
-        struct copy_desc *q = arena_alloc(w->a, (size_t)cap, sizeof *q);
-
-        if (!q)
-            return err_no_memory(w->err, "a program");
-        if (l->n)
-            memcpy(q, l->p, (size_t)l->n * sizeof *q);
-        l->p = q;
-        l->cap = cap;
-    }
+    PL_TRY(lower_grow_arena(w, (void **)&l->p, l->n, &l->cap, sizeof *l->p));
     l->p[l->n++] = *p;
     return PL_OK;
 }
@@ -151,8 +141,7 @@ static pl_status find_sources(struct lower *w, int u,
 
     *n = 0;
     *out = p;
-    if (!p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     run_walk_first(&r, f->layout, size);
     do {
         rankset o = run_walk_owners(&r);

@@ -21,8 +21,7 @@ pl_status lower_spans(struct lower *w, const struct layout_local *m,
 
     *n = (int)n_part;
     *out = s;
-    if (!s)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int64_t i = 0; i < n_part; i++) {
         struct layout_part p = layout_local_part(m, i);
         bool whole = m->n_part == 1 && p.owners == ~(rankset)0;
@@ -47,15 +46,13 @@ pl_status lower_pack(struct lower *w, int u, int i, struct pack **out)
     PL_TRY(lower_local(w, u, i, last - 1, &rows));
     PL_TRY(lower_spans(w, &k, &rs, &n_span));
     ps = arena_alloc(w->a, (size_t)n_span + 1, sizeof *ps);
-    if (!p || !ps)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int s = 0; s < n_span; s++)
         ps[s] = (struct pack_span){rs[s].logical, rs[s].n, rs[s].rank};
     chunks =
         arena_alloc(w->a, (size_t)pack_max_chunks(x->format, ps, n_span) + 1,
                     sizeof *chunks);
-    if (!chunks)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     pack_init(p, x->format, rows.local, k.size, ps, n_span, chunks);
     *out = p;
     return PL_OK;
@@ -172,8 +169,7 @@ pl_status lower_stored(struct lower *w)
     const struct numeric *num = w->num;
     unsigned char *use = weight_uses(w);
 
-    if (!use)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int i = 0; i < num->n; i++) {
         enum op op = w->g->node[num->node[i].node].op;
         const struct lower_group *g;

@@ -14,30 +14,31 @@ static pl_status keep_for_peers(struct lower *w, int u, int tensor)
 {
     struct shard_collectives *v = &w->shard[u].collectives;
 
-    if (w->dev[lower_dev(w, u)].buffer[tensor] < 0)
+    if (w->dev[lower_dev(w, u)].in_buffer[tensor] < 0)
         return PL_OK;
-    if (!lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
-                          sizeof *v->peer_read))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
+                            sizeof *v->peer_read));
     v->peer_read[v->n_lent++] = (struct peer_read){tensor, w->now.micro};
     return PL_OK;
 }
 
-/* What was read for the message before may be overwritten from here. Only
+/* Buffers that peers read for the message before may be overwritten behind this
+ * one's barrier, which has this position in the order. Only
  * micro-batches up to this one are sure to be in the run when this one is, so
  * what earlier ones lent must not count on it. */
-static void release_peer_reads(struct lower *w, int u)
+static pl_status release_peer_reads(struct lower *w, int u, int barrier)
 {
     struct shard_collectives *v = &w->shard[u].collectives;
-    struct program_builder *d = &w->dev[lower_dev(w, u)];
     int n = 0;
 
     for (int k = 0; k < v->n_lent; k++)
         if (v->peer_read[k].micro >= w->now.micro)
-            lower_use(d, v->peer_read[k].tensor, d->n_insn);
+            PL_TRY(lower_hold_until(w, lower_dev(w, u), v->peer_read[k].tensor,
+                                    barrier + 1));
         else
             v->peer_read[n++] = v->peer_read[k];
     v->n_lent = n;
+    return PL_OK;
 }
 
 /* Remote pieces are read in place. */
@@ -48,8 +49,7 @@ static pl_status in_place(struct lower *w, struct lower_item *x)
     if (x->m.reduce || x->remote.n == 0)
         return PL_OK;
     p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n), sizeof *p);
-    if (!p)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     if (x->m.n_piece)
         memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
     memcpy(p + x->m.n_piece, x->remote.p, (size_t)x->remote.n * sizeof *p);
@@ -64,16 +64,14 @@ pl_status lower_collective_shared(struct lower *w, int group, int n,
 {
     const struct lower_group *g = lower_group(w, group);
     struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
-    int order;
+    int order = w->variant.order++;
 
-    if (!m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < g->n; k++) {
-        release_peer_reads(w, g->first + k);
+        PL_TRY(release_peer_reads(w, g->first + k, order));
         for (int j = 0; j < n; j++)
             PL_TRY(in_place(w, &it[k * n + j]));
     }
-    order = w->variant.order++;
     for (int k = 0; k < g->n; k++) {
         int u = g->first + k, d = lower_dev(w, u);
         struct insn s = {.order = order,
@@ -92,7 +90,7 @@ pl_status lower_collective_shared(struct lower *w, int group, int n,
 
             if (t >= 0) {
                 PL_TRY(keep_for_peers(w, u, t));
-                lower_use(&w->dev[d], t, w->dev[d].n_insn - 1);
+                PL_TRY(lower_hold(w, d, t));
             }
         }
     }

@@ -29,8 +29,7 @@ static pl_status shard_slice(struct lower *w, int u, int i)
         return PL_OK;
     }
     m = arena_alloc(w->a, 1, sizeof *m);
-    if (!m)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, b, 1, &m->out, NULL));
     v->tensor = m->out;
     PL_TRY(lower_pieces(w, u, group, n->in[0], i, &local, &remote));

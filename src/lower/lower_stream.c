@@ -249,8 +249,7 @@ pl_status lower_find_streams(struct lower *w)
     const struct numeric *p = w->num;
     struct streams *x = arena_alloc(w->a, 1, sizeof *x);
 
-    if (!x)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     w->streams = x;
     for (int i = 0; i < p->n; i++)
         for (int k = 0; p->node[i].kind == NUM_OP && k < p->node[i].n_in; k++) {
@@ -258,9 +257,8 @@ pl_status lower_find_streams(struct lower *w)
 
             if (!is_streamed(w, y, i))
                 continue;
-            if (!lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
-                                  sizeof *x->item))
-                return err_no_memory(w->err, "a program");
+            PL_TRY(lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
+                                    sizeof *x->item));
             x->item[x->n++] =
                 (struct stream){y, w->variant.at[i], lower_node(w, y)->layer};
         }

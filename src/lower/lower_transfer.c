@@ -109,15 +109,13 @@ pl_status lower_alloc_dst(struct lower *w, struct transfer *y, bool pushed,
                           pl_format f, int n_dim, const pl_dim *dim,
                           int entries, size_t *stride)
 {
-    int d = lower_dev(w, y->u), birth;
+    int d = lower_dev(w, y->u);
 
-    if (pushed)
-        PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &y->room));
-    birth = w->dev[d].n_insn - 1;
     PL_TRY(lower_tensor(w, d, f, n_dim, dim, entries, &y->out, stride));
-    if (pushed)
-        lower_to_inbox(&w->dev[d], y->out, birth);
-    return PL_OK;
+    if (!pushed)
+        return PL_OK;
+    lower_to_inbox(&w->dev[d], y->out, w->variant.order);
+    return lower_post(w, d, QUEUE_COMPUTE, &y->room);
 }
 
 pl_status lower_alloc_resident_dst(struct lower *w, struct transfer *y,
@@ -142,19 +140,11 @@ pl_status lower_alloc_resident_dst(struct lower *w, struct transfer *y,
 pl_status lower_add_arrival(struct lower *w, struct arrival *a, int dev,
                             int event)
 {
-    struct insn_event *e;
-
     for (int k = 0; k < a->n; k++)
         if (a->event[k].dev == dev && a->event[k].event == event)
             return PL_OK;
-    if (a->n % 8 == 0) {
-        e = arena_alloc(w->a, (size_t)a->n + 8, sizeof *e);
-        if (!e)
-            return err_no_memory(w->err, "a program");
-        if (a->n)
-            memcpy(e, a->event, (size_t)a->n * sizeof *e);
-        a->event = e;
-    }
+    PL_TRY(lower_grow_arena(w, (void **)&a->event, a->n, &a->cap,
+                            sizeof *a->event));
     a->event[a->n++] = (struct insn_event){dev, event};
     return PL_OK;
 }
@@ -175,7 +165,7 @@ static pl_status copy_queue_after_compute(struct lower *w, int d)
 {
     int mine;
 
-    PL_TRY(lower_flush_deferred_posts(w, d));
+    PL_TRY(lower_begin_copies(w, d));
     PL_TRY(lower_post(w, d, QUEUE_COMPUTE, &mine));
     return lower_wait(w, d, QUEUE_COPY, d, mine);
 }
@@ -197,9 +187,9 @@ pl_status lower_pull(struct lower *w, const struct transfer *y,
         PL_TRY(lower_insn(w, d, &insn[k]));
     }
     if (q == QUEUE_COMPUTE) {
-        PL_TRY(lower_post_batched(w, d, &event));
+        PL_TRY(lower_post_at(w, d, q, POST_BATCHED, &event));
     } else {
-        PL_TRY(lower_post_deferred(w, d, &event));
+        PL_TRY(lower_post_at(w, d, q, POST_DEFERRED, &event));
         PL_TRY(lower_add_arrival(w, y->arrives, d, event));
     }
     return lower_add_arrival(w, y->done, d, event);
@@ -216,16 +206,14 @@ pl_status lower_push(struct lower *w, const struct transfer *y, int s,
     x->queue = q;
     x->node = y->node;
     if (q == QUEUE_COPY)
-        PL_TRY(lower_flush_deferred_posts(w, s));
+        PL_TRY(lower_begin_copies(w, s));
     PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->room));
     for (int k = 0; k < 2; k++)
         if (q == QUEUE_COPY && ready[k] >= 0)
             PL_TRY(lower_wait(w, s, q, s, ready[k]));
     PL_TRY(lower_insn(w, s, x));
-    if (q == QUEUE_COMPUTE)
-        PL_TRY(lower_post(w, s, q, &event));
-    else
-        PL_TRY(lower_post_deferred(w, s, &event));
+    PL_TRY(lower_post_at(w, s, q, q == QUEUE_COMPUTE ? POST_NOW : POST_DEFERRED,
+                         &event));
     PL_TRY(lower_add_arrival(w, y->arrives, s, event));
     return lower_add_arrival(w, y->done, s, event);
 }
@@ -243,8 +231,7 @@ static pl_status push_pieces_of(struct lower *w, const struct transfer *y,
                               .n_piece = n,
                               .between_groups = true}};
 
-    return x.push.to ? lower_push(w, y, s, (const int[2]){ready, -1}, &x)
-                     : err_no_memory(w->err, "a program");
+    return lower_push(w, y, s, (const int[2]){ready, -1}, &x);
 }
 
 /* ---- both ---------------------------------------------------------------- */
@@ -258,8 +245,7 @@ pl_status lower_transfer(struct lower *w, const struct transfer *y,
     struct insn s = {.kind = INSN_PULL};
     bool pushed = lower_needs_push(w, d, p, n);
 
-    if (!mine)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (int k = 0; k < n; k += len) {
         int su = lower_shard_on(w, y->group, p[k].src_dev), e = -1;
 
@@ -291,9 +277,8 @@ pl_status lower_record_copy(struct lower *w, int i, int from, int to,
 
     if (w->now.micro > 0)
         return PL_OK;
-    if (!lower_grow_arena(w, (void **)&o->copy, o->n_copy, &w->variant.copy_cap,
-                          sizeof *o->copy))
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_grow_arena(w, (void **)&o->copy, o->n_copy,
+                            &w->variant.copy_cap, sizeof *o->copy));
     o->copy[o->n_copy++] = (struct lowered_copy){
         i, from, to, lower_node(w, i)->layer, {bytes[0], bytes[1]}, pages};
     return PL_OK;

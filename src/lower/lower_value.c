@@ -43,14 +43,12 @@ pl_status lower_add_value(struct lower *w, int i, int group,
     struct placed **first =
         w->variant.value ? &w->variant.value[micro_of(w, i)][i] : &w->stored[i];
 
-    if (!h)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     h->h.group = group;
     h->h.v = arena_alloc(w->a, n, sizeof *h->h.v);
     h->ready = arena_alloc(w->a, n, sizeof *h->ready);
     h->arrives = arena_alloc(w->a, n, sizeof *h->arrives);
-    if (!h->h.v || !h->ready || !h->arrives)
-        return err_no_memory(w->err, "a program");
+    PL_TRY(lower_memory(w));
     for (size_t k = 0; k < n; k++) {
         h->h.v[k] = (struct lowered_value){-1, -1};
         h->ready[k] = -1;
@@ -58,8 +56,7 @@ pl_status lower_add_value(struct lower *w, int i, int group,
     if (w->num->node[i].layout->kind == PL_PARTIAL) {
         h->sums = arena_alloc(w->a, n, sizeof *h->sums);
         h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
-        if (!h->sums || !h->by_rank)
-            return err_no_memory(w->err, "a program");
+        PL_TRY(lower_memory(w));
         for (size_t k = 0; k < n; k++)
             h->sums[k].tensor = h->by_rank[k].tensor = -1;
     }
@@ -71,30 +68,28 @@ pl_status lower_add_value(struct lower *w, int i, int group,
 
 /* ---- when it is there ---------------------------------------------------- */
 
-/* What unit m of its group has of the value lives until step `at`. */
-static void use_placed(struct program_builder *d, const struct placed *h, int m,
-                       int at)
+/* Unit u's part of the value lives up to here. */
+static pl_status hold(struct lower *w, const struct placed *h, int u)
 {
-    lower_use(d, h->h.v[m].tensor, at);
-    lower_use(d, h->h.v[m].plain, at);
-    if (h->by_rank)
-        lower_use(d, h->by_rank[m].tensor, at);
+    int m = w->shard[u].local, d = lower_dev(w, u);
+
+    PL_TRY(lower_hold(w, d, h->h.v[m].tensor));
+    PL_TRY(lower_hold(w, d, h->h.v[m].plain));
+    return h->by_rank ? lower_hold(w, d, h->by_rank[m].tensor) : PL_OK;
 }
 
 /* Until the waits the memory is the copy's, whether or not anybody reads it. */
 pl_status lower_await_value(struct lower *w, const struct placed *h, int u)
 {
-    int m = w->shard[u].local;
-    struct arrival a = h->arrives[m];
-    struct program_builder *d = &w->dev[lower_dev(w, u)];
+    struct arrival *a = &h->arrives[w->shard[u].local];
 
-    h->arrives[m].n = 0;
-    for (int i = 0; i < a.n; i++) {
-        PL_TRY(lower_wait(w, lower_dev(w, u), QUEUE_COMPUTE, a.event[i].dev,
-                          a.event[i].event));
-        use_placed(d, h, m, d->n_insn - 1);
-    }
-    return PL_OK;
+    if (a->n == 0)
+        return PL_OK;
+    for (int i = 0; i < a->n; i++)
+        PL_TRY(lower_wait(w, lower_dev(w, u), QUEUE_COMPUTE, a->event[i].dev,
+                          a->event[i].event));
+    a->n = 0;
+    return hold(w, h, u);
 }
 
 pl_status lower_ready_event(struct lower *w, struct placed *h, int u,
@@ -109,17 +104,15 @@ pl_status lower_ready_event(struct lower *w, struct placed *h, int u,
     return PL_OK;
 }
 
-void lower_end_arrivals(struct lower *w, int n_micro)
+pl_status lower_end_arrivals(struct lower *w, int n_micro)
 {
     for (int k = 0; k < n_micro; k++)
         for (int i = 0; i < w->num->n; i++)
             for (const struct placed *h = w->variant.value[k][i]; h;
                  h = (const struct placed *)h->h.next)
-                for (int m = 0; m < lower_group(w, h->h.group)->n; m++) {
-                    int u = lower_group(w, h->h.group)->first + m;
-                    struct program_builder *d = &w->dev[lower_dev(w, u)];
-
+                for (int m = 0; m < lower_group(w, h->h.group)->n; m++)
                     if (h->arrives[m].n > 0)
-                        use_placed(d, h, m, d->n_insn);
-                }
+                        PL_TRY(
+                            hold(w, h, lower_group(w, h->h.group)->first + m));
+    return PL_OK;
 }

@@ -19,8 +19,8 @@ void apportion(int n, double *weight, int64_t total, int64_t *count);
  * smaller if a rank would otherwise get no indices. */
 int64_t split_grain(int64_t size, int n_rank);
 /* Returns a layout that splits dimension `dim`, of `size` indices, into one
- * interval per rank, or NULL if out of memory. Rank r gets count[r] grains,
- * which are `grain` adjacent indices each; the last grain ends at `size`. */
+ * interval per rank (layout_split). Rank r gets count[r] grains, which are
+ * `grain` adjacent indices each; the last grain ends at `size`. */
 const pl_layout *layout_from_counts(struct arena *a, int dim, int64_t size,
                                     int64_t grain, int n_rank,
                                     const int64_t *count);

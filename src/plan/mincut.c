@@ -54,8 +54,7 @@ pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err)
     struct arena a = {0};
     int *mark = arena_alloc(&a, (size_t)g->n_label, sizeof *mark), stamp = 0;
 
-    if (!mark)
-        return err_no_memory(err, "the placement of ops");
+    PL_TRY(arena_check(&a, "the placement of ops", err));
     *out = 0;
     for (int i = 0; i < g->n_value; i++)
         *out += cost_of(g, &g->value[i], mark, &stamp);
@@ -294,7 +293,7 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
     size_t n_value = (size_t)g->n_value, n_edge = 0;
     int *first_of, *next_of, *from_value, e = 0;
     int64_t *bytes;
-    pl_status st = PL_OK;
+    pl_status st;
 
     for (int i = 0; i < g->n_value; i++)
         n_edge += (size_t)g->value[i].n;
@@ -308,13 +307,11 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
     s.changed = arena_alloc(&s.arena, n_label, sizeof *s.changed);
     s.tried = arena_alloc(&s.arena, n_label * n_label, sizeof *s.tried);
     s.linked = arena_alloc(&s.arena, n_label * n_label, sizeof *s.linked);
-    if (!first_of || !next_of || !from_value || !bytes || !s.index ||
-        !s.touched || !s.mark || !s.changed || !s.tried || !s.linked ||
-        !flow_init(&s.flow, &s.arena, FIRST + n + 2 * n_value,
-                   2 * (n_value + n_edge))) {
-        st = err_no_memory(err, "the placement of ops");
+    flow_init(&s.flow, &s.arena, FIRST + n + 2 * n_value,
+              2 * (n_value + n_edge));
+    st = arena_check(&s.arena, "the placement of ops", err);
+    if (st != PL_OK)
         goto done;
-    }
     memset(first_of, -1, n * sizeof *first_of);
     for (int i = 0; i < g->n_value; i++)
         for (int k = 0; k < g->value[i].n; k++, e++) {

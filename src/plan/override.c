@@ -56,8 +56,7 @@ static pl_status parse(struct plan_config *in, struct arena *a,
         for (const char *s = opt->overrides[i]; *s; s++)
             most += *s == '=';
     in->override = item = arena_alloc(a, most, sizeof *item);
-    if (!item)
-        return err_no_memory(err, "the list of overrides");
+    PL_TRY(arena_check(a, "the list of overrides", err));
     for (int i = 0; i < opt->n_overrides; i++) {
         const char *s = opt->overrides[i];
 
@@ -73,14 +72,12 @@ static pl_status parse(struct plan_config *in, struct arena *a,
             o = &item[in->n_override++];
             o->regex = arena_strndup(a, s, (size_t)(eq - s));
             o->where = arena_strndup(a, eq + 1, (size_t)(end - eq - 1));
-            if (!o->regex || !o->where)
-                return err_no_memory(err, "the list of overrides");
             if (*end == '\0')
                 break;
             s = end + 1;
         }
     }
-    return PL_OK;
+    return arena_check(a, "the list of overrides", err);
 }
 
 pl_status override_layouts(const char ***out, int *n, struct arena *a,
@@ -92,8 +89,7 @@ pl_status override_layouts(const char ***out, int *n, struct arena *a,
     *n = 0;
     PL_TRY(parse(&in, a, opt, err));
     *out = arena_alloc(a, (size_t)in.n_override + 1, sizeof **out);
-    if (!*out)
-        return err_no_memory(err, "the list of overrides");
+    PL_TRY(arena_check(a, "the list of overrides", err));
     for (int i = 0; i < in.n_override; i++) {
         const struct override *o = &in.override[i];
         size_t size = strlen(o->regex) + strlen(o->where) + 2;
@@ -102,8 +98,7 @@ pl_status override_layouts(const char ***out, int *n, struct arena *a,
         if (!override_is_layout(o->where, &dim))
             continue;
         (*out)[(*n)++] = text = arena_alloc(a, size, 1);
-        if (!text)
-            return err_no_memory(err, "the list of overrides");
+        PL_TRY(arena_check(a, "the list of overrides", err));
         snprintf(text, size, "%s=%s", o->regex, o->where);
     }
     return PL_OK;
@@ -296,8 +291,7 @@ pl_status override_read(struct plan_config *in, struct arena *a,
     PL_TRY(parse(in, a, opt, err));
     in->override_of = which =
         arena_alloc(a, (size_t)in->g->n_node + 1, sizeof *which);
-    if (!which)
-        return err_no_memory(err, "the overrides");
+    PL_TRY(arena_check(a, "the overrides", err));
     memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
     if (!memory)
         return err_no_memory(err, "the overrides");

@@ -67,8 +67,7 @@ static pl_status add_group(struct placement *p, struct arena *a,
     int64_t *n_rank = arena_alloc(a, (size_t)n, sizeof *n_rank);
     int rank0 = 0;
 
-    if (!weight || !n_rank)
-        return err_no_memory(err, "a group of devices");
+    PL_TRY(arena_check(a, "a group of devices", err));
     for (int i = 0; split && i < n; i++)
         sum += split[i];
     for (int i = 0; i < n; i++)
@@ -132,8 +131,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
     int layer = p->n_layer + 1 - in->n_on, last = n_group - 1;
     bool known = true, shared = in->share && n_group > 1;
 
-    if (!weight || !count)
-        return err_no_memory(err, "the placement of layers");
+    PL_TRY(arena_check(a, "the placement of layers", err));
     for (int i = 0; i < n_group; i++)
         for (int k = 0; k < p->group[i].n; k++)
             known &=
@@ -208,8 +206,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);
     p.layer_group =
         arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.layer_group);
-    if (!p.group || !p.member || !p.layer_group)
-        return err_no_memory(err, "groups of devices");
+    PL_TRY(arena_check(a, "groups of devices", err));
     for (int i = 0; i < c.n_group; i++) {
         int first = c.first + i * c.width;
         int left = c.first + c.n_dev - first;

@@ -133,8 +133,7 @@ static pl_status device_group(const struct leaves *y, int dev, int *group)
         }
     more = arena_alloc(y->a, (size_t)p->n_group + 1, sizeof *more);
     members = arena_alloc(y->a, (size_t)p->n_member + 1, sizeof *members);
-    if (!more || !members)
-        return err_no_memory(y->err, "groups of devices");
+    PL_TRY(arena_check(y->a, "groups of devices", y->err));
     memcpy(more, p->group, (size_t)p->n_group * sizeof *more);
     memcpy(members, p->member, (size_t)p->n_member * sizeof *members);
     *group = p->n_group++;
@@ -175,7 +174,7 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
     memcpy(weight, y->p->share, sizeof weight);
     apportion(n_rank, weight, (size + grain - 1) / grain, count);
     *out = layout_from_counts(y->a, d, size, grain, n_rank, count);
-    return *out ? PL_OK : err_no_memory(y->err, "layouts");
+    return arena_check(y->a, "layouts", y->err);
 }
 
 static pl_status apply(const struct leaves *y, const struct override *o,
@@ -205,8 +204,7 @@ static pl_status overrides(const struct leaves *y, int *home,
     if (in->n_override == 0)
         return PL_OK;
     where = arena_alloc(y->a, (size_t)in->n_override, sizeof *where);
-    if (!where)
-        return err_no_memory(y->err, "the overrides");
+    PL_TRY(arena_check(y->a, "the overrides", y->err));
     for (int i = 0; i < in->n_override; i++)
         PL_TRY(read_where(y, &in->override[i], &where[i]));
     for (int i = 0; i < y->g->n_node; i++) {

@@ -124,16 +124,15 @@ static pl_status build_mincut(const struct ops *o, struct glue *y,
 {
     const struct numeric *num = o->num;
     size_t n = (size_t)num->n;
-    int *seen = arena_alloc(a, n, sizeof *seen), *first, *fill, n_edge = 0;
+    int *seen = arena_alloc(a, n, sizeof *seen);
+    int *first = arena_alloc(a, n + 1, sizeof *first);
+    int *fill = arena_alloc(a, n, sizeof *fill), n_edge = 0;
 
-    first = arena_alloc(a, n + 1, sizeof *first);
-    fill = arena_alloc(a, n, sizeof *fill);
     for (int i = 0; i < num->n; i++)
         n_edge += num->node[i].n_in;
     y->reader = arena_alloc(a, (size_t)n_edge, sizeof *y->reader);
     y->value = arena_alloc(a, n, sizeof *y->value);
-    if (!seen || !first || !fill || !y->reader || !y->value)
-        return err_no_memory(err, "the placement of ops");
+    PL_TRY(arena_check(a, "the placement of ops", err));
     for (int i = 0; i < num->n; i++)
         for (int k = 0; k < num->node[i].n_in; k++)
             if (num->node[i].in[k] >= 0)
@@ -189,16 +188,23 @@ pl_status place_ops(const struct placement *p, const struct numeric *num,
     struct arena a = {0};
     struct ops o = {p, num, num->g, home, away, NULL, NULL};
     struct glue y = {.n = num->n, .n_label = p->n_group, .label = at};
-    int *width = arena_alloc(&a, (size_t)p->n_group, sizeof *width);
+    int *width;
     pl_status s;
 
+    if (p->n_group == 1) { /* nothing to choose */
+        for (int i = 0; i < num->n; i++)
+            at[i] = num->g->node[num->node[i].node].op == OP_input
+                        ? PLACE_NOWHERE
+                        : 0;
+        return PL_OK;
+    }
+    width = arena_alloc(&a, (size_t)p->n_group, sizeof *width);
     o.root = arena_alloc(&a, (size_t)num->n, sizeof *o.root);
     o.same = arena_alloc(&a, (size_t)num->n, sizeof *o.same);
     y.movable = arena_alloc(&a, (size_t)num->n, sizeof *y.movable);
-    if (!width || !o.root || !o.same || !y.movable) {
-        s = err_no_memory(err, "the placement of ops");
+    s = arena_check(&a, "the placement of ops", err);
+    if (s != PL_OK)
         goto done;
-    }
     for (int i = 0; i < p->n_member; i++)
         width[p->member[i].group] += p->member[i].n_rank > 0;
     find_roots(&o, at);

@@ -144,7 +144,6 @@ struct deal {
     struct dealt per_layer; /* split of per-layer embeddings, common to all
                                layers because one weight contains the embeddings
                                of all */
-    pl_err *err;
 };
 
 /* Divides `units` grains of unit_bytes bytes each among the ranks and sets
@@ -189,24 +188,25 @@ static void account(struct deal *d, const struct dealt *x, const int64_t *count,
             (d->share[r] * (double)units - (double)count[r]) * unit_bytes;
 }
 
-static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
-                      int64_t grain)
+static void runs(struct deal *d, struct dealt *x, const int64_t *count,
+                 int64_t grain)
 {
     x->l = layout_from_counts(d->a, 0, x->size, grain, d->n_rank, count);
-    return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
 /* Splits an axis whose indices are elements, not heads: feed-forward, expert,
  * vocabulary or per-layer width. */
-static pl_status deal_width(struct deal *d, struct dealt *x)
+static void deal_width(struct deal *d, struct dealt *x)
 {
     int64_t grain = x->quantized ? 32 : split_grain(x->size, d->n_rank);
     int64_t units, count[PL_MAX_RANKS];
 
+    if (x->size == 0)
+        return;
     units = (x->size + grain - 1) / grain;
     apportion_units(d, units, x->bytes / (double)units, count);
     account(d, x, count, units);
-    return runs(d, x, count, grain);
+    runs(d, x, count, grain);
 }
 
 static int64_t gcd(int64_t a, int64_t b)
@@ -214,7 +214,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-static pl_status deal_heads(struct deal *d, struct layer *y)
+static void deal_heads(struct deal *d, struct layer *y)
 {
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
@@ -238,22 +238,22 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
         account(d, &y->head, ck, nk);
         for (int i = 0; i < d->n_rank; i++)
             ck[i] *= uk;
-        PL_TRY(runs(d, &y->kv, ck, 1));
-        if (!y->tiled)
-            return runs(d, &y->head, ck, r);
-        y->head.l = y->kv.l; /* This layout of n_kv heads repeats until all
-                                query heads are covered. */
-        return PL_OK;
+        runs(d, &y->kv, ck, 1);
+        if (y->tiled)
+            y->head.l = y->kv.l; /* This layout of n_kv heads repeats until all
+                                    query heads are covered. */
+        else
+            runs(d, &y->head, ck, r);
+        return;
     }
     account(d, &y->head, cq, nq);
-    PL_TRY(runs(d, &y->head, cq, uq));
-    if (y->head.l->kind != PL_SPLIT) {
-        y->kv.l = y->head.l;
-        return PL_OK;
-    }
+    runs(d, &y->head, cq, uq);
+    y->kv.l = &layout_mirrored;
+    if (y->head.l->kind != PL_SPLIT)
+        return;
     kv = arena_alloc(d->a, (size_t)y->n_kv, sizeof *kv);
     if (!kv)
-        return err_no_memory(d->err, "layouts");
+        return;
     for (int64_t i = 0; i < y->n_kv; i++)
         kv[i].len = 1;
     run_walk_first(&w, y->head.l, y->n_head);
@@ -262,71 +262,67 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
             kv[y->tiled ? h % y->n_kv : h / r].owners |= run_walk_owners(&w);
     } while (run_walk_next(&w));
     y->kv.l = layout_split(d->a, 0, y->n_kv, (int)y->n_kv, kv, d->n_rank);
-    return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* Sets *out to a layout of dimension `dim` of a tensor, which has `size`
- * elements, like layout `l` of an axis with `units` indices. So an index of `l`
- * stands for size / units elements. If `l` is shorter than the dimension, it
- * repeats. Sets *out to NULL if `l` is not a split or does not fit. */
-static pl_status place(const struct deal *d, const pl_layout *l, int dim,
-                       int64_t size, int64_t units, const pl_layout **out)
+/* Returns a layout of dimension `dim` of a tensor, which has `size` elements,
+ * like layout `l` of an axis with `units` indices. So an index of `l` stands
+ * for size / units elements. If `l` is shorter than the dimension, it repeats.
+ * Returns NULL if `l` is not a split or does not fit. */
+static const pl_layout *place(const struct deal *d, const pl_layout *l, int dim,
+                              int64_t size, int64_t units)
 {
     int64_t scale = units ? size / units : 0;
     pl_interval *run;
 
-    *out = NULL;
     if (!l || l->kind != PL_SPLIT || scale == 0 || size % (l->period * scale))
-        return PL_OK;
+        return NULL;
     run = arena_alloc(d->a, (size_t)l->n_run, sizeof *run);
     if (!run)
-        return err_no_memory(d->err, "layouts");
+        return NULL;
     for (int i = 0; i < l->n_run; i++)
         run[i] = (pl_interval){l->run[i].len * scale, l->run[i].owners};
-    *out = layout_split(d->a, dim, size, l->n_run, run, d->n_rank);
-    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+    return layout_split(d->a, dim, size, l->n_run, run, d->n_rank);
 }
 
-/* Sets *out as place() does, for a layout `l` of n heads. Leaves *out unchanged
- * if the dimension's `size` is not a multiple of n. */
-static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
-                             int64_t size, int64_t n, const pl_layout **out)
+/* Returns what place() does, for a layout `l` of n heads. Returns NULL if the
+ * dimension's `size` is not a multiple of n. */
+static const pl_layout *place_heads(const struct deal *d, const pl_layout *l,
+                                    int dim, int64_t size, int64_t n)
 {
-    return n > 0 && size % n == 0 ? place(d, l, dim, size, n, out) : PL_OK;
+    return n > 0 && size % n == 0 ? place(d, l, dim, size, n) : NULL;
 }
 
-/* Sets *out to the layout of a tensor with two gates per query head
- * (AXIS_GATES). If a rank has only some of the query heads that share a KV
- * head, no layout expresses the gates of that rank. Then *out becomes NULL and
- * all ranks hold all gates, which are small. */
-static pl_status split_gates(const struct deal *d, const struct layer *y,
-                             int dim, int64_t size, const pl_layout **out)
+/* Returns the layout of a tensor with two gates per query head (AXIS_GATES). If
+ * a rank has only some of the query heads that share a KV head, no layout
+ * expresses the gates of that rank. Then returns NULL, and all ranks hold all
+ * gates, which are small. */
+static const pl_layout *split_gates(const struct deal *d, const struct layer *y,
+                                    int dim, int64_t size)
 {
     int64_t r = y->n_kv ? y->n_head / y->n_kv : 0;
     pl_interval *run;
     struct run_walk w;
 
-    *out = NULL;
     if (!y->n_head || y->head.l->kind != PL_SPLIT || size != 2 * y->n_head)
-        return PL_OK;
+        return NULL;
     run = arena_alloc(d->a, (size_t)y->n_kv, sizeof *run);
     if (!run)
-        return err_no_memory(d->err, "layouts");
+        return NULL;
     run_walk_first(&w, y->head.l, y->n_head);
     do {
         if (w.pos % r || w.left % r)
-            return PL_OK;
+            return NULL;
         for (int64_t k = w.pos / r; k < (w.pos + w.left) / r; k++)
             run[k] = (pl_interval){2 * r, run_walk_owners(&w)};
     } while (run_walk_next(&w));
-    *out = layout_split(d->a, dim, size, (int)y->n_kv, run, d->n_rank);
-    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+    return layout_split(d->a, dim, size, (int)y->n_kv, run, d->n_rank);
 }
 
-/* Sets *out to the layout of a tensor with the heads of q, k and v one after
- * another (AXIS_QKV): the layouts of the three segments, concatenated. */
-static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
-                           int64_t size, const pl_layout **out)
+/* Returns the layout of a tensor with the heads of q, k and v one after another
+ * (AXIS_QKV): the layouts of the three segments, concatenated. Returns NULL if
+ * the heads are not split or the size is another. */
+static const pl_layout *place_qkv(const struct deal *d, const struct layer *y,
+                                  int dim, int64_t size)
 {
     const pl_layout *head = y->head.l, *kv = y->kv.l;
     const pl_layout *part[3] = {y->delta ? kv : head, kv, y->delta ? head : kv};
@@ -336,14 +332,13 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
     int k = 0, cap = 0;
     pl_interval *run;
 
-    *out = NULL;
     if (!y->n_head || head->kind != PL_SPLIT ||
         size != n[0] * scale[0] + n[1] * scale[1] + n[2] * scale[2])
-        return PL_OK;
+        return NULL;
     cap = (int)(2 * y->n_head + 2 * y->n_kv);
     run = arena_alloc(d->a, (size_t)cap, sizeof *run);
     if (!run)
-        return err_no_memory(d->err, "layouts");
+        return NULL;
     for (int i = 0; i < 3; i++) {
         struct run_walk w;
 
@@ -356,8 +351,7 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
             run[k++] = (pl_interval){w.left * scale[i], run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
-    *out = layout_split(d->a, dim, size, k, run, d->n_rank);
-    return *out ? PL_OK : err_no_memory(d->err, "layouts");
+    return layout_split(d->a, dim, size, k, run, d->n_rank);
 }
 
 static double leaf_bytes(const struct graph_node *n)
@@ -489,47 +483,51 @@ static void collect_axes(struct deal *d)
     }
 }
 
-static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
-                             const pl_layout **out)
+static const pl_layout *leaf_layout(const struct deal *d,
+                                    const struct graph_node *n)
 {
     const struct role_row *row = &rows[n->role];
     const struct layer *y = &d->layer[n->layer + 1];
     const struct layer *h = heads_of(d, n->layer);
     int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
+    const pl_layout *l = NULL;
 
-    *out = NULL;
     if (size == 0)
-        return PL_OK;
+        return NULL;
     switch (row->axis) {
     case AXIS_HEAD:
-        return place_heads(d, h->head.l, row->dim, size, h->n_head, out);
+        return place_heads(d, h->head.l, row->dim, size, h->n_head);
     case AXIS_KV:
-        return place_heads(d, h->kv.l, row->dim, size, h->n_kv, out);
+        return place_heads(d, h->kv.l, row->dim, size, h->n_kv);
     case AXIS_QKV:
-        return place_qkv(d, h, row->dim, size, out);
+        return place_qkv(d, h, row->dim, size);
     case AXIS_GATES:
-        return split_gates(d, h, row->dim, size, out);
+        return split_gates(d, h, row->dim, size);
     case AXIS_FF:
     case AXIS_FF2:
-        return place(d, y->ff.l, row->dim, size, size, out);
+        l = y->ff.l;
+        break;
     case AXIS_EXP:
     case AXIS_EXP2:
-        return place(d, y->exp.l, row->dim, size, size, out);
+        l = y->exp.l;
+        break;
     case AXIS_VOCAB:
-        return place(d, d->vocab[d->vocab[0].size != size].l, row->dim, size,
-                     size, out);
+        l = d->vocab[d->vocab[0].size != size].l;
+        break;
     case AXIS_PER_LAYER:
     case AXIS_PER_LAYERS:
-        return place(d, d->per_layer.l, row->dim, size, size, out);
+        l = d->per_layer.l;
+        break;
     default:
-        return PL_OK;
+        break;
     }
+    return place(d, l, row->dim, size, size);
 }
 
 pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
                         struct arena *a, const pl_layout **leaf, pl_err *err)
 {
-    struct deal d = {.g = g, .a = a, .n_rank = n_rank, .err = err};
+    struct deal d = {.g = g, .a = a, .n_rank = n_rank};
     double sum = 0;
 
     memset(leaf, 0, (size_t)g->n_node * sizeof *leaf);
@@ -546,22 +544,18 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
     find_heads(&d);
     collect_axes(&d);
     for (int i = 0; i < 2; i++)
-        if (d.vocab[i].size)
-            PL_TRY(deal_width(&d, &d.vocab[i]));
-    if (d.per_layer.size)
-        PL_TRY(deal_width(&d, &d.per_layer));
+        deal_width(&d, &d.vocab[i]);
+    deal_width(&d, &d.per_layer);
     for (int i = 0; i <= d.n_layer; i++) {
         struct layer *y = &d.layer[i];
 
         if (y->n_head)
-            PL_TRY(deal_heads(&d, y));
-        if (y->ff.size)
-            PL_TRY(deal_width(&d, &y->ff));
-        if (y->exp.size)
-            PL_TRY(deal_width(&d, &y->exp));
+            deal_heads(&d, y);
+        deal_width(&d, &y->ff);
+        deal_width(&d, &y->exp);
     }
     for (int i = 0; i < g->n_node; i++)
         if (g->node[i].op == OP_weight || g->node[i].op == OP_memory)
-            PL_TRY(leaf_layout(&d, &g->node[i], &leaf[i]));
-    return PL_OK;
+            leaf[i] = leaf_layout(&d, &g->node[i]);
+    return arena_check(a, "layouts", err);
 }

@@ -77,7 +77,8 @@ struct prog_tensor {
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM];
     enum region region;
-    /* offset in bytes from the start of the region; a multiple of 64 */
+    /* offset in bytes from the start of the region, or, until buffers have
+     * places, from the start of its buffer; a multiple of 64 */
     size_t offset;
     /* Size in bytes at the largest sizes of a step. If a rank tree leaves
      * several sums (n_out), this is the size of one. */
@@ -257,6 +258,21 @@ struct insn_event {
     int dev, event;
 };
 
+/* When a POST is due. All but POST_NOW exist only until the pass that thins
+ * events has run (lower/events.h). */
+enum post_time {
+    POST_NOW,
+    POST_BATCHED,  /* before the device's next work other than transfers, once
+                      for all that are batched */
+    POST_DEFERRED, /* when somebody waits for it, or at a POST_FLUSH */
+    POST_FLUSH     /* no event: the queue's batched or deferred POSTs are due */
+};
+
+struct insn_post {
+    int dev, event; /* as in struct insn_event */
+    enum post_time time;
+};
+
 /* A WAIT for one or more events, usually one. The function wait_event() returns
  * them. */
 struct insn_wait {
@@ -288,6 +304,7 @@ struct insn {
         struct insn_pages pages;
         struct insn_event event; /* the event that a POST signals, or the first
                                     event of a WAIT */
+        struct insn_post post;
         struct insn_wait wait;
     };
 };
@@ -299,6 +316,22 @@ struct insn {
 struct dead_range {
     int insn;
     size_t offset, bytes;
+};
+
+/* Memory of tensors that have no place yet. It lives from position `born` of
+ * the total order, before which no instruction writes it, to the last
+ * instruction that accesses it, or longer where a buffer_hold says so. */
+struct prog_buffer {
+    size_t bytes; /* a multiple of 64 */
+    enum region region;
+    int variant;
+    int born; /* -1: before the step */
+};
+
+/* The buffer of a tensor lives up to position `until` of the total order; to
+ * the end of the step if no instruction of the device follows. */
+struct buffer_hold {
+    int tensor, until;
 };
 
 enum {
@@ -316,6 +349,8 @@ struct variant {
     int n_dead;
     const struct dead_range *dead; /* [n_dead] ranges of memory that become
                                       unused, in ascending `insn` */
+    int n_hold;                    /* 0 if buffers have places */
+    struct buffer_hold *hold;      /* [n_hold] in ascending `until` */
 };
 
 struct program {
@@ -323,7 +358,12 @@ struct program {
     bool active; /* the device carries ranks of at least one group */
     int n_tensor;
     const struct prog_tensor *tensor;
-    int n_variant; /* number of variants; equal on all devices */
+    /* Buffers without a place, until the last pass gives them one
+     * (lower/buffers.h). in_buffer is NULL afterwards. */
+    int n_buffer;
+    struct prog_buffer *buffer; /* [n_buffer] */
+    const int *in_buffer;       /* [n_tensor] the tensor's buffer, -1: none */
+    int n_variant;              /* number of variants; equal on all devices */
     const struct variant *variant;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];

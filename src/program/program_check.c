@@ -1118,6 +1118,11 @@ pl_status program_check(const struct program_machine *m,
     for (int i = 0; i < m->n_dev; i++) {
         c.p = &p[i];
         c.dev = &m->dev[i];
+        if (p[i].n_buffer > 0)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "the program of %s has buffers without places; run "
+                           "the pass \"buffers\" first",
+                           c.dev->name);
         PL_TRY(check_variants(&c));
         PL_TRY(check_tensors(&c));
     }

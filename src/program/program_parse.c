@@ -206,6 +206,8 @@ static bool end_variant(struct read *r)
 
         s->insn = read_take(r, &d->insn, sizeof *s->insn, &s->n_insn);
         s->dead = read_take(r, &d->dead, sizeof *s->dead, &s->n_dead);
+        s->hold = (struct buffer_hold *)read_take(r, &d->hold, sizeof *s->hold,
+                                                  &s->n_hold);
     }
     return r->x.status == PL_OK;
 }
@@ -257,6 +259,26 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
                    !read_bytes(r, &x->offset)) {
             return false;
         }
+    } while (lex_accept(&r->x, ','));
+    return lex_need_end(&r->x);
+}
+
+/* Reads the tensors that follow the word `holds`. Their buffers live up to this
+ * position. */
+static bool holds(struct read *r, struct read_dev *d)
+{
+    int64_t until = r->order.any ? (int64_t)r->order.last.order + 1 : 0;
+
+    do {
+        struct buffer_hold *h = read_add(r, &d->hold, sizeof *h);
+
+        if (!h || !read_tensor(r, &h->tensor))
+            return false;
+        if (h->tensor >= d->tensor.n)
+            return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                            "device %d has no tensor %%%d", d->p.dev,
+                            h->tensor);
+        h->until = until > INT32_MAX ? INT32_MAX : (int)until;
     } while (lex_accept(&r->x, ','));
     return lex_need_end(&r->x);
 }
@@ -339,6 +361,8 @@ static bool one_insn(struct read *r, const struct who *w, int k)
 
     if (lex_accept_word(&r->x, "dies"))
         return dead_ranges(r, at.dev);
+    if (lex_accept_word(&r->x, "holds"))
+        return holds(r, at.dev);
     memset(&s, 0, sizeof s);
     s.queue = w->queue;
     s.micro = w->micro;
@@ -394,6 +418,8 @@ static bool line(struct read *r)
         return read_tensor_line(r, dev_at(r, r->dev.n - 1));
     if (c >= '0' && c <= '9')
         return insns(r);
+    if (r->dev.n > 0 && r->n_variant == 0 && lex_accept_word(&r->x, "buffer"))
+        return read_buffer_line(r, dev_at(r, r->dev.n - 1));
     if (lex_accept_word(&r->x, "max"))
         return max_line(r);
     if (lex_accept_word(&r->x, "device"))
@@ -411,6 +437,12 @@ static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
 {
     *p = d->p;
     p->tensor = read_take(r, &d->tensor, sizeof *p->tensor, &p->n_tensor);
+    p->in_buffer =
+        read_take(r, &d->in_buffer, sizeof *p->in_buffer, &p->n_tensor);
+    p->buffer = (struct prog_buffer *)read_take(
+        r, &d->buffer, sizeof *p->buffer, &p->n_buffer);
+    if (p->n_buffer == 0)
+        p->in_buffer = NULL;
     p->n_variant = r->n_variant;
     p->variant = arena_memdup(r->a, d->variant, (size_t)r->n_variant,
                               sizeof *p->variant);
@@ -477,6 +509,9 @@ pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
         *n_dev = r.n_dev;
     for (int i = 0; i < r.dev.n; i++) {
         free(dev_at(&r, i)->tensor.p);
+        free(dev_at(&r, i)->buffer.p);
+        free(dev_at(&r, i)->in_buffer.p);
+        free(dev_at(&r, i)->hold.p);
         free(dev_at(&r, i)->insn.p);
         free(dev_at(&r, i)->dead.p);
     }

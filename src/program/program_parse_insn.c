@@ -303,13 +303,23 @@ static bool event(struct read *r, int *out)
     return true;
 }
 
-static bool post(struct read *r, const struct read_at *at, struct insn_event *e)
+static bool post(struct read *r, const struct read_at *at, struct insn_post *x)
 {
-    e->dev = at->dev->p.dev;
-    if (!event(r, &e->event))
+    x->dev = at->dev->p.dev;
+    if (!event(r, &x->event))
         return false;
-    if (e->event >= at->dev->end_event)
-        at->dev->end_event = e->event + 1;
+    if (x->event >= at->dev->end_event)
+        at->dev->end_event = x->event + 1;
+    if (lex_accept_word(&r->x, "batched"))
+        x->time = POST_BATCHED;
+    else if (lex_accept_word(&r->x, "deferred"))
+        x->time = POST_DEFERRED;
+    return true;
+}
+
+static bool flush(const struct read_at *at, struct insn_post *x)
+{
+    *x = (struct insn_post){at->dev->p.dev, -1, POST_FLUSH};
     return true;
 }
 
@@ -354,10 +364,12 @@ bool read_insn(struct read *r, const struct read_at *at, struct insn *s)
         return pages(r, at, &s->pages);
     s->kind = INSN_POST;
     if (lex_accept_word(&r->x, "post"))
-        return post(r, at, &s->event);
+        return post(r, at, &s->post);
+    if (lex_accept_word(&r->x, "flush"))
+        return flush(at, &s->post);
     s->kind = INSN_WAIT;
     if (lex_accept_word(&r->x, "wait"))
         return wait(r, &s->wait);
     return lex_expected(&r->x, "a kernel's result, merge, pull, push, deal, "
-                               "pages, post, wait or dies");
+                               "pages, post, flush, wait, dies or holds");
 }

@@ -156,13 +156,58 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
+/* Parses a buffer's line after the word `buffer`, such as "3: 256 work". */
+bool read_buffer_line(struct read *r, struct read_dev *d)
+{
+    struct prog_buffer b = {.born = -1}, *to;
+    int64_t i;
+
+    if (!lex_int(&r->x, d->buffer.n, d->buffer.n, &i) ||
+        !lex_need(&r->x, ':') || !read_bytes(r, &b.bytes))
+        return false;
+    b.region = lex_accept_word(&r->x, "inbox") ? REGION_INBOX : REGION_WORK;
+    if (b.region == REGION_WORK && !lex_accept_word(&r->x, "work"))
+        return lex_expected(&r->x, "work or inbox");
+    if (lex_accept_word(&r->x, "born") && !read_index(r, &b.born))
+        return false;
+    if (lex_accept_word(&r->x, "script") && !read_index(r, &b.variant))
+        return false;
+    if (b.bytes % 64)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "buffer %d has %zu bytes; give a multiple of 64",
+                        (int)i, b.bytes);
+    to = read_add(r, &d->buffer, sizeof *to);
+    if (to)
+        *to = b;
+    return to != NULL;
+}
+
 struct told { /* the properties of a tensor that its line states */
     bool offset, bytes;
+    int buffer; /* -1: none */
 };
 
-static bool tensor_word(struct read *r, struct prog_tensor *t,
-                        struct told *told)
+/* Reads the number of a buffer after the word `in`. */
+static bool in_buffer(struct read *r, const struct read_dev *d,
+                      struct prog_tensor *t, struct told *told)
 {
+    const struct prog_buffer *b = d->buffer.p;
+    int64_t i;
+
+    if (d->buffer.n == 0)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the device has no buffers");
+    if (!lex_int(&r->x, 0, d->buffer.n - 1, &i))
+        return false;
+    told->buffer = (int)i;
+    t->region = b[i].region;
+    return true;
+}
+
+static bool tensor_word(struct read *r, const struct read_dev *d,
+                        struct prog_tensor *t, struct told *told)
+{
+    if (lex_accept_word(&r->x, "in"))
+        return in_buffer(r, d, t, told);
     for (int i = 0; i < REGION_COUNT; i++)
         if (lex_accept_word(&r->x, form_regions[i])) {
             t->region = (enum region)i;
@@ -178,36 +223,40 @@ static bool tensor_word(struct read *r, struct prog_tensor *t,
         return t->q8 = true;
     if (lex_accept_word(&r->x, "packed"))
         return packing(r, t);
-    return lex_expected(&r->x, "weights, cache, work, inbox, @, bytes, q8, "
+    return lex_expected(&r->x, "weights, cache, work, inbox, in, @, bytes, q8, "
                                "micro or packed");
 }
 
 bool read_tensor_line(struct read *r, struct read_dev *d)
 {
     struct prog_tensor t = {.region = REGION_WORK}, *to;
-    struct told told = {false, false};
+    struct told told = {false, false, -1};
     int64_t i;
     size_t end;
+    int *in;
 
     if (!lex_accept(&r->x, '%') ||
         !lex_int(&r->x, d->tensor.n, d->tensor.n, &i) ||
         !lex_need(&r->x, ':') || !format(r, &t.format) || !dimensions(r, &t))
         return false;
     while (!lex_at_end(&r->x))
-        if (!tensor_word(r, &t, &told))
+        if (!tensor_word(r, d, &t, &told))
             return false;
     if (!told.bytes && !form_tensor_bytes(&t, &d->p.max, &t.bytes))
         return lex_expected(
             &r->x, "bytes N, because the dimensions do not determine it,");
-    if (!told.offset)
+    if (!told.offset && told.buffer < 0)
         t.offset = d->end[t.region];
     end = (t.offset + t.bytes + 63) & ~(size_t)63;
     if (end > (size_t)FORM_MAX_BYTES)
         return lex_fail(&r->x, PL_BAD_ARGUMENT, "the region is too large");
-    if (end > d->end[t.region])
+    if (end > d->end[t.region] && told.buffer < 0)
         d->end[t.region] = end;
     to = read_add(r, &d->tensor, sizeof *to);
-    if (to)
-        *to = t;
-    return to != NULL;
+    in = read_add(r, &d->in_buffer, sizeof *in);
+    if (!to || !in)
+        return false;
+    *to = t;
+    *in = told.buffer;
+    return true;
 }

@@ -359,6 +359,17 @@ static void put_pages(struct text_out *o, const struct program *all, int n_dev,
         text_put(o, " tile %zu", x->tile_bytes);
 }
 
+static void put_post(struct text_out *o, const struct insn_post *x)
+{
+    if (x->time == POST_FLUSH)
+        text_put(o, "flush");
+    else
+        text_put(o, "post %d%s", x->event,
+                 x->time == POST_BATCHED    ? " batched"
+                 : x->time == POST_DEFERRED ? " deferred"
+                                            : "");
+}
+
 void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
                       int dev, const struct insn *s)
 {
@@ -381,7 +392,7 @@ void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
         put_pages(o, all, n_dev, dev, &s->pages);
         return;
     case INSN_POST:
-        text_put(o, "post %d", s->event.event);
+        put_post(o, &s->post);
         return;
     case INSN_WAIT:
         text_put(o, "wait ");

@@ -21,6 +21,9 @@ struct read_dev {
     /* the device's tensors; instructions and dead ranges of the variant that is
      * being parsed */
     struct read_list tensor, insn, dead;
+    /* the device's buffers; the buffer of each tensor; holds of the variant
+     * that is being parsed */
+    struct read_list buffer, in_buffer, hold;
     struct variant variant[PROG_MAX_VARIANT];
     /* for each region, the end in bytes of the tensors read so far, a multiple
      * of 64 */
@@ -65,8 +68,9 @@ struct read_at {
     bool first; /* the device is the first that the line names */
 };
 
-/* Parses the line of a tensor of device `d`. */
+/* Parses the line of a tensor or of a buffer of device `d`. */
 bool read_tensor_line(struct read *r, struct read_dev *d);
+bool read_buffer_line(struct read *r, struct read_dev *d);
 
 /* Parses the part of an instruction's line after the colon. Dead ranges
  * (`dies`) are parsed elsewhere. */

@@ -7,6 +7,7 @@
 #include "program/program_print.h"
 
 #include <inttypes.h>
+#include <limits.h>
 
 /* ---- printing tensors ---------------------------------------------------- */
 
@@ -76,7 +77,10 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
     text_put(o, "[");
     for (int k = 0; k < t->n_dim; k++)
         text_put(o, "%s%s", k ? ", " : "", dim_print(t->dim[k], d));
-    text_put(o, "] %s @%zu", form_regions[t->region], t->offset);
+    if (p->in_buffer && p->in_buffer[i] >= 0)
+        text_put(o, "] in %d @%zu", p->in_buffer[i], t->offset);
+    else
+        text_put(o, "] %s @%zu", form_regions[t->region], t->offset);
     if (t->q8)
         text_put(o, " q8");
     if (t->micro)
@@ -85,6 +89,16 @@ static void put_tensor(struct text_out *o, const struct program *p, int i)
         put_pack(o, t);
     if (!form_tensor_bytes(t, &p->max, &bytes) || bytes != t->bytes)
         text_put(o, " bytes %zu", t->bytes);
+    text_put(o, "\n");
+}
+
+static void put_buffer(struct text_out *o, int i, const struct prog_buffer *b)
+{
+    text_put(o, "  buffer %d: %zu %s", i, b->bytes, form_regions[b->region]);
+    if (b->born >= 0)
+        text_put(o, " born %d", b->born);
+    if (b->variant > 0)
+        text_put(o, " script %d", b->variant);
     text_put(o, "\n");
 }
 
@@ -120,6 +134,8 @@ static void put_device(struct text_out *o, const struct program *p,
         text_put(o, " %s %zu", form_regions[r], p->bytes[r]);
     text_put(o, " events %d groups %d\n", p->n_event, p->n_group);
     put_max(o, p, common);
+    for (int i = 0; i < p->n_buffer; i++)
+        put_buffer(o, i, &p->buffer[i]);
     for (int i = 0; i < p->n_tensor; i++)
         put_tensor(o, p, i);
 }
@@ -127,7 +143,7 @@ static void put_device(struct text_out *o, const struct program *p,
 /* ---- printing variants --------------------------------------------------- */
 
 struct at { /* position in a device's variant up to which it has been printed */
-    int insn, death;
+    int insn, death, hold;
 };
 
 static void put_predicate(struct text_out *o, const struct insn *s)
@@ -176,6 +192,21 @@ static void put_dead_ranges(struct text_out *o, int dev,
         text_put(o, "\n");
 }
 
+/* Prints the holds of a device up to position `until` of the total order. */
+static void put_holds(struct text_out *o, int dev, const struct variant *x,
+                      struct at *at, int until)
+{
+    for (int n = 0; at->hold < x->n_hold && x->hold[at->hold].until <= until;
+         at->hold++) {
+        if (n == 0)
+            text_put(o, "  %d: holds ", dev);
+        put_comma(o, n++);
+        text_put(o, "%%%d", x->hold[at->hold].tensor);
+        if (at->hold + 1 == x->n_hold || x->hold[at->hold + 1].until > until)
+            text_put(o, "\n");
+    }
+}
+
 /* Returns the device whose next instruction to print is the first in the total
  * order, or -1 if all have been printed. */
 static int first_of(const struct program *p, int n_dev, int variant,
@@ -199,7 +230,7 @@ static void put_variant(struct text_out *o, const struct program *p, int n_dev,
                         int k)
 {
     struct form_order order = {0};
-    struct at at[FORM_MAX_DEV] = {{0, 0}};
+    struct at at[FORM_MAX_DEV] = {{0, 0, 0}};
     int d;
 
     text_put(o, "script");
@@ -210,12 +241,16 @@ static void put_variant(struct text_out *o, const struct program *p, int n_dev,
         const struct variant *x = &p[d].variant[k];
         const struct insn *s = &x->insn[at[d].insn++];
 
+        for (int i = 0; i < n_dev; i++)
+            put_holds(o, i, &p[i].variant[k], &at[i], s->order);
         put_head(o, &order, d, s);
         program_put_insn(o, p, n_dev, d, s);
         text_put(o, "\n");
         form_order_took(&order, d, s);
         put_dead_ranges(o, d, x, &at[d]);
     }
+    for (int i = 0; i < n_dev; i++)
+        put_holds(o, i, &p[i].variant[k], &at[i], INT_MAX);
 }
 
 /* ---- programs that cannot be printed ------------------------------------- */

@@ -8,6 +8,8 @@
  *     %1: f32[n_tok, 8] work @128 bytes 256 micro 1
  *     %2: q8_0[64, 32] weights packed    # f32[n_tok, 32] q8: struct q8_block
  *     %3: f32[8] inbox                   # its inbox, where peers write
+ *     buffer 0: 256 work born 3          # script 1; only before places exist
+ *     %4: f32[n_tok, 8] in 0 @64         # in buffer 0
  *   device 1
  *     %0: f32[n_tok, 8]
  *   script micro 2
@@ -17,6 +19,7 @@
  *     1 copy: pull %0 <- 0.%1@32 32*n_tok to 64
  *     1 copy if n_tok 2..: push 0.%3 <- %0 32
  *     0: dies 128 @0, %1                 # after the device's instruction above
+ *     0: holds %4                        # its buffer lives up to here
  *     0, 1: merge meet message; %0 <- sum(0.%0, 1.%0+) 16 x n_tok(32, 32)
  *
  * An instruction's line begins with its devices, each of which executes it.
@@ -37,7 +40,8 @@
  *   push TENSOR[@N], ... [between_groups] <- COPIES      # all to each
  *   deal TENSOR[@N], ... [between_groups] <- COPIES      # one to each
  *   pages TENSOR <- TENSOR table TENSOR heads(HEAD or -, ...) [tile N]
- *   post EVENT | wait DEV.EVENT, ... | dies BYTES @OFFSET or TENSOR, ...
+ *   post EVENT [batched|deferred] | flush | wait DEV.EVENT, ...
+ *   dies BYTES @OFFSET or TENSOR, ... | holds TENSOR, ...
  *
  *   COPIES  nothing, or with commas between: [TENSOR][@OFF] BYTES
  *           [x N(STRIDE, STRIDE)] [x N(STRIDE, STRIDE)] [to OFF], the outer
@@ -46,6 +50,9 @@
  *           part that depends on the step; DIM is N, n_tok, n_out,
  *           n_slot, n_slot1 ... (of the other pools), n_seq or N*n_tok ...
  *   packed  (rows N of N format F: K+N{RANK}, ...), as pack_init has them
+ *
+ * Buffers, `in`, holds, batched and deferred POSTs and `flush` exist between
+ * passes only (lower/lower_passes.c).
  *
  * An entry of a tree or a sum has as many '+' as additions follow it. '-' is
  * followed by the bytes of a value before its staged part. A barrier of several

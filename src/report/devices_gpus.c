@@ -56,6 +56,13 @@ void gpus_free(struct gpus *g)
     free(g);
 }
 
+/* Writes the name of the driver's GPU `index`, such as "cuda:0". */
+static const char *item_text(char buf[32], const struct driver *d, int index)
+{
+    snprintf(buf, 32, "%.16s:%d", d->name, index);
+    return buf;
+}
+
 /* Writes the device name, such as "cuda:0", under which an earlier driver of
  * the list has the same GPU as x to `buf`. Returns false if no earlier driver
  * has it. */
@@ -68,7 +75,7 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
             if (x == y)
                 return false;
             if (x->bus[0] && strcmp(x->bus, y->bus) == 0) {
-                snprintf(buf, 32, "%.16s:%d", g->driver[i].name, y->index);
+                item_text(buf, &g->driver[i], y->index);
                 return true;
             }
         }
@@ -81,17 +88,14 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
  * reports that. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
-    char size[16];
-
     if (!x->total_bytes)
         return;
-    writer_printf(to, ", %s bytes", sink_size(size, x->total_bytes));
+    writer_printf(to, ", %s bytes", size_text(x->total_bytes).s);
     if (!x->why[0] && x->available_bytes && x->available_bytes < x->total_bytes)
         writer_printf(to, ", %s available now",
-                      sink_size(size, x->available_bytes));
+                      size_text(x->available_bytes).s);
     if (x->largest_bytes && x->largest_bytes < x->total_bytes)
-        writer_printf(to, ", %s in one piece",
-                      sink_size(size, x->largest_bytes));
+        writer_printf(to, ", %s in one piece", size_text(x->largest_bytes).s);
 }
 
 /* Prints the GPUs whose memory GPU x can access directly, as the driver
@@ -100,13 +104,13 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {
-    bool any = false;
+    const char *before = ", peer access to ";
+    char item[32];
 
     for (int i = 0; i < GPU_LIST_MAX; i++)
         if (x->peers >> i & 1) {
-            writer_printf(to, "%s%.16s:%d", any ? " " : ", peer access to ",
-                          d->name, i);
-            any = true;
+            writer_printf(to, "%s%s", before, item_text(item, d, i));
+            before = " ";
         }
 }
 
@@ -127,8 +131,8 @@ static void say_gpu(const struct gpus *g, const struct driver *d,
 {
     char item[32], other[32];
 
-    snprintf(item, sizeof item, "%.16s:%d", d->name, x->index);
-    writer_printf(to, "  %-9s %s", item, x->title[0] ? x->title : "?");
+    writer_printf(to, "  %-9s %s", item_text(item, d, x->index),
+                  x->title[0] ? x->title : "?");
     if (x->bus[0])
         writer_printf(to, ", %s", x->bus);
     if (x->version[0])
@@ -163,86 +167,41 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- printing GPUs as JSON ----------------------------------------------- */
 
-/* Returns `s` as a JSON string, or JSON null if it is empty. Invalid UTF-8,
- * which strings from drivers may contain, is replaced by U+FFFD. */
-static json_t *text_or_null(const char *s)
+void gpus_put(const struct gpus *g, struct json_out *j)
 {
-    return s[0] ? sink_json_text(s, strlen(s)) : json_null();
-}
+    char text[32];
 
-static json_t *json_features(const struct gpu_info *x)
-{
-    json_t *all = json_array();
-    bool ok = true;
-
-    for (int f = 0; f < GPU_FEATURES; f++)
-        if (x->has >> f & 1)
-            ok &= json_array_append_new(all, json_string(feature_name[f])) == 0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
-
-static json_t *json_peers(const struct driver *d, const struct gpu_info *x)
-{
-    json_t *all = json_array();
-    bool ok = true;
-
-    for (int i = 0; i < GPU_LIST_MAX; i++)
-        if (x->peers >> i & 1)
-            ok &= json_array_append_new(
-                      all, json_sprintf("%.16s:%d", d->name, i)) == 0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
-
-static json_t *json_gpu(const struct gpus *g, const struct driver *d,
-                        const struct gpu_info *x)
-{
-    char item[32], other[32] = "";
-
-    snprintf(item, sizeof item, "%.16s:%d", d->name, x->index);
-    same(g, x, other);
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:i, s:I, s:o, s:I, s:o, s:o, s:b, s:o, s:o}",
-        "device", item, "name", text_or_null(x->title), "bus",
-        text_or_null(x->bus), "version", text_or_null(x->version), "units",
-        x->n_unit, "memory", (json_int_t)x->total_bytes, "available",
-        x->why[0] ? json_null() : json_integer((json_int_t)x->available_bytes),
-        "largest", (json_int_t)x->largest_bytes, "features", json_features(x),
-        "peers", json_peers(d, x), "processors", x->on_cores, "same_as",
-        text_or_null(other), "why", text_or_null(x->why));
-}
-
-json_t *gpus_json(const struct gpus *g)
-{
-    json_t *all = json_array();
-    bool ok = true;
-
+    json_put(j, "gpus:[");
     for (int i = 0; i < g->n_driver; i++)
-        for (int k = 0; k < g->driver[i].n; k++)
-            ok &=
-                json_array_append_new(
-                    all, json_gpu(g, &g->driver[i], &g->driver[i].gpu[k])) == 0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
+        for (int k = 0; k < g->driver[i].n; k++) {
+            const struct driver *d = &g->driver[i];
+            const struct gpu_info *x = &d->gpu[k];
 
-json_t *gpus_json_drivers(const struct gpus *g)
-{
-    json_t *all = json_object();
-    bool ok = true;
-
+            item_text(text, d, x->index);
+            json_put(j,
+                     "{device:s name:S bus:S version:S units:i memory:I"
+                     " available:",
+                     text, x->title, x->bus, x->version, x->n_unit,
+                     x->total_bytes);
+            if (x->why[0])
+                json_put(j, "n");
+            else
+                json_put(j, "I", x->available_bytes);
+            json_put(j, "largest:I features:[", x->largest_bytes);
+            for (int f = 0; f < GPU_FEATURES; f++)
+                if (x->has >> f & 1)
+                    json_put(j, "s", feature_name[f]);
+            json_put(j, "] peers:[");
+            for (int p = 0; p < GPU_LIST_MAX; p++)
+                if (x->peers >> p & 1)
+                    json_put(j, "s", item_text(text, d, p));
+            text[0] = '\0';
+            same(g, x, text);
+            json_put(j, "] processors:b same_as:S why:S}", x->on_cores, text,
+                     x->why);
+        }
+    json_put(j, "] drivers:{");
     for (int i = 0; i < g->n_driver; i++)
-        ok &= json_object_set_new(all, g->driver[i].name,
-                                  text_or_null(g->driver[i].lacks)) == 0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
+        json_put(j, "*:S", g->driver[i].name, g->driver[i].lacks);
+    json_put(j, "}");
 }

@@ -12,10 +12,9 @@ struct gpus *gpus_find(void);
 void gpus_free(struct gpus *g); /* Frees the result of gpus_find, which may be
                                    NULL. */
 void gpus_say(const struct gpus *g, const struct sink *to);
-/* gpus_json returns an array of all GPUs. gpus_json_drivers returns an object
- * with a member per driver: the reason why the driver does not work, or null if
- * it works. Both return NULL if out of memory. */
-json_t *gpus_json(const struct gpus *g);
-json_t *gpus_json_drivers(const struct gpus *g);
+/* Writes two members of an object. "gpus" is a list of all GPUs. "drivers" has
+ * a member per driver: the reason why the driver does not work, or null if it
+ * works. */
+void gpus_put(const struct gpus *g, struct json_out *j);
 
 #endif

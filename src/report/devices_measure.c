@@ -1,12 +1,15 @@
 /* Implements pl_devices_measure: measures the rates of this machine, stores
  * them as its calibration (cost/calibration.h) and prints them. */
 #include "base/err.h"
+#include "base/numeral.h"
+#include "base/whole_json.h"
 #include "cost/calibration.h"
 #include "machine/topology.h"
 #include "measure/measure.h"
 #include "plan/options_read.h"
 #include "report/writer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Prints the rates of one thread alone and, beside them, those of all threads.
@@ -73,6 +76,22 @@ static pl_status measure(struct calibration *c, const pl_options *opt,
     return PL_OK;
 }
 
+/* Prints a JSON value and releases the reference to it. */
+static pl_status say_json(const struct sink *to, json_t *o, pl_err *err)
+{
+    locale_t before = numeral_begin();
+    char *s = whole_json_dumps(o, JSON_INDENT(2));
+
+    numeral_end(before);
+    json_decref(o);
+    if (!s)
+        return err_no_memory(err, "the measurements");
+    to->write(to->user, s, strlen(s));
+    to->write(to->user, "\n", 1);
+    free(s);
+    return PL_OK;
+}
+
 pl_status pl_devices_measure(const pl_options *opt, bool json,
                              pl_write_fn *write, void *user, pl_err *err)
 {
@@ -107,7 +126,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
             json_decref(o);
             o = NULL;
         }
-        return sink_json(&to, o, "the measurements", err);
+        return say_json(&to, o, err);
     }
     writer_printf(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
                   c.n_core, kernel_set_name(set));

@@ -53,20 +53,20 @@ static void say_example(const struct sink *to, const char *spec,
 static void print_text(const struct sink *to, const struct topology *t,
                        const struct gpus *g, const struct device_list *l)
 {
-    char buf[200], size[16], now[16];
+    char buf[200];
 
     topology_list_cpus(t, buf, sizeof buf);
     writer_printf(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
     if (t->n_core_quota < t->n_core)
         writer_printf(to, ", CPU quota of %d", t->n_core_quota);
     writer_printf(to, "; processors %s\nmemory    %s bytes, %s available now\n",
-                  buf, sink_size(size, t->memory_bytes),
-                  sink_size(now, t->available_bytes));
+                  buf, size_text(t->memory_bytes).s,
+                  size_text(t->available_bytes).s);
     for (int i = 0; i < t->n_node && t->n_node > 1; i++)
         writer_printf(to, "  node %-3d %d cores, %s bytes, %s available now\n",
                       t->node[i].os, t->node[i].n_core,
-                      sink_size(size, t->node[i].memory_bytes),
-                      sink_size(now, t->node[i].available_bytes));
+                      size_text(t->node[i].memory_bytes).s,
+                      size_text(t->node[i].available_bytes).s);
     writer_printf(to, "kernels  ");
     for (int f = 0; f < KERNEL_SET_COUNT; f++)
         if (kernel_set_runs(f))
@@ -78,96 +78,41 @@ static void print_text(const struct sink *to, const struct topology *t,
         say_example(to, examples[i], &l[i]);
 }
 
-static json_t *json_nodes(const struct topology *t)
+static void print_json(const struct sink *to, const struct topology *t,
+                       const struct gpus *g, const struct device_list *l)
 {
-    json_t *all = json_array();
-    bool ok = true;
-
-    for (int i = 0; i < t->n_node; i++)
-        ok &=
-            json_array_append_new(
-                all, json_pack("{s:i, s:i, s:I, s:I}", "node", t->node[i].os,
-                               "cores", t->node[i].n_core, "memory",
-                               (json_int_t)t->node[i].memory_bytes, "available",
-                               (json_int_t)t->node[i].available_bytes)) == 0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
-
-static json_t *json_kernels(void)
-{
-    json_t *all = json_array();
-    bool ok = true;
-
-    for (int f = 0; f < KERNEL_SET_COUNT; f++)
-        if (kernel_set_runs(f))
-            ok &= json_array_append_new(all, json_string(kernel_set_name(f))) ==
-                  0;
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
-
-static json_t *json_device(const struct device_desc *d)
-{
-    json_t *list = json_array();
-    bool ok = true;
-
-    for (int i = 0; i < d->n_core; i++)
-        ok &= json_array_append_new(list, json_integer(d->core[i])) == 0;
-    if (!ok) {
-        json_decref(list);
-        list = NULL;
-    }
-    return json_pack("{s:s, s:i, s:i, s:o, s:I, s:I}", "name", d->name,
-                     "threads", d->n_thread, "node", d->numa_node, "cores",
-                     list, "memory", (json_int_t)d->memory_bytes, "available",
-                     (json_int_t)d->available_bytes);
-}
-
-static json_t *json_examples(const struct device_list *l)
-{
-    json_t *all = json_object();
-    bool ok = true;
-
-    for (int i = 0; i < N_EXAMPLE; i++) {
-        json_t *list = json_array();
-
-        for (int d = 0; d < l[i].n; d++)
-            ok &= json_array_append_new(list, json_device(&l[i].dev[d])) == 0;
-        ok &= json_object_set_new(all, examples[i], list) == 0;
-    }
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
-}
-
-static pl_status print(bool json, const struct topology *t,
-                       const struct gpus *g, const struct device_list *l,
-                       const struct sink *to, pl_err *err)
-{
+    struct json_out j = {.to = to};
     char cpus[200];
 
-    if (!json) {
-        print_text(to, t, g, l);
-        return PL_OK;
-    }
+    json_put(&j, "{nodes:[");
+    for (int i = 0; i < t->n_node; i++)
+        json_put(&j, "{node:i cores:i memory:I available:I}", t->node[i].os,
+                 t->node[i].n_core, t->node[i].memory_bytes,
+                 t->node[i].available_bytes);
     topology_list_cpus(t, cpus, sizeof cpus);
-    return sink_json(
-        to,
-        json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:o}",
-                  "nodes", json_nodes(t), "cores", t->n_core, "quota",
-                  t->n_core_quota, "processors", cpus, "memory",
-                  (json_int_t)t->memory_bytes, "available",
-                  (json_int_t)t->available_bytes, "kernels", json_kernels(),
-                  "best", kernel_set_name(kernel_set_best()), "gpus",
-                  gpus_json(g), "drivers", gpus_json_drivers(g), "devices",
-                  json_examples(l)),
-        "the description of this machine", err);
+    json_put(
+        &j, "] cores:i quota:i processors:s memory:I available:I kernels:[",
+        t->n_core, t->n_core_quota, cpus, t->memory_bytes, t->available_bytes);
+    for (int f = 0; f < KERNEL_SET_COUNT; f++)
+        if (kernel_set_runs(f))
+            json_put(&j, "s", kernel_set_name(f));
+    json_put(&j, "] best:s", kernel_set_name(kernel_set_best()));
+    gpus_put(g, &j);
+    json_put(&j, "devices:{");
+    for (int i = 0; i < N_EXAMPLE; i++) {
+        json_put(&j, "*:[", examples[i]);
+        for (const struct device_desc *d = l[i].dev; d < l[i].dev + l[i].n;
+             d++) {
+            json_put(&j, "{name:s threads:i node:i cores:[", d->name,
+                     d->n_thread, d->numa_node);
+            for (int k = 0; k < d->n_core; k++)
+                json_put(&j, "i", d->core[k]);
+            json_put(&j, "] memory:I available:I}", d->memory_bytes,
+                     d->available_bytes);
+        }
+        json_put(&j, "]");
+    }
+    json_put(&j, "}}");
 }
 
 pl_status pl_host_memory(uint64_t *all, uint64_t *available, pl_err *err)
@@ -199,9 +144,10 @@ pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
     for (int i = 0; i < N_EXAMPLE && s == PL_OK; i++)
         s = device_parse(&l[i], examples[i], 0, err);
     g = s == PL_OK ? gpus_find() : NULL;
+    if (s == PL_OK && !g)
+        s = err_no_memory(err, "the list of GPUs");
     if (s == PL_OK)
-        s = g ? print(json, &t, g, l, &to, err)
-              : err_no_memory(err, "the list of GPUs");
+        (json ? print_json : print_text)(&to, &t, g, l);
     gpus_free(g);
     for (int i = 0; i < N_EXAMPLE; i++)
         device_list_free(&l[i]);

@@ -11,9 +11,9 @@
 #include "engine/engine.h"
 #include "report/state_inspect.h"
 #include "report/writer.h"
+#include "tokenizer/utf8.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,21 +69,10 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* Writes the shortest decimal number from which the same double is parsed or,
- * if is_f32, the same float. */
-static void shortest(char buf[40], double v, bool is_f32)
-{
-    for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
-        numeral_print(buf, 40, "%.*g", digits, v);
-        if (is_f32 ? numeral_float(buf, NULL) == (float)v
-                   : numeral_double(buf, NULL) == v)
-            return;
-    }
-}
-
 /* Writes element i of a numeric metadata value as text. Every number, except
  * NaN and infinities, is parsed to the same value again. */
-static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
+static void number_text(char buf[NUMERAL_SHORTEST], const struct gguf_kv *kv,
+                        uint64_t i)
 {
     uint64_t u = 0;
     int64_t v;
@@ -92,13 +81,16 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
     if (kv->elem == GGUF_U64) {
         for (int k = 7; k >= 0; k--)
             u = u << 8 | kv->data[8 * i + (uint64_t)k];
-        snprintf(buf, 40, "%" PRIu64, u);
+        snprintf(buf, NUMERAL_SHORTEST, "%" PRIu64, u);
     } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
                gguf_as_i64(kv, i, &v)) {
-        snprintf(buf, 40, "%" PRId64, v);
+        snprintf(buf, NUMERAL_SHORTEST, "%" PRId64, v);
     } else {
         gguf_as_f64(kv, i, &d);
-        shortest(buf, d, kv->elem == GGUF_F32);
+        if (kv->elem == GGUF_F32)
+            numeral_shortest_float(buf, (float)d);
+        else
+            numeral_shortest(buf, d);
     }
 }
 
@@ -119,19 +111,19 @@ static size_t say_escaped(const struct sink *to, const char *s, size_t len,
 
     for (; i < len && i < room; i += n) {
         unsigned char c = (unsigned char)s[i];
-        bool control = c < ' ' || c == 0x7f;
         char buf[8];
+        int shown;
 
-        n = sink_utf8_len(s + i, len - i);
-        control |= n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0;
-        if (n > 0 && !control)
-            snprintf(buf, sizeof buf, "%.*s", (int)n, s + i);
-        else if (c == '\n')
-            snprintf(buf, sizeof buf, "\\n");
-        else
-            snprintf(buf, sizeof buf, "\\x%02x", c);
-        if (n == 0 || control)
+        n = utf8_step(s + i, len - i, &shown);
+        if (c < ' ' || c == 0x7f ||
+            (n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0))
+            shown = false;
+        if (!shown)
             n = 1;
+        if (shown)
+            snprintf(buf, sizeof buf, "%.*s", (int)n, s + i);
+        else
+            snprintf(buf, sizeof buf, c == '\n' ? "\\n" : "\\x%02x", c);
         writer_printf(to, "%s", buf);
         written += strlen(buf);
     }
@@ -145,7 +137,7 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
 {
     struct gguf_str s;
     bool b;
-    char buf[40];
+    char buf[NUMERAL_SHORTEST];
 
     if (gguf_as_str(kv, i, &s)) {
         writer_printf(to, "\"");
@@ -260,145 +252,100 @@ static void print_text(const struct gguf *g, const struct sink *to)
 
 /* ---- printing a file as JSON -------------------------------------------- */
 
-/* Returns element i of a metadata value as JSON. Numbers that JSON cannot
- * represent, such as NaN, become strings. */
-static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
+/* Writes element i of a metadata value. Numbers that JSON cannot represent,
+ * such as NaN, become strings. */
+static void put_element(struct json_out *j, const struct gguf_kv *kv,
+                        uint64_t i)
 {
     struct gguf_str s;
     int64_t v;
     double d = 0;
     bool b;
-    char buf[40];
+    char buf[NUMERAL_SHORTEST];
 
-    if (gguf_as_str(kv, i, &s))
-        return sink_json_text(s.s, s.len);
-    if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b))
-        return json_boolean(b);
-    if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 && gguf_as_i64(kv, i, &v))
-        return json_integer(v);
-    gguf_as_f64(kv, i, &d);
-    number_text(buf, kv, i);
-    return kv->elem != GGUF_U64 && isfinite(d)
-               ? json_real(numeral_double(buf, NULL))
-               : json_string(buf);
+    if (gguf_as_str(kv, i, &s)) {
+        json_put(j, "t", s.s, s.len);
+    } else if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b)) {
+        json_put(j, "b", b);
+    } else if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 &&
+               gguf_as_i64(kv, i, &v)) {
+        json_put(j, "I", v);
+    } else {
+        gguf_as_f64(kv, i, &d);
+        number_text(buf, kv, i);
+        if (kv->elem != GGUF_U64 && isfinite(d))
+            json_put(j, "f", numeral_double(buf, NULL));
+        else
+            json_put(j, "s", buf);
+    }
 }
 
-static json_t *json_kv(const struct gguf_kv *kv)
+static void put_kv(struct json_out *j, const struct gguf_kv *kv)
 {
     uint64_t n = kv->count < JSON_ARRAY_LEN ? kv->count : JSON_ARRAY_LEN;
-    json_t *values;
 
-    if (kv->type != GGUF_ARRAY)
-        return json_pack("{s:s, s:o, s:o*}", "type", gguf_type_name(kv->type),
-                         "value", json_element(kv, 0), "overridden",
-                         kv->overridden ? json_true() : NULL);
-    values = json_array();
+    if (kv->type != GGUF_ARRAY) {
+        json_put(j, "*:{type:s value:", kv->key, gguf_type_name(kv->type));
+        put_element(j, kv, 0);
+        if (kv->overridden)
+            json_put(j, "overridden:b", true);
+        json_put(j, "}");
+        return;
+    }
+    json_put(j, "*:{type:s elem:s count:I values:[", kv->key, "array",
+             gguf_type_name(kv->elem), kv->count);
     for (uint64_t i = 0; i < n; i++)
-        if (json_array_append_new(values, json_element(kv, i)) != 0) {
-            json_decref(values);
-            return NULL;
-        }
-    return json_pack("{s:s, s:s, s:I, s:o}", "type", "array", "elem",
-                     gguf_type_name(kv->elem), "count", (json_int_t)kv->count,
-                     "values", values);
+        put_element(j, kv, i);
+    json_put(j, "]}");
 }
 
-static json_t *json_metadata(const struct gguf *g)
+static void put_tensor(struct json_out *j, const struct gguf_tensor *t)
 {
-    json_t *all = json_object();
-
-    for (int64_t i = 0; i < gguf_n_kv(g); i++) {
-        const struct gguf_kv *kv = gguf_kv_at(g, i);
-        json_t *key = sink_json_text(kv->key, strlen(kv->key));
-        bool ok = key && json_object_set_new(all, json_string_value(key),
-                                             json_kv(kv)) == 0;
-
-        json_decref(key);
-        if (!ok) {
-            json_decref(all);
-            return NULL;
-        }
-    }
-    return all;
-}
-
-static json_t *json_tensor(const struct gguf_tensor *t)
-{
-    json_t *shape = json_array();
     char id[24];
 
+    json_put(j, "{name:s shape:[", t->name);
     for (int i = 0; i < t->n_dim; i++)
-        if (json_array_append_new(shape, json_integer(t->dim[i])) != 0) {
-            json_decref(shape);
-            return NULL;
-        }
-    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:i, s:b}", "name",
-                     sink_json_text(t->name, strlen(t->name)), "shape", shape,
-                     "type", gguf_format_name(t->id, id), "bytes",
-                     (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
-                     "part", t->part, "supported",
-                     t->format != PL_FORMAT_COUNT);
+        json_put(j, "I", t->dim[i]);
+    json_put(j, "] type:s bytes:I offset:I part:i supported:b}",
+             gguf_format_name(t->id, id), t->bytes, t->offset, t->part,
+             t->format != PL_FORMAT_COUNT);
 }
 
-static json_t *json_tensors(const struct gguf *g)
+static void put_total(struct json_out *j, const struct total *t)
 {
-    json_t *all = json_array();
-
-    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
-        if (json_array_append_new(all, json_tensor(gguf_tensor_at(g, i)))) {
-            json_decref(all);
-            return NULL;
-        }
-    return all;
+    json_put(j, "tensors:I values:I bytes:I", t->n_tensor, t->n_value,
+             t->bytes);
 }
 
-static json_t *json_total(const struct total *t)
+static void print_json(const struct gguf *g, const struct sink *to)
 {
-    return json_pack("{s:I, s:I, s:I}", "tensors", (json_int_t)t->n_tensor,
-                     "values", (json_int_t)t->n_value, "bytes",
-                     (json_int_t)t->bytes);
-}
-
-static json_t *json_totals(const struct gguf *g)
-{
-    struct total by_id[MAX_ID] = {{0}}, sum = add_up(g, by_id);
-    json_t *all = json_total(&sum), *types = json_object();
+    struct total by_id[MAX_ID] = {{0}}, all = add_up(g, by_id);
+    struct json_out j = {.to = to};
     char id[24];
-    bool ok = true;
 
+    json_put(&j, "{file:s version:i parts:i alignment:I bytes:I metadata:{",
+             gguf_path(g), (int)gguf_version(g), gguf_n_part(g),
+             gguf_alignment(g), gguf_file_bytes(g));
+    for (int64_t i = 0; i < gguf_n_kv(g); i++)
+        put_kv(&j, gguf_kv_at(g, i));
+    json_put(&j, "} tensors:[");
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++)
+        put_tensor(&j, gguf_tensor_at(g, i));
+    json_put(&j, "] totals:{");
+    put_total(&j, &all);
+    json_put(&j, "types:{");
     for (uint32_t i = 0; i < MAX_ID; i++)
-        if (by_id[i].n_tensor > 0)
-            ok &= json_object_set_new(types, gguf_format_name(i, id),
-                                      json_total(&by_id[i])) == 0;
-    ok &= json_object_set_new(all, "types", types) == 0;
-    if (!ok) {
-        json_decref(all);
-        return NULL;
-    }
-    return all;
+        if (by_id[i].n_tensor > 0) {
+            json_put(&j, "*:{", gguf_format_name(i, id));
+            put_total(&j, &by_id[i]);
+            json_put(&j, "}");
+        }
+    json_put(&j, "}}}");
 }
 
-static pl_status print_json(const struct gguf *g, const struct sink *to,
-                            pl_err *err)
+static void print(const struct gguf *g, bool json, const struct sink *to)
 {
-    const char *path = gguf_path(g);
-    json_t *all = json_pack(
-        "{s:o, s:i, s:i, s:I, s:I, s:o, s:o, s:o}", "file",
-        sink_json_text(path, strlen(path)), "version", (int)gguf_version(g),
-        "parts", gguf_n_part(g), "alignment", (json_int_t)gguf_alignment(g),
-        "bytes", (json_int_t)gguf_file_bytes(g), "metadata", json_metadata(g),
-        "tensors", json_tensors(g), "totals", json_totals(g));
-
-    return sink_json(to, all, "the description of a GGUF file", err);
-}
-
-static pl_status print(const struct gguf *g, bool json, const struct sink *to,
-                       pl_err *err)
-{
-    if (json)
-        return print_json(g, to, err);
-    print_text(g, to);
-    return PL_OK;
+    (json ? print_json : print_text)(g, to);
 }
 
 pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
@@ -406,16 +353,15 @@ pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
 {
     struct sink to = {write, user};
     struct gguf *g;
-    pl_status s;
 
     PL_NEED(path, err);
     PL_NEED(write, err);
     if (state_is(path))
         return state_inspect(path, json, write, user, err);
     PL_TRY(gguf_open(&g, path, err));
-    s = print(g, json, &to, err);
+    print(g, json, &to);
     gguf_close(g);
-    return s;
+    return PL_OK;
 }
 
 pl_status pl_model_inspect(const pl_model *m, bool json, pl_write_fn *write,
@@ -423,5 +369,6 @@ pl_status pl_model_inspect(const pl_model *m, bool json, pl_write_fn *write,
 {
     PL_NEED(m, err);
     PL_NEED(write, err);
-    return print(m->file, json, &(struct sink){write, user}, err);
+    print(m->file, json, &(struct sink){write, user});
+    return PL_OK;
 }

@@ -14,6 +14,7 @@
 #include "machine/cpu_features.h"
 #include "machine/topology.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +31,24 @@ static double seconds(void)
 
 /* ---- loops of multiply instructions -------------------------------------- */
 
-/* A multiply instruction whose rate is measured. `there` returns true if the
- * processor has it. `run` executes it 12 * n times. `ops` is the number of
- * multiplications and additions of one execution. */
+/* A multiply instruction whose rate is measured. The processor has it if it has
+ * the features `needs` (CPU_ bits); NO_UNIT stands for none. `run` executes it
+ * 12 * n times. `ops` is the number of multiplications and additions of one
+ * execution. */
+#define NO_UNIT UINT_MAX
 struct unit {
     const char *name;
-    bool (*there)(void);
+    unsigned needs;
     void (*run)(long n);
     double ops;
 };
 
+/* Defines the function `name`, which runs a loop of the instruction `one`. */
+#define LOOP_OF(name, one)                                                     \
+    static void name(long n)                                                   \
+    {                                                                          \
+        LOOP(one);                                                             \
+    }
 #define TWELVE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 #if defined(__x86_64__)
@@ -64,35 +73,12 @@ struct unit {
 #define MUL_XMM(i)                                                             \
     "movaps %%xmm13,%%xmm14\nmulps %%xmm12,%%xmm14\naddps %%xmm14,%%xmm" #i "\n"
 
-static void dot_zmm(long n)
-{
-    LOOP(DOT_ZMM);
-}
-
-static void dot_ymm(long n)
-{
-    LOOP(DOT_YMM);
-}
-
-static void pair_ymm(long n)
-{
-    LOOP(PAIR_YMM);
-}
-
-static void fma_zmm(long n)
-{
-    LOOP(FMA_ZMM);
-}
-
-static void bf16_zmm(long n)
-{
-    LOOP(BF16_ZMM);
-}
-
-static void fma_ymm(long n)
-{
-    LOOP(FMA_YMM);
-}
+LOOP_OF(dot_zmm, DOT_ZMM)
+LOOP_OF(dot_ymm, DOT_YMM)
+LOOP_OF(pair_ymm, PAIR_YMM)
+LOOP_OF(fma_zmm, FMA_ZMM)
+LOOP_OF(bf16_zmm, BF16_ZMM)
+LOOP_OF(fma_ymm, FMA_YMM)
 
 static void mul_xmm(long n)
 {
@@ -100,36 +86,6 @@ static void mul_xmm(long n)
                      : "+r"(n)::"xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5",
                        "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
                        "xmm12", "xmm13", "xmm14", "cc");
-}
-
-static bool has_avx2(void)
-{
-    return cpu_features() & CPU_AVX2;
-}
-
-static bool has_avx512(void)
-{
-    return cpu_features() & CPU_AVX512;
-}
-
-static bool has_vnni(void)
-{
-    return cpu_features() & CPU_AVX512_VNNI;
-}
-
-static bool has_bf16(void)
-{
-    return cpu_features() & CPU_AVX512_BF16;
-}
-
-static bool has_avx_vnni(void)
-{
-    return cpu_features() & CPU_AVX_VNNI;
-}
-
-static bool has_amx(void)
-{
-    return cpu_features() & CPU_AMX_INT8;
 }
 
 /* Multiplies tiles with AMX: in each iteration, two pairs of tiles of 16 rows
@@ -162,27 +118,24 @@ static void amx(long n)
                      : "memory", "cc");
 }
 
-static bool always(void)
-{
-    return true;
-}
-
 /* Instructions that multiply bytes, the best first. The first that the
  * processor has is measured. `ops` counts the operations of one of the twelve
  * steps of a loop; a step may be several instructions. */
 static const struct unit int8_units[] = {
-    {"vpdpbusd zmm", has_vnni, dot_zmm, 128},
-    {"vpdpbusd ymm", has_avx_vnni, dot_ymm, 64},
-    {"vpmaddubsw ymm", has_avx2, pair_ymm, 64},
-    {"mulps xmm", always, mul_xmm, 8},
+    {"vpdpbusd zmm", CPU_AVX512_VNNI, dot_zmm, 128},
+    {"vpdpbusd ymm", CPU_AVX_VNNI, dot_ymm, 64},
+    {"vpmaddubsw ymm", CPU_AVX2, pair_ymm, 64},
+    {"mulps xmm", 0, mul_xmm, 8},
 };
 static const struct unit float_units[] = {
-    {"vfmadd231ps zmm", has_avx512, fma_zmm, 32},
-    {"vfmadd231ps ymm", has_avx2, fma_ymm, 16},
-    {"mulps xmm", always, mul_xmm, 8},
+    {"vfmadd231ps zmm", CPU_AVX512, fma_zmm, 32},
+    {"vfmadd231ps ymm", CPU_AVX2, fma_ymm, 16},
+    {"mulps xmm", 0, mul_xmm, 8},
 };
-static const struct unit bf16_unit = {"vdpbf16ps zmm", has_bf16, bf16_zmm, 64};
-static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
+static const struct unit bf16_unit = {"vdpbf16ps zmm", CPU_AVX512_BF16,
+                                      bf16_zmm, 64};
+static const struct unit amx_unit = {"tdpbssd", CPU_AMX_INT8, amx,
+                                     4 * 32768 / 12.};
 
 #elif defined(__aarch64__)
 
@@ -195,50 +148,18 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
-static void sdot(long n)
-{
-    LOOP(SDOT);
-}
-
-static void fmla(long n)
-{
-    LOOP(FMLA);
-}
-
-static bool has_dot(void)
-{
-    return cpu_features() & CPU_DOTPROD;
-}
-
-static bool always(void)
-{
-    return true;
-}
-
-static bool never(void)
-{
-    return false;
-}
+LOOP_OF(sdot, SDOT)
+LOOP_OF(fmla, FMLA)
 
 static const struct unit int8_units[] = {
-    {"sdot", has_dot, sdot, 32},
-    {"fmla", always, fmla, 8},
+    {"sdot", CPU_DOTPROD, sdot, 32},
+    {"fmla", 0, fmla, 8},
 };
-static const struct unit float_units[] = {{"fmla", always, fmla, 8}};
-static const struct unit amx_unit = {"none", never, fmla, 8};
-static const struct unit bf16_unit = {"none", never, fmla, 8};
+static const struct unit float_units[] = {{"fmla", 0, fmla, 8}};
+static const struct unit amx_unit = {"none", NO_UNIT, fmla, 8};
+static const struct unit bf16_unit = {"none", NO_UNIT, fmla, 8};
 
 #else
-
-static bool always(void)
-{
-    return true;
-}
-
-static bool never(void)
-{
-    return false;
-}
 
 static void plain(long n)
 {
@@ -250,10 +171,10 @@ static void plain(long n)
     __asm__ volatile("" ::"m"(v));
 }
 
-static const struct unit int8_units[] = {{"plain C", always, plain, 2}};
-static const struct unit float_units[] = {{"plain C", always, plain, 2}};
-static const struct unit amx_unit = {"none", never, plain, 2};
-static const struct unit bf16_unit = {"none", never, plain, 2};
+static const struct unit int8_units[] = {{"plain C", 0, plain, 2}};
+static const struct unit float_units[] = {{"plain C", 0, plain, 2}};
+static const struct unit amx_unit = {"none", NO_UNIT, plain, 2};
+static const struct unit bf16_unit = {"none", NO_UNIT, plain, 2};
 
 #endif
 
@@ -362,11 +283,16 @@ static void measure_reads(pl_meter *m, pl_limits *to)
     }
 }
 
+static bool has(const struct unit *u)
+{
+    return u->needs != NO_UNIT && (cpu_features() & u->needs) == u->needs;
+}
+
 /* Returns the first instruction of a list that this processor supports. The
  * last one is always supported. */
 static const struct unit *first(const struct unit *u)
 {
-    while (!u->there())
+    while (!has(u))
         u++;
     return u;
 }
@@ -379,9 +305,9 @@ static void measure_units(pl_meter *m, pl_limits *to)
     measure_unit(m, i, &to->int8_ops_per_s);
     to->float_unit = f->name;
     measure_unit(m, f, &to->float_ops_per_s);
-    if (bf16_unit.there())
+    if (has(&bf16_unit))
         measure_unit(m, &bf16_unit, &to->bf16_ops_per_s);
-    if (amx_unit.there())
+    if (has(&amx_unit))
         measure_unit(m, &amx_unit, &to->amx_ops_per_s);
 }
 
@@ -427,16 +353,15 @@ pl_status pl_meter_create(pl_meter **out, pl_err *err)
     PL_NEED(out, err);
     PL_TRY(topology_open(&t, err));
     calibration_init(&c, kernel_set_best(), t);
-    m = calloc(1, sizeof *m);
-    if (m)
-        m->owner = getpid();
     core = calloc((size_t)c.n_core, sizeof *core);
-    if (m)
+    m = calloc(1, sizeof *m);
+    if (m) {
+        m->owner = getpid();
         m->part = aligned_alloc(_Alignof(struct part),
                                 (size_t)c.n_core * sizeof *m->part);
-    if (m && m->part) {
-        m->n = c.n_core;
-        memset(m->part, 0, (size_t)m->n * sizeof *m->part);
+        m->n = m->part ? c.n_core : 0;
+        if (m->part)
+            memset(m->part, 0, (size_t)m->n * sizeof *m->part);
     }
     s = core && m && m->part ? make_parts(m, t, core, err)
                              : err_no_memory(err, "measuring limits");

@@ -15,22 +15,30 @@ enum {
                        is estimated */
 };
 
-int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
+uint64_t plan_bytes(const pl_dim sum[2])
 {
-    return dim_value(sum[0], z) + dim_value(sum[1], z);
+    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
+
+    return (uint64_t)(dim_value(sum[0], &one) + dim_value(sum[1], &one));
 }
 
-const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_variant variant, int *n)
+void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d)
 {
-    const struct lowered_variant *w;
+    const struct program *g = &q->low->prog[d];
 
-    *n = 0;
-    if (q->variant[variant] < 0)
-        return NULL;
-    w = &q->low->variant[q->variant[variant]];
-    *n = w->n_copy;
-    return w->copy;
+    sum->weights += g->bytes[REGION_WEIGHTS];
+    sum->cache += g->bytes[REGION_CACHE];
+    sum->buffers += program_buffers(g) +
+                    device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
+}
+
+uint64_t plan_token_bytes(const struct compiled *q)
+{
+    uint64_t sum = 0;
+
+    for (int m = 0; m < q->low->variant->n_collective; m++)
+        sum += plan_bytes(q->low->variant->collective[m].bytes);
+    return sum;
 }
 
 const char *plan_bytes_symbol(const pl_dim bytes[2])
@@ -39,6 +47,51 @@ const char *plan_bytes_symbol(const pl_dim bytes[2])
            : bytes[0].n && bytes[0].symbol == PL_N_TOK ? "n_tok"
            : bytes[1].n && bytes[1].symbol == PL_N_OUT ? "n_out"
                                                        : "step";
+}
+
+int plan_next_tensor(const struct plan_facts *f, int i, int layer)
+{
+    while (i < f->n_tensor && f->tensor[i].node->layer != layer)
+        i++;
+    return i < f->n_tensor ? i : -1;
+}
+
+int plan_next_collective(const struct lowered_variant *w, int i, int layer)
+{
+    while (i < w->n_collective && w->collective[i].layer != layer)
+        i++;
+    return i < w->n_collective ? i : -1;
+}
+
+enum plan_kind plan_kind(const struct graph_node *n)
+{
+    switch (n->role) {
+    case PL_ROLE_TOKEN_EMBD:
+    case PL_ROLE_PER_LAYER_EMBD:
+    case PL_ROLE_OUTPUT:
+        return PLAN_EMBEDDING;
+    case PL_ROLE_ATTN_Q:
+    case PL_ROLE_ATTN_K:
+    case PL_ROLE_ATTN_V:
+    case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_ATTN_OUT:
+        return PLAN_ATTENTION;
+    case PL_ROLE_FFN_GATE:
+    case PL_ROLE_FFN_UP:
+    case PL_ROLE_FFN_GATE_UP:
+    case PL_ROLE_FFN_DOWN:
+        return PLAN_FEED_FORWARD;
+    case PL_ROLE_FFN_GATE_EXPS:
+    case PL_ROLE_FFN_UP_EXPS:
+    case PL_ROLE_FFN_GATE_UP_EXPS:
+    case PL_ROLE_FFN_DOWN_EXPS:
+        return PLAN_EXPERTS;
+    case PL_ROLE_CACHE_K:
+    case PL_ROLE_CACHE_V:
+        return PLAN_CACHE;
+    default:
+        return PLAN_OTHER;
+    }
 }
 
 static uint64_t stored(const struct program *p, int tensor)
@@ -199,9 +252,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct compiled *q = p->compiled;
-    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
-    const struct lowered_copy *copy;
-    int n;
+    const struct plan_copies *c = &f->copies[VARIANT_RESIDENT];
 
     memset(f, 0, sizeof *f);
     f->n_dev = compiled_devices(q);
@@ -209,21 +260,18 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
     f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
     if (!f->dev)
         return err_no_memory(err, "the description of a plan");
-    for (int d = 0; d < f->n_dev; d++) {
-        const struct program *g = &q->low->prog[d];
+    for (int d = 0; d < f->n_dev; d++)
+        plan_add_bytes(&f->dev[d], q, d);
+    f->token_bytes = plan_token_bytes(q);
+    for (int i = 0; i < VARIANT_COUNT; i++)
+        if (q->variant[i] >= 0) {
+            const struct lowered_variant *w = &q->low->variant[q->variant[i]];
 
-        f->dev[d] = (struct plan_device){
-            g->bytes[REGION_WEIGHTS], g->bytes[REGION_CACHE],
-            program_buffers(g) +
-                device_scratch_bytes(&q->list.dev[d], q->kernel_set, g)};
-    }
-    for (int m = 0; m < q->low->variant->n_collective; m++)
-        f->token_bytes +=
-            plan_bytes_at(q->low->variant->collective[m].bytes, &one);
-    copy = plan_copies(q, VARIANT_RESIDENT, &n);
-    for (int k = 0; k < n; k++)
-        if (!copy[k].pages)
-            f->copy_bytes += plan_bytes_at(copy[k].bytes, &one);
+            f->copies[i] = (struct plan_copies){w->copy, w->n_copy};
+        }
+    for (int k = 0; k < c->n; k++)
+        if (!c->v[k].pages)
+            f->copy_bytes += plan_bytes(c->v[k].bytes);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(f, p, err);
 }

@@ -70,11 +70,15 @@ struct plan_facts {
     uint64_t io_buffers;        /* bytes of host memory for the inputs and
                                    results of a step */
     /* Bytes of the values that collectives exchange for one token, each value
-     * counted once. */
-    int64_t token_bytes;
-    int64_t copy_bytes;             /* bytes copied between groups for one
-                                       token, without streamed weights and cache
-                                       pages */
+     * counted once; and bytes copied between groups for one token, without
+     * streamed weights and cache pages. */
+    uint64_t token_bytes, copy_bytes;
+    /* the copies between groups that each variant makes; none if the plan lacks
+     * the variant */
+    struct plan_copies {
+        const struct lowered_copy *v;
+        int n;
+    } copies[VARIANT_COUNT];
     const struct cost_rates *rates; /* [n_dev + 1] rates of the devices; the
                                        last is that of the io device */
     struct plan_estimate estimate;
@@ -90,18 +94,35 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
 /* Returns the sum of two symbolic sizes, such as the bytes of a collective or a
- * copy, at the sizes z of a step. */
-int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z);
+ * copy, for one token. */
+uint64_t plan_bytes(const pl_dim sum[2]);
 
-/* Returns the array of copies between groups that a variant makes,
- * VARIANT_RESIDENT or VARIANT_STREAMED, and sets *n to their number. Returns
- * NULL if the plan lacks the variant. */
-const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_variant variant, int *n);
+/* Adds to *sum the bytes that device d needs. */
+void plan_add_bytes(struct plan_device *sum, const struct compiled *q, int d);
+/* Returns the bytes of the values that collectives exchange for one token, each
+ * value counted once. */
+uint64_t plan_token_bytes(const struct compiled *q);
+
+/* Return the index of the first tensor or collective of a layer, -1 for none,
+ * whose index is at least i; -1 if there is no such one. */
+int plan_next_tensor(const struct plan_facts *f, int i, int layer);
+int plan_next_collective(const struct lowered_variant *w, int i, int layer);
 /* Returns the name of the number to which the bytes of a collective or copy are
  * proportional: "n_tok", "n_out", "both" for a sum of both, or "step" if they
  * are constant per step. */
 const char *plan_bytes_symbol(const pl_dim bytes[2]);
+
+/* The purposes by which reports group tensors. */
+enum plan_kind {
+    PLAN_ATTENTION,
+    PLAN_FEED_FORWARD,
+    PLAN_EXPERTS,
+    PLAN_EMBEDDING,
+    PLAN_CACHE,
+    PLAN_OTHER,
+    PLAN_KINDS
+};
+enum plan_kind plan_kind(const struct graph_node *n);
 
 /* Print parts of a plan: plan_print_groups the groups with their devices and
  * tensors, plan_print_copies the copies between groups, plan_print_times the
@@ -113,6 +134,13 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to);
 void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                       const struct sink *to);
+/* Prints `before`, and the layers i < n for which in(what, i) is true, such as
+ * "layers 0-4, 7". If there are more than `most` ranges of layers, prints the
+ * first two and the last. Prints nothing and returns false if no layer is
+ * meant. */
+bool plan_print_layers(const struct sink *to, const char *before, int n,
+                       bool (*in)(const void *what, int layer),
+                       const void *what, int most);
 /* Writes a short name of a tensor to `buf`, without layer and suffix: "attn_q"
  * for "blk.7.attn_q.weight", "cache_k" for "cache_k.7", "l_out" for "l_out-7".
  * Short names are unique within a layer. Returns `buf`. */
@@ -120,7 +148,7 @@ enum { PLAN_NAME = 32 };
 const char *plan_short_name(const char *name, char buf[PLAN_NAME]);
 
 /* Prints the plan as JSON. Defined in plan_json.c. */
-pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
-                          const struct sink *to, pl_err *err);
+void plan_print_json(const pl_plan *p, const struct plan_facts *f,
+                     const struct sink *to);
 
 #endif

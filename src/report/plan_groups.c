@@ -37,64 +37,65 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
     return buf;
 }
 
-/* Prints the layers for which `in` returns true, such as "0-4, 7". If there are
- * more than MANY_RUNS intervals of layers, prints the first two and the
- * last. */
-static void say_layers(const struct sink *to, const struct placement *y,
-                       bool (*in)(const void *what, int layer),
-                       const void *what)
+static int count_layers(int n, bool (*in)(const void *, int), const void *what)
 {
-    int n_run = 0, run = 0;
+    int found = 0;
 
-    for (int i = 0; i < y->n_layer; i++)
+    for (int i = 0; i < n; i++)
+        found += in(what, i);
+    return found;
+}
+
+bool plan_print_layers(const struct sink *to, const char *before, int n,
+                       bool (*in)(const void *what, int layer),
+                       const void *what, int most)
+{
+    int found = count_layers(n, in, what), n_run = 0, run = 0;
+
+    if (found == 0)
+        return false;
+    writer_printf(to, "%slayer%s ", before, found > 1 ? "s" : "");
+    for (int i = 0; i < n; i++)
         n_run += in(what, i) && (i == 0 || !in(what, i - 1));
-    for (int i = 0, end; i < y->n_layer; i = end + 1) {
+    for (int i = 0, end; i < n; i = end + 1) {
+        bool cut = n_run > most;
+
         end = i;
         if (!in(what, i))
             continue;
-        while (end + 1 < y->n_layer && in(what, end + 1))
+        while (end + 1 < n && in(what, end + 1))
             end++;
         run++;
-        if (n_run > MANY_RUNS && run > 2 && run < n_run)
+        if (cut && run > 2 && run < n_run)
             continue;
         writer_printf(to, "%s%d",
-                      run == 1                            ? ""
-                      : n_run > MANY_RUNS && run == n_run ? " ... "
-                                                          : ", ",
+                      run == 1              ? ""
+                      : cut && run == n_run ? " ... "
+                                            : ", ",
                       i);
         if (end > i)
             writer_printf(to, "-%d", end);
     }
+    return true;
 }
 
 /* ---- printing groups ---------------------------------------------------- */
 
-/* Weights and caches that are not in the group that computes their layer:
- * experts, caches and others. */
-enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
-
-static enum guest foreign_part_of(const struct graph_node *n)
-{
-    switch (n->role) {
-    case PL_ROLE_FFN_GATE_EXPS:
-    case PL_ROLE_FFN_UP_EXPS:
-    case PL_ROLE_FFN_GATE_UP_EXPS:
-    case PL_ROLE_FFN_DOWN_EXPS:
-        return GUEST_EXPERTS;
-    case PL_ROLE_CACHE_K:
-    case PL_ROLE_CACHE_V:
-        return GUEST_CACHE;
-    default:
-        return GUEST_OTHER;
-    }
-}
-
+/* Weights and caches that are not in the group that computes their layer. */
 struct guests {
     const struct plan_facts *f;
     const struct placement *y;
     int group;
-    enum guest kind;
+    enum plan_kind kind; /* PLAN_OTHER for all that are not named below */
 };
+
+static const struct {
+    enum plan_kind kind;
+    const char *name;
+} guest[] = {{PLAN_EXPERTS, "experts"},
+             {PLAN_CACHE, "cache"},
+             {PLAN_OTHER, "other tensors"}};
+enum { N_GUEST = sizeof guest / sizeof guest[0] };
 
 static bool runs(const void *what, int layer)
 {
@@ -107,24 +108,16 @@ static bool holds_foreign_part(const void *what, int layer)
 {
     const struct guests *s = what;
 
-    for (int i = 0; i < s->f->n_tensor && !runs(s, layer); i++) {
-        const struct plan_tensor *t = &s->f->tensor[i];
+    for (int i = plan_next_tensor(s->f, 0, layer); i >= 0 && !runs(s, layer);
+         i = plan_next_tensor(s->f, i + 1, layer)) {
+        enum plan_kind kind = plan_kind(s->f->tensor[i].node);
 
-        if (t->group == s->group && t->node->layer == layer &&
-            foreign_part_of(t->node) == s->kind)
+        if (kind != PLAN_EXPERTS && kind != PLAN_CACHE)
+            kind = PLAN_OTHER;
+        if (s->f->tensor[i].group == s->group && kind == s->kind)
             return true;
     }
     return false;
-}
-
-static int count_layers(const struct placement *y,
-                        bool (*in)(const void *, int), const void *what)
-{
-    int n = 0;
-
-    for (int i = 0; i < y->n_layer; i++)
-        n += in(what, i);
-    return n;
 }
 
 static void say_members(const struct compiled *q, const struct place_group *g,
@@ -147,40 +140,29 @@ static void say_members(const struct compiled *q, const struct place_group *g,
 static void say_group(const struct compiled *q, const struct plan_facts *f,
                       const struct sink *to, int group)
 {
-    static const char *const word[GUEST_COUNT] = {[GUEST_EXPERTS] = "experts",
-                                                  [GUEST_CACHE] = "cache",
-                                                  [GUEST_OTHER] =
-                                                      "other tensors"};
     const struct placement *y = &q->place;
     struct guests s = {f, y, group, 0};
     const char *before = "";
-    int n = count_layers(y, runs, &s);
-    char members[64];
+    char text[64];
 
-    say_members(q, &y->group[group], members);
-    writer_printf(to, "%-10s %-22s ", y->group[group].name, members);
+    say_members(q, &y->group[group], text);
+    writer_printf(to, "%-10s %-22s ", y->group[group].name, text);
     if (y->input_group == group) {
         writer_printf(to, "embedding");
         before = ", ";
     }
-    if (n > 0) {
-        writer_printf(to, "%slayer%s ", before, n > 1 ? "s" : "");
-        say_layers(to, y, runs, &s);
+    if (plan_print_layers(to, before, y->n_layer, runs, &s, MANY_RUNS))
         before = ", ";
-    }
     if (y->layer_group[y->n_layer] == group) {
         writer_printf(to, "%soutput", before);
         before = ", ";
     }
-    for (int k = 0; k < GUEST_COUNT; k++) {
-        s.kind = (enum guest)k;
-        n = count_layers(y, holds_foreign_part, &s);
-        if (n == 0)
-            continue;
-        writer_printf(to, "%s%s of layer%s ", before, word[k],
-                      n > 1 ? "s" : "");
-        say_layers(to, y, holds_foreign_part, &s);
-        before = ", ";
+    for (int k = 0; k < N_GUEST; k++) {
+        s.kind = guest[k].kind;
+        snprintf(text, sizeof text, "%s%s of ", before, guest[k].name);
+        if (plan_print_layers(to, text, y->n_layer, holds_foreign_part, &s,
+                              MANY_RUNS))
+            before = ", ";
     }
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
@@ -194,7 +176,8 @@ static bool group_alike(const struct compiled *q, const struct plan_facts *f,
 {
     const struct placement *y = &q->place;
     const struct guests s = {f, y, a, 0}, t = {f, y, b, 0};
-    int n = count_layers(y, runs, &s), m = count_layers(y, runs, &t);
+    int n = count_layers(y->n_layer, runs, &s);
+    int m = count_layers(y->n_layer, runs, &t);
 
     return y->group[a].n == y->group[b].n && n > 0 && m > 0 &&
            abs(n - m) <= 1 && b != y->host && b != y->input_group &&
@@ -292,25 +275,20 @@ static bool copied_in(const void *what, int layer)
 
 static void say_amount(const struct sink *to, const struct lowered_copy *c)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    char size[16];
+    const char *per = plan_bytes_symbol(c->bytes);
 
-    sink_size(size, (uint64_t)plan_bytes_at(c->bytes, &one));
-    if (c->pages)
-        writer_printf(to, "%8s per token of context", size);
-    else if (!strcmp(plan_bytes_symbol(c->bytes), "step"))
-        writer_printf(to, "%8s a step", size);
-    else if (!strcmp(plan_bytes_symbol(c->bytes), "n_out"))
-        writer_printf(to, "%8s per row of logits", size);
-    else
-        writer_printf(to, "%8s a token", size);
+    writer_printf(to, "%8s %s", size_text(plan_bytes(c->bytes)).s,
+                  c->pages                ? "per token of context"
+                  : !strcmp(per, "step")  ? "a step"
+                  : !strcmp(per, "n_out") ? "per row of logits"
+                                          : "a token");
 }
 
 static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
 {
     const struct lowered_copy *c = &k->copy[k->first];
     const struct placement *y = &k->q->place;
-    int layers = count_layers(y, copied_in, k), others = 0;
+    int others = 0;
     char name[2 * PLAN_NAME], route[80];
 
     for (int i = k->first; i < k->n; i++)
@@ -320,29 +298,26 @@ static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
              y->group[c->to].name);
     writer_printf(to, "  %-22s %-24s", route, copy_name(k->q, c, name));
     say_amount(to, c);
-    if (layers > 0) {
-        writer_printf(to, ", layer%s ", layers > 1 ? "s" : "");
-        say_layers(to, y, copied_in, k);
-    }
+    plan_print_layers(to, ", ", y->n_layer, copied_in, k, MANY_RUNS);
     if (others > 0)
         writer_printf(to, "; %d between other groups", others);
     writer_printf(to, "\n");
 }
 
-static void say_list(const struct compiled *q, const struct lowered_copy *copy,
-                     int n, const struct sink *to)
+static void say_list(const struct compiled *q, const struct plan_copies *c,
+                     const struct sink *to)
 {
-    int *kind = malloc((size_t)n * sizeof *kind);
+    int *kind = malloc((size_t)c->n * sizeof *kind);
 
-    for (int i = 0; kind && i < n; i++) {
+    for (int i = 0; kind && i < c->n; i++) {
         kind[i] = i;
         for (int k = 0; k < i && kind[i] == i; k++)
-            if (kind[k] == k && copy_alike(q, &copy[k], &copy[i]))
+            if (kind[k] == k && copy_alike(q, &c->v[k], &c->v[i]))
                 kind[i] = k;
     }
-    for (int i = 0; kind && i < n; i++)
+    for (int i = 0; kind && i < c->n; i++)
         if (kind[i] == i)
-            say_copy_kind(&(struct kind_of_copy){q, copy, kind, n, i}, to);
+            say_copy_kind(&(struct kind_of_copy){q, c->v, kind, c->n, i}, to);
     if (!kind)
         writer_printf(to, "  (no memory to list them)\n");
     free(kind);
@@ -352,58 +327,56 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to)
 {
     const struct compiled *q = p->compiled;
-    const struct lowered_copy *copy;
-    char size[16];
-    int n;
+    const struct plan_copies *plain = &f->copies[VARIANT_RESIDENT];
+    const struct plan_copies *streamed = &f->copies[VARIANT_STREAMED];
 
-    copy = plan_copies(q, VARIANT_RESIDENT, &n);
-    if (n > 0) {
-        writer_printf(to, "          %d copies between groups, %s bytes\n", n,
-                      sink_size(size, (uint64_t)f->copy_bytes));
-        say_list(q, copy, n, to);
+    if (plain->n > 0) {
+        writer_printf(to, "          %d copies between groups, %s bytes\n",
+                      plain->n, size_text(f->copy_bytes).s);
+        say_list(q, plain, to);
     }
-    copy = plan_copies(q, VARIANT_STREAMED, &n);
-    if (n > 0 && q->stream_from > q->max.n_tok)
+    if (streamed->n > 0 && q->stream_from > q->max.n_tok)
         writer_printf(to, "streamed  never, because the host is faster\n");
-    else if (n > 0) {
+    else if (streamed->n > 0) {
         writer_printf(to,
                       "streamed  in steps of at least %" PRId64
                       " tokens, instead: %d copies\n",
-                      q->stream_from, n);
-        say_list(q, copy, n, to);
+                      q->stream_from, streamed->n);
+        say_list(q, streamed, to);
     }
 }
 
 /* ---- printing predicted times ------------------------------------------- */
 
-static const char *seconds_text(double s, char buf[16])
+struct seconds_text {
+    char s[16];
+};
+
+static struct seconds_text seconds_text(double s)
 {
     static const char *const unit[] = {"s", "ms", "us"};
+    struct seconds_text t = {"0"};
     int k = 0;
 
     if (s < 5e-10)
-        return "0";
+        return t;
     while (k < 2 && s < 0.9995) {
         s *= 1000;
         k++;
     }
-    numeral_print(buf, 16, "%.*f%s",
+    numeral_print(t.s, sizeof t.s, "%.*f%s",
                   s < 9.995   ? 2
                   : s < 99.95 ? 1
                               : 0,
                   s, unit[k]);
-    return buf;
+    return t;
 }
 
 static void say_use(const struct sink *to, const struct cost_use *u)
 {
-    char s[16];
-
-    writer_printf(to, " %8s", seconds_text(u->busy_s, s));
-    writer_printf(to, " %8s", seconds_text(u->collective_s, s));
-    writer_printf(to, " %8s", seconds_text(u->copy_s, s));
-    writer_printf(to, " %7s", seconds_text(u->hidden_s, s));
-    writer_printf(to, " %8s", seconds_text(u->idle_s, s));
+    writer_printf(to, " %8s %8s %8s %7s %8s", seconds_text(u->busy_s).s,
+                  seconds_text(u->collective_s).s, seconds_text(u->copy_s).s,
+                  seconds_text(u->hidden_s).s, seconds_text(u->idle_s).s);
 }
 
 static bool near(double a, double b)
@@ -424,19 +397,18 @@ void plan_print_times(const pl_plan *p, const struct plan_facts *f,
 {
     const struct compiled *q = p->compiled;
     const struct plan_pipeline *y = &f->pipeline;
-    char s[16], t[16];
 
     if (y->n > 0)
         writer_printf(to,
                       "pipeline  %d micro-batches of %" PRId64
                       " tokens in %s; sequentially in %s\n",
-                      y->n, y->n_tok, seconds_text(y->seconds, s),
-                      seconds_text(y->one_by_one_s, t));
-    writer_printf(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ",
-                  "predicted", f->estimate.n_prompt,
-                  seconds_text(f->prefill.seconds, s));
-    writer_printf(to, "   per token: %s\n", seconds_text(f->decode.seconds, s));
-    writer_printf(to, "%-9s", "device");
+                      y->n, y->n_tok, seconds_text(y->seconds).s,
+                      seconds_text(y->one_by_one_s).s);
+    writer_printf(to,
+                  "\npredicted  prompt of %" PRId64
+                  " tokens: %-19s    per token: %s\n%-9s",
+                  f->estimate.n_prompt, seconds_text(f->prefill.seconds).s,
+                  seconds_text(f->decode.seconds).s, "device");
     for (int k = 0; k < 2; k++)
         writer_printf(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",
                       "hidden", "idle");

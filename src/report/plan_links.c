@@ -73,32 +73,23 @@ void plan_say_links(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-static json_t *json_link(const char *from, const char *to, struct cost_link x)
+void plan_put_links(const pl_plan *p, const struct plan_facts *f,
+                    struct json_out *j)
 {
-    return json_pack("{s:s, s:s, s:f, s:f}", "from", from, "to", to,
-                     "bytes_per_s", x.bytes_per_s, "latency_s", x.latency_s);
-}
-
-json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f)
-{
+    static const char form[] = "{from:s to:s bytes_per_s:f latency_s:f}";
     const struct device_desc *dev = p->compiled->list.dev;
-    json_t *all = json_array();
-    bool ok = all != NULL;
 
-    for (int d = 0; d < f->n_dev && ok; d++) {
+    for (int d = 0; d < f->n_dev; d++) {
+        struct cost_link x = to_host(f, d);
+
         if (!is_linked(p, f, d))
             continue;
-        ok = json_array_append_new(
-                 all, json_link(dev[d].name, "host", to_host(f, d))) == 0;
-        for (int e = d + 1; e < f->n_dev && ok; e++)
-            ok = !is_linked(p, f, e) ||
-                 json_array_append_new(
-                     all,
-                     json_link(dev[d].name, dev[e].name,
-                               cost_link_of(&f->rates[d], &f->rates[e]))) == 0;
+        json_put(j, form, dev[d].name, "host", x.bytes_per_s, x.latency_s);
+        for (int e = d + 1; e < f->n_dev; e++) {
+            x = cost_link_of(&f->rates[d], &f->rates[e]);
+            if (is_linked(p, f, e))
+                json_put(j, form, dev[d].name, dev[e].name, x.bytes_per_s,
+                         x.latency_s);
+        }
     }
-    if (ok)
-        return all;
-    json_decref(all);
-    return NULL;
 }

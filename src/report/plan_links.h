@@ -4,8 +4,6 @@
 #ifndef REPORT_PLAN_LINKS_H
 #define REPORT_PLAN_LINKS_H
 
-#include <jansson.h>
-
 #include "report/plan_facts.h"
 #include "report/writer.h"
 
@@ -13,9 +11,10 @@
  * equal rates. Prints nothing if the plan has no accelerators. */
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
                     const struct sink *to);
-/* Returns a JSON array of links: one object for each accelerator and the host,
- * and one for each pair of accelerators, with the members "from", "to",
- * "bytes_per_s" and "latency_s". Returns NULL if out of memory. */
-json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f);
+/* Writes a JSON object for each accelerator and the host, and one for each pair
+ * of accelerators, with the members "from", "to", "bytes_per_s" and
+ * "latency_s". */
+void plan_put_links(const pl_plan *p, const struct plan_facts *f,
+                    struct json_out *j);
 
 #endif

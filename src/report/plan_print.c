@@ -12,20 +12,17 @@
 #include "report/writer.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Maximum number of devices for which each device gets a column. */
 enum { MAX_COLUMN = 4 };
 
-/* The tensors and collectives of one layer. The field `layer` is the layer's
- * number, -1 for tensors outside of layers. */
+/* The first layers to which a layer is similar. Element 0 of page.layer is for
+ * the tensors and collectives outside of layers, element i for those of layer
+ * i - 1. */
 struct layer {
-    int layer;
-    int first_tensor, n_tensor; /* index in page.tensor of the first tensor of
-                                   the layer, and number of its tensors */
-    int first_collective, n_collective;
     int kind; /* index in page.layer of the first layer with the same tensors */
     int sends;    /* index in page.layer of the first layer with the same
                      tensors and the same collectives */
@@ -37,55 +34,11 @@ struct page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_layer; /* number of elements of `layer`: one more than the model has
-                    layers, because layer[0] is for tensors outside of layers */
+    int n_layer; /* number of elements of `layer` */
     struct layer *layer;
-    int *tensor, *collective; /* indices of all tensors, and of all collectives,
-                                 sorted by layer */
 };
 
 /* Finding layers of the same kind ---------------------------------------- */
-
-static int by_layer_t(const struct page *g, int i)
-{
-    return g->f->tensor[i].node->layer + 1;
-}
-
-static int by_layer_m(const struct page *g, int i)
-{
-    return g->p->compiled->low->variant->collective[i].layer + 1;
-}
-
-/* Sets order[n] to the indices of the tensors, or of the collectives if
- * `message`, sorted by layer. Sets the fields of each layer that give its range
- * in order[]. */
-static void sort(const struct page *g, int n, int *order, bool message)
-{
-    int (*layer_of)(const struct page *, int) =
-        message ? by_layer_m : by_layer_t;
-    int at = 0;
-
-    for (int i = 0; i < n; i++) {
-        struct layer *y = &g->layer[layer_of(g, i)];
-
-        ++*(message ? &y->n_collective : &y->n_tensor);
-    }
-    for (int k = 0; k < g->n_layer; k++) {
-        struct layer *y = &g->layer[k];
-        int *first = message ? &y->first_collective : &y->first_tensor;
-        int *count = message ? &y->n_collective : &y->n_tensor;
-
-        *first = at;
-        at += *count;
-        *count = 0;
-    }
-    for (int i = 0; i < n; i++) {
-        struct layer *y = &g->layer[layer_of(g, i)];
-
-        order[message ? y->first_collective + y->n_collective++
-                      : y->first_tensor + y->n_tensor++] = i;
-    }
-}
 
 /* Returns the group that holds a tensor if another group computes the tensor's
  * layer, else -1. */
@@ -97,58 +50,66 @@ static int foreign_group(const struct page *g, const struct plan_tensor *t)
     return t->group == own ? -1 : t->group;
 }
 
-static bool alike(const struct page *g, const struct layer *a,
-                  const struct layer *b, bool *same)
+static bool tensor_alike(const struct page *g, const struct plan_tensor *x,
+                         const struct plan_tensor *y)
 {
-    if (a->n_tensor != b->n_tensor)
-        return false;
-    *same = true;
-    for (int i = 0; i < a->n_tensor; i++) {
-        const struct plan_tensor *x =
-            &g->f->tensor[g->tensor[a->first_tensor + i]];
-        const struct plan_tensor *y =
-            &g->f->tensor[g->tensor[b->first_tensor + i]];
-        char s[PLAN_NAME], t[PLAN_NAME];
+    char s[PLAN_NAME], t[PLAN_NAME];
 
-        if (x->node->role != y->node->role ||
-            x->node->format != y->node->format ||
-            x->node->n_dim != y->node->n_dim ||
-            x->first->kind != y->first->kind ||
-            (x->first->kind == PL_SPLIT && x->first->dim != y->first->dim) ||
-            foreign_group(g, x) != foreign_group(g, y) ||
-            strcmp(plan_short_name(x->node->name, s),
-                   plan_short_name(y->node->name, t)) != 0)
+    if (x->node->role != y->node->role || x->node->format != y->node->format ||
+        x->node->n_dim != y->node->n_dim || x->first->kind != y->first->kind ||
+        (x->first->kind == PL_SPLIT && x->first->dim != y->first->dim) ||
+        foreign_group(g, x) != foreign_group(g, y) ||
+        strcmp(plan_short_name(x->node->name, s),
+               plan_short_name(y->node->name, t)) != 0)
+        return false;
+    for (int d = 0; d < x->node->n_dim; d++)
+        if (!dim_equal(x->node->dim[d], y->node->dim[d]))
             return false;
-        for (int d = 0; d < x->node->n_dim; d++)
-            if (!dim_equal(x->node->dim[d], y->node->dim[d]))
-                return false;
+    return true;
+}
+
+/* Returns true if elements a and b of page.layer have similar tensors. Then
+ * *same says if they are also split alike. */
+static bool layer_alike(const struct page *g, int a, int b, bool *same)
+{
+    int i = -1, k = -1;
+
+    for (*same = true;;) {
+        const struct plan_tensor *x, *y;
+
+        i = plan_next_tensor(g->f, i + 1, a - 1);
+        k = plan_next_tensor(g->f, k + 1, b - 1);
+        if (i < 0 || k < 0)
+            return i == k;
+        x = &g->f->tensor[i];
+        y = &g->f->tensor[k];
+        if (!tensor_alike(g, x, y))
+            return false;
         *same &=
             !strcmp(x->layout, y->layout) &&
             !memcmp(x->bytes, y->bytes, (size_t)g->f->n_dev * sizeof *x->bytes);
     }
-    return true;
 }
 
-static bool same_collectives(const struct page *g, const struct layer *a,
-                             const struct layer *b)
+static bool same_collectives(const struct page *g, int a, int b)
 {
-    const struct lowered_collective *m =
-        g->p->compiled->low->variant->collective;
+    const struct lowered_variant *w = g->p->compiled->low->variant;
+    int i = -1, k = -1;
 
-    if (a->n_collective != b->n_collective)
-        return false;
-    for (int i = 0; i < a->n_collective; i++) {
-        const struct lowered_collective *x =
-            &m[g->collective[a->first_collective + i]];
-        const struct lowered_collective *y =
-            &m[g->collective[b->first_collective + i]];
+    for (;;) {
+        const struct lowered_collective *x, *y;
 
+        i = plan_next_collective(w, i + 1, a - 1);
+        k = plan_next_collective(w, k + 1, b - 1);
+        if (i < 0 || k < 0)
+            return i == k;
+        x = &w->collective[i];
+        y = &w->collective[k];
         if (x->kind != y->kind || x->n_item != y->n_item ||
             !dim_equal(x->bytes[0], y->bytes[0]) ||
             !dim_equal(x->bytes[1], y->bytes[1]))
             return false;
     }
-    return true;
 }
 
 static void find_kinds(struct page *g)
@@ -159,10 +120,9 @@ static void find_kinds(struct page *g)
         struct layer *y = &g->layer[i];
         bool same = true;
 
-        y->layer = i - 1;
         y->kind = i;
-        for (int k = 1; k < i && i > 0; k++)
-            if (g->layer[k].kind == k && alike(g, &g->layer[k], y, &same)) {
+        for (int k = 1; k < i; k++)
+            if (g->layer[k].kind == k && layer_alike(g, k, i, &same)) {
                 y->kind = k;
                 g->layer[k].moves |= of_layer[k - 1] != of_layer[i - 1];
                 g->layer[k].differs |= !same;
@@ -170,32 +130,25 @@ static void find_kinds(struct page *g)
             }
         y->sends = i;
         for (int k = 1; k < i && y->sends == i; k++)
-            if (g->layer[k].kind == y->kind &&
-                same_collectives(g, &g->layer[k], y))
+            if (g->layer[k].kind == y->kind && same_collectives(g, k, i))
                 y->sends = k;
     }
 }
 
-static pl_status page_init(struct page *g, pl_err *err)
+static pl_status page_init(struct page *g, struct arena *a, pl_err *err)
 {
-    const struct lowered *low = g->p->compiled->low;
+    const struct lowered_variant *w = g->p->compiled->low->variant;
 
+    g->n_layer = 1;
     for (int i = 0; i < g->f->n_tensor; i++)
-        if (by_layer_t(g, i) >= g->n_layer)
-            g->n_layer = by_layer_t(g, i) + 1;
-    for (int i = 0; i < low->variant->n_collective; i++)
-        if (by_layer_m(g, i) >= g->n_layer)
-            g->n_layer = by_layer_m(g, i) + 1;
-    if (g->n_layer == 0)
-        g->n_layer = 1;
-    g->layer = calloc((size_t)g->n_layer, sizeof *g->layer);
-    g->tensor = calloc((size_t)g->f->n_tensor + 1, sizeof *g->tensor);
-    g->collective =
-        calloc((size_t)low->variant->n_collective + 1, sizeof *g->collective);
-    if (!g->layer || !g->tensor || !g->collective)
+        if (g->f->tensor[i].node->layer + 2 > g->n_layer)
+            g->n_layer = g->f->tensor[i].node->layer + 2;
+    for (int i = 0; i < w->n_collective; i++)
+        if (w->collective[i].layer + 2 > g->n_layer)
+            g->n_layer = w->collective[i].layer + 2;
+    g->layer = arena_alloc(a, (size_t)g->n_layer, sizeof *g->layer);
+    if (!g->layer)
         return err_no_memory(err, "the description of a plan");
-    sort(g, g->f->n_tensor, g->tensor, false);
-    sort(g, low->variant->n_collective, g->collective, true);
     find_kinds(g);
     return PL_OK;
 }
@@ -250,12 +203,11 @@ static const char *shape_text(const struct graph_node *n, char buf[64])
 
 static void say_bytes(const struct page *g, const uint64_t *bytes)
 {
-    char a[16], b[16];
     uint64_t least = bytes[0], most = bytes[0];
 
     if (g->f->n_dev <= MAX_COLUMN) {
         for (int d = 0; d < g->f->n_dev; d++)
-            writer_printf(g->to, " %6s", sink_size(a, bytes[d]));
+            writer_printf(g->to, " %6s", size_text(bytes[d]).s);
         return;
     }
     for (int d = 1; d < g->f->n_dev; d++) {
@@ -263,22 +215,20 @@ static void say_bytes(const struct page *g, const uint64_t *bytes)
         most = bytes[d] > most ? bytes[d] : most;
     }
     if (least == most)
-        writer_printf(g->to, " %13s", sink_size(a, most));
+        writer_printf(g->to, " %13s", size_text(most).s);
     else
-        writer_printf(g->to, " %6s-%6s", sink_size(a, least),
-                      sink_size(b, most));
+        writer_printf(g->to, " %6s-%6s", size_text(least).s, size_text(most).s);
 }
 
 static void say_tensor(const struct page *g, const struct plan_tensor *t)
 {
     const char *role = role_name(t->node->role);
-    char name[PLAN_NAME], label[64], shape[64], layout[64];
+    char label[64], shape[64], layout[64];
 
-    plan_short_name(t->node->name, name);
-    if (!strcmp(name, role))
-        snprintf(label, sizeof label, "%s", name);
-    else
-        snprintf(label, sizeof label, "%s (%s)", name, role);
+    plan_short_name(t->node->name, label);
+    if (strcmp(label, role) != 0)
+        snprintf(label + strlen(label), sizeof label - PLAN_NAME, " (%s)",
+                 role);
     writer_printf(g->to, "  %-24s %-6s %-17s %-19s", label,
                   format_info(t->node->format)->name,
                   shape_text(t->node, shape),
@@ -290,9 +240,6 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
 static void print_collective(const struct page *g,
                              const struct lowered_collective *m)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    char size[16];
-
     const char *plus = "";
 
     writer_printf(g->to, "  %-24s ", num_kind_name(m->kind));
@@ -309,38 +256,34 @@ static void print_collective(const struct page *g,
     if (m->n_item > 1)
         writer_printf(g->to, " in %d tensors", m->n_item);
     writer_printf(g->to, ", %s bytes per token\n",
-                  sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
+                  size_text(plan_bytes(m->bytes)).s);
 }
 
-/* Prints the layers of the same kind as `first`, such as "layers 0-4, 7". If
- * `sends`, prints only those that have the same collectives, too. */
-static void say_layers(const struct page *g, int first, bool sends)
+/* The layers of the same kind as layer[first]; if `sends`, only those that have
+ * the same collectives, too. */
+struct family {
+    const struct layer *layer;
+    int first;
+    bool sends;
+};
+
+static bool is_of(const void *family, int layer)
 {
-    const char *before = "";
-    int n = 0;
+    const struct family *y = family;
+    const struct layer *x = &y->layer[layer + 1];
 
-    if (first == 0) {
-        writer_printf(g->to, "outside the layers");
-        return;
-    }
-    for (int i = first; i < g->n_layer; i++)
-        n += (sends ? g->layer[i].sends : g->layer[i].kind) == first;
-    writer_printf(g->to, n > 1 ? "layers " : "layer ");
-    for (int i = first; i < g->n_layer; i++) {
-        int end = i;
+    return (y->sends ? x->sends : x->kind) == y->first;
+}
 
-        if ((sends ? g->layer[i].sends : g->layer[i].kind) != first)
-            continue;
-        while (end + 1 < g->n_layer &&
-               (sends ? g->layer[end + 1].sends : g->layer[end + 1].kind) ==
-                   first)
-            end++;
-        writer_printf(g->to, "%s%d", before, g->layer[i].layer);
-        if (end > i)
-            writer_printf(g->to, "-%d", g->layer[end].layer);
-        before = ", ";
-        i = end;
-    }
+static void say_layers(const struct page *g, const char *before, int first,
+                       bool sends)
+{
+    const struct family y = {g->layer, first, sends};
+
+    if (first == 0)
+        writer_printf(g->to, "%soutside the layers", before);
+    else
+        plan_print_layers(g->to, before, g->n_layer - 1, is_of, &y, INT_MAX);
 }
 
 static const char *group_name(const struct page *g, int group)
@@ -350,61 +293,58 @@ static const char *group_name(const struct page *g, int group)
 
 /* Prints the tensors of a layer. If several groups hold them, prints them group
  * by group. */
-static void say_tensors(const struct page *g, const struct layer *y)
+static void say_tensors(const struct page *g, int layer)
 {
-    const int *at = &g->tensor[y->first_tensor];
+    const struct plan_tensor *t = g->f->tensor;
     int n_group = g->p->compiled->place.n_group, several = 0;
+    const int first = plan_next_tensor(g->f, 0, layer);
 
-    for (int i = 1; i < y->n_tensor; i++)
-        several |= g->f->tensor[at[i]].group != g->f->tensor[at[0]].group;
+    for (int i = first; i >= 0; i = plan_next_tensor(g->f, i + 1, layer))
+        several |= t[i].group != t[first].group;
     for (int k = 0; k < n_group; k++) {
-        bool first = several;
+        bool named = !several;
 
-        for (int i = 0; i < y->n_tensor; i++) {
-            if (g->f->tensor[at[i]].group != k)
+        for (int i = first; i >= 0; i = plan_next_tensor(g->f, i + 1, layer)) {
+            if (t[i].group != k)
                 continue;
-            if (first)
+            if (!named)
                 writer_printf(g->to, " in %s\n", group_name(g, k));
-            first = false;
-            say_tensor(g, &g->f->tensor[at[i]]);
+            named = true;
+            say_tensor(g, &t[i]);
         }
     }
 }
 
 static void say_kind(const struct page *g, int kind)
 {
+    const struct lowered_variant *w = g->p->compiled->low->variant;
     const struct layer *y = &g->layer[kind];
     bool many = false;
 
-    writer_printf(g->to, "\n");
-    say_layers(g, kind, false);
+    say_layers(g, "\n", kind, false);
     if (y->moves)
         writer_printf(
-            g->to, "; in several groups: this is layer %d in %s", y->layer,
-            group_name(g, g->p->compiled->place.layer_group[y->layer]));
+            g->to, "; in several groups: this is layer %d in %s", kind - 1,
+            group_name(g, g->p->compiled->place.layer_group[kind - 1]));
     else if (y->differs)
         writer_printf(
             g->to,
             "; the remainder rotates from layer to layer: this is layer %d",
-            y->layer);
+            kind - 1);
     writer_printf(g->to, "\n");
-    say_tensors(g, y);
+    say_tensors(g, kind - 1);
     for (int i = kind; i < g->n_layer; i++)
         many |= g->layer[i].kind == kind && g->layer[i].sends != kind;
     for (int i = kind; i < g->n_layer; i++) {
-        const struct layer *z = &g->layer[i];
-
-        if (z->kind != kind || z->sends != i)
+        if (g->layer[i].kind != kind || g->layer[i].sends != i)
             continue;
         if (many) {
-            writer_printf(g->to, "  in ");
-            say_layers(g, i, true);
+            say_layers(g, "  in ", i, true);
             writer_printf(g->to, "\n");
         }
-        for (int k = 0; k < z->n_collective; k++)
-            print_collective(
-                g, &g->p->compiled->low->variant
-                        ->collective[g->collective[z->first_collective + k]]);
+        for (int k = plan_next_collective(w, 0, i - 1); k >= 0;
+             k = plan_next_collective(w, k + 1, i - 1))
+            print_collective(g, &w->collective[k]);
     }
 }
 
@@ -424,7 +364,7 @@ static void say_memory(const struct page *g, int d)
     const struct device_desc *x = &l->dev[d];
     uint64_t taken = bytes_of(g, d);
     const char *with = NULL;
-    char s[2][16], text[48];
+    char text[48];
 
     if (!x->memory_bytes)
         return;
@@ -439,17 +379,25 @@ static void say_memory(const struct page *g, int d)
     if (with)
         writer_printf(g->to, " %18s", text);
     else
-        writer_printf(g->to, " %9s %8s%s", sink_size(s[0], x->available_bytes),
-                      sink_size(s[1], x->memory_bytes),
+        writer_printf(g->to, " %9s %8s%s", size_text(x->available_bytes).s,
+                      size_text(x->memory_bytes).s,
                       taken > x->available_bytes ? "  does not fit" : "");
+}
+
+/* Prints the first columns of a line of the table of devices. */
+static void say_sums(const struct page *g, const char *name, const char *ranks,
+                     const struct plan_device *v)
+{
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s", name, ranks,
+                  size_text(v->weights).s, size_text(v->cache).s,
+                  size_text(v->buffers).s,
+                  size_text(v->weights + v->cache + v->buffers).s);
 }
 
 static void say_device(const struct page *g, int d)
 {
     const struct compiled *q = g->p->compiled;
-    const struct plan_device *v = &g->f->dev[d];
-    const struct device_desc *x = &q->list.dev[d];
-    char ranks[24], s[4][16];
+    char ranks[24];
     int rank0, n_rank;
 
     compiled_ranks(q, d, &rank0, &n_rank);
@@ -459,9 +407,7 @@ static void say_device(const struct page *g, int d)
         snprintf(ranks, sizeof ranks, "%d", rank0);
     else
         snprintf(ranks, sizeof ranks, "%d-%d", rank0, rank0 + n_rank - 1);
-    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
-                  sink_size(s[0], v->weights), sink_size(s[1], v->cache),
-                  sink_size(s[2], v->buffers), sink_size(s[3], bytes_of(g, d)));
+    say_sums(g, q->list.dev[d].name, ranks, &g->f->dev[d]);
     say_memory(g, d);
     writer_printf(g->to, "\n");
 }
@@ -481,39 +427,30 @@ static bool same_device(const struct page *g, int a, int b)
 static void say_devices(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
-    struct plan_device sum = {0, 0, 0};
-    char s[4][16];
+    const struct plan_facts *f = g->f;
+    struct plan_device sum = {0, 0, f->io_buffers}, io = sum;
+    char ranks[24];
 
     writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s %9s %8s\n", "device",
                   "ranks", "weights", "cache", "buffers", "bytes", "available",
                   "of");
-    for (int d = 0; d < g->f->n_dev; d++) {
-        int end = d;
-
-        sum.weights += g->f->dev[d].weights;
-        sum.cache += g->f->dev[d].cache;
-        sum.buffers += g->f->dev[d].buffers;
+    for (int d = 0; d < f->n_dev; d++)
+        plan_add_bytes(&sum, q, d);
+    for (int d = 0, end; d < f->n_dev; d = end + 1) {
+        end = d;
         say_device(g, d);
-        while (g->f->n_dev > MAX_COLUMN && end + 1 < g->f->n_dev &&
-               same_device(g, d, end + 1)) {
+        while (f->n_dev > MAX_COLUMN && end + 1 < f->n_dev &&
+               same_device(g, d, end + 1))
             end++;
-            sum.weights += g->f->dev[end].weights;
-            sum.cache += g->f->dev[end].cache;
-            sum.buffers += g->f->dev[end].buffers;
-        }
         if (end > d)
             writer_printf(g->to, "   to %-4s the same each\n",
                           q->list.dev[end].name);
-        d = end;
     }
-    sum.buffers += g->f->io_buffers;
-    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s\n", "io", "-", "0", "0",
-                  sink_size(s[0], g->f->io_buffers),
-                  sink_size(s[1], g->f->io_buffers));
-    writer_printf(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
-                  sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
-                  sink_size(s[2], sum.buffers),
-                  sink_size(s[3], sum.weights + sum.cache + sum.buffers));
+    say_sums(g, "io", "-", &io);
+    snprintf(ranks, sizeof ranks, "%d", q->place.n_rank);
+    writer_printf(g->to, "\n");
+    say_sums(g, "all", ranks, &sum);
+    writer_printf(g->to, "\n");
 }
 
 static void say_estimate(const struct page *g)
@@ -612,7 +549,6 @@ static void say_overrides(const struct page *g)
 static void say_all(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
-    char size[16];
 
     writer_printf(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
     writer_printf(g->to, "          %s, %" PRId64 " layers\n",
@@ -647,7 +583,7 @@ static void say_all(const struct page *g)
             say_kind(g, i);
     writer_printf(g->to, "\nper token %d collectives, %s bytes\n",
                   q->low->variant->n_collective,
-                  sink_size(size, (uint64_t)g->f->token_bytes));
+                  size_text(g->f->token_bytes).s);
     plan_print_copies(g->p, g->f, g->to);
     say_estimate(g);
     plan_say_links(g->p, g->f, g->to);
@@ -665,16 +601,13 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
     PL_NEED(write, err);
     s = plan_facts_init(&f, p, err);
     if (s == PL_OK && json) {
-        s = plan_print_json(p, &f, &to, err);
+        plan_print_json(p, &f, &to);
     } else if (s == PL_OK) {
         struct page g = {.p = p, .f = &f, .to = &to};
 
-        s = page_init(&g, err);
+        s = page_init(&g, &f.arena, err);
         if (s == PL_OK)
             say_all(&g);
-        free(g.layer);
-        free(g.tensor);
-        free(g.collective);
     }
     plan_facts_fini(&f);
     return s;
@@ -682,30 +615,19 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
 
 static void summarize(const struct compiled *q, char *buf, size_t size)
 {
-    const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
-    uint64_t weights = 0, cache = 0, work = 0;
-    int64_t sent = 0;
-    char s[4][16];
+    struct plan_device sum = {0};
 
-    for (int d = 0; d < q->list.n; d++) {
-        const struct program *g = &q->low->prog[d];
-
-        weights += g->bytes[REGION_WEIGHTS];
-        cache += g->bytes[REGION_CACHE];
-        work += program_buffers(g) +
-                device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
-    }
-    for (int m = 0; m < q->low->variant->n_collective; m++)
-        sent += plan_bytes_at(q->low->variant->collective[m].bytes, &one);
+    for (int d = 0; d < q->list.n; d++)
+        plan_add_bytes(&sum, q, d);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d collectives, %s bytes "
              "per token",
              compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
-             sink_size(s[0], weights), sink_size(s[1], cache),
-             sink_size(s[2], work), q->low->variant->n_collective,
-             sink_size(s[3], (uint64_t)sent));
+             size_text(sum.weights).s, size_text(sum.cache).s,
+             size_text(sum.buffers).s, q->low->variant->n_collective,
+             size_text(plan_token_bytes(q)).s);
 }
 
 void pl_plan_summary(const pl_plan *p, char *buf, size_t size)

@@ -12,18 +12,19 @@
 #include "base/numeral.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 static const struct {
     const char *name, *fill;
-} kinds[SVG_KINDS] = {
-    [SVG_ATTENTION] = {"attention", "#7fb3e6"},
-    [SVG_FEED_FORWARD] = {"feed-forward", "#8fd19e"},
-    [SVG_EXPERTS] = {"experts", "#f2c46d"},
-    [SVG_EMBEDDING] = {"embedding, output", "#c9a3e0"},
-    [SVG_CACHE] = {"cache", "#f2a3a3"},
-    [SVG_OTHER] = {"norms, router, other", "#b8c0c8"},
+} kinds[PLAN_KINDS] = {
+    [PLAN_ATTENTION] = {"attention", "#7fb3e6"},
+    [PLAN_FEED_FORWARD] = {"feed-forward", "#8fd19e"},
+    [PLAN_EXPERTS] = {"experts", "#f2c46d"},
+    [PLAN_EMBEDDING] = {"embedding, output", "#c9a3e0"},
+    [PLAN_CACHE] = {"cache", "#f2a3a3"},
+    [PLAN_OTHER] = {"norms, router, other", "#b8c0c8"},
 };
 
 static const struct {
@@ -58,9 +59,16 @@ static void say_escaped(const struct sink *to, const char *s)
         }
 }
 
-static void say_text(const struct sink *to, double x, double y,
-                     const char *attributes, const char *text)
+static void __attribute__((format(printf, 5, 6)))
+say_text(const struct sink *to, double x, double y, const char *attributes,
+         const char *fmt, ...)
 {
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    numeral_vprint(text, sizeof text, fmt, ap);
+    va_end(ap);
     writer_printf(to, "<text x='%.1f' y='%.1f'%s>", x, y, attributes);
     say_escaped(to, text);
     writer_printf(to, "</text>\n");
@@ -101,41 +109,38 @@ static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
 static void draw_box(const struct sink *to, const struct plan_tensor *t,
                      uint64_t bytes, double x, double y, double w, double h)
 {
-    char name[PLAN_NAME], size[16], label[PLAN_NAME + 20];
+    const struct size_text size = size_text(bytes);
+    char name[PLAN_NAME], label[PLAN_NAME + 20];
 
     box_name(t, name);
-    sink_size(size, bytes);
     writer_printf(to,
                   "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'><title>",
                   x, y, w, h);
-    snprintf(label, sizeof label, "%s %s", name, size);
+    snprintf(label, sizeof label, "%s %s", name, size.s);
     say_escaped(to, label);
     writer_printf(to, "</title></rect>\n");
     if (h < 10)
         return;
     if (h >= 22 && text_width(name) < w - 3) {
-        say_text(to, x + w / 2, y + h / 2 - 2, " class='b'", name);
-        say_text(to, x + w / 2, y + h / 2 + 8, " class='b'", size);
-    } else if (text_width(label) < w - 3) {
-        say_text(to, x + w / 2, y + h / 2 + 3, " class='b'", label);
+        say_text(to, x + w / 2, y + h / 2 - 2, " class='b'", "%s", name);
+        say_text(to, x + w / 2, y + h / 2 + 8, " class='b'", "%s", size.s);
     } else if (text_width(name) < w - 3) {
-        say_text(to, x + w / 2, y + h / 2 + 3, " class='b'", name);
+        say_text(to, x + w / 2, y + h / 2 + 3, " class='b'", "%s",
+                 text_width(label) < w - 3 ? label : name);
     }
 }
 
-static void draw_cell(const struct svg_page *g, const struct svg_column *c,
+static void draw_cell(const struct svg_page *g, const struct svg_lane *c,
                       int row)
 {
-    double x = c->x, y, w = c->w;
-    uint64_t kind[SVG_KINDS], all = svg_bytes(g, c, row, kind);
-    char size[16];
+    double x = c->at, y, w = c->size;
+    uint64_t kind[PLAN_KINDS], all = svg_bytes(g, c, row, kind);
 
     if (all == 0)
         return;
-    y = g->row[row].y + SVG_PAD;
-    for (int k = 0; k < SVG_KINDS; k++) {
+    y = g->row.v[row].at + SVG_PAD;
+    for (int k = 0; k < PLAN_KINDS; k++) {
         double h = (double)kind[k] * g->scale / w, at = x;
-        char label[64];
         bool named = false;
 
         if (kind[k] == 0)
@@ -143,57 +148,56 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
         /* The band of this kind is too thin for boxes of single tensors, so one
          * box stands for all of them. */
-        if (k == SVG_OTHER || h < 10) {
+        if (k == PLAN_OTHER || h < 10) {
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
         for (int i = 0; i < g->f->n_tensor && !named; i++) {
             const struct plan_tensor *t = &g->f->tensor[i];
-            uint64_t n = g->mean[i * g->n_row + row];
+            uint64_t n = g->mean[i * g->row.n + row];
             double part = (double)n / (double)kind[k] * w;
 
             if (n == 0 || svg_column_of(g, t) != c ||
-                svg_kind(t->node) != (enum svg_kind)k)
+                plan_kind(t->node) != (enum plan_kind)k)
                 continue;
             draw_box(g->to, t, n, at, y, part, h);
             at += part;
         }
         writer_printf(g->to, "</g>\n");
-        if (named && h >= 9) {
-            snprintf(label, sizeof label, "%s %s", kinds[k].name,
-                     sink_size(size, kind[k]));
-            say_text(g->to, x + w / 2, y + h / 2 + 3, " class='b'", label);
-        }
+        if (named && h >= 9)
+            say_text(g->to, x + w / 2, y + h / 2 + 3, " class='b'", "%s %s",
+                     kinds[k].name, size_text(kind[k]).s);
         y += h;
     }
-    say_text(g->to, x + w / 2, y + 11, " class='s m'", sink_size(size, all));
+    say_text(g->to, x + w / 2, y + 11, " class='s m'", "%s", size_text(all).s);
 }
 
 /* ---- drawing lines ------------------------------------------------------ */
 
-static double middle(const struct svg_row *v)
+static double middle(const struct svg_lane *v)
 {
-    return v->y + v->h / 2;
+    return v->at + v->size / 2;
 }
 
 static void draw_line(const struct svg_page *g, const struct svg_line *l)
 {
     const char *color = lines[l->kind].stroke;
     double y0 = 1e9, y1 = 0, x = l->x, at = 1e9;
-    char size[16], label[80];
+    int n;
+    char label[80];
 
-    for (int i = 0; i < g->n_row; i++)
+    for (int i = 0; i < g->row.n; i++)
         if (l->from[i] || l->to[i]) {
-            y0 = middle(&g->row[i]) < y0 ? middle(&g->row[i]) : y0;
-            y1 = middle(&g->row[i]) > y1 ? middle(&g->row[i]) : y1;
+            y0 = middle(&g->row.v[i]) < y0 ? middle(&g->row.v[i]) : y0;
+            y1 = middle(&g->row.v[i]) > y1 ? middle(&g->row.v[i]) : y1;
         }
     if (y0 > y1)
         return;
     /* Finds a height for the label of the line at which no row has an arrow or
      * circle. */
-    for (int i = 0; i < g->n_row; i++)
-        if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
-            at = middle(&g->row[i]);
+    for (int i = 0; i < g->row.n; i++)
+        if (middle(&g->row.v[i]) > y0 + 1 && middle(&g->row.v[i]) < at)
+            at = middle(&g->row.v[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
     if (y1 - y0 < 1) { /* Both ends are in the same row, so the line gets a
                           length of its own. */
@@ -204,8 +208,8 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
                   "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
                   "%.1fV%.1f'%s/>\n",
                   color, color, x, y0, y1, lines[l->kind].dash);
-    for (int i = 0; i < g->n_row; i++) {
-        double y = middle(&g->row[i]);
+    for (int i = 0; i < g->row.n; i++) {
+        double y = middle(&g->row.v[i]);
 
         if (l->to[i] && l->kind != SVG_COLLECTIVE)
             writer_printf(
@@ -218,11 +222,9 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
                           y, l->kind == SVG_COLLECTIVE ? "" : " fill='#fff'");
     }
     writer_printf(g->to, "</g>\n");
-    sink_size(size, l->bytes);
-    if (l->n > 1)
-        snprintf(label, sizeof label, "%d x %s: %s", l->n, l->name, size);
-    else
-        snprintf(label, sizeof label, "%s: %s", l->name, size);
+    n = l->n > 1 ? snprintf(label, sizeof label, "%d x ", l->n) : 0;
+    snprintf(label + n, sizeof label - (size_t)n, "%s: %s", l->name,
+             size_text(l->bytes).s);
     writer_printf(g->to,
                   "<text class='s m' fill='%s' transform='translate(%.1f %.1f) "
                   "rotate(-90)'>",
@@ -233,49 +235,40 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
 
 /* ---- drawing the whole picture ------------------------------------------ */
 
-static void draw_row(const struct svg_page *g, const struct svg_row *v)
+static void draw_row(const struct svg_page *g, const struct svg_lane *v)
 {
-    const struct compiled *q = g->p->compiled;
+    const struct device_desc *x = &g->p->compiled->list.dev[v->first];
     const struct plan_device *d = &g->f->dev[v->first];
-    uint64_t all = q->list.dev[v->first].memory_bytes;
-    uint64_t now = q->list.dev[v->first].available_bytes;
-    char s[16], t[16], u[16], text[160];
-    double y = v->y + 18;
+    const struct size_text all = size_text(x->memory_bytes);
+    const struct size_text buffers = size_text(d->buffers);
+    double y = v->at + 18;
 
-    say_rect(g->to, 8, v->y, g->width - 16, v->h, " fill='#eef1f4' rx='5'");
+    say_rect(g->to, 8, v->at, g->width - 16, v->size, " fill='#eef1f4' rx='5'");
     if (v->more) {
-        snprintf(text, sizeof text, "... %d more devices", v->n);
-        say_text(g->to, 18, middle(v) + 4, " class='s'", text);
+        say_text(g->to, 18, middle(v) + 4, " class='s'", "... %d more devices",
+                 v->n);
         return;
     }
+    say_text(g->to, 18, y, " class='h'", "%s%s%s", x->name,
+             v->n > 1 ? " - " : "", v->n > 1 ? x[v->n - 1].name : "");
     if (v->n > 1)
-        snprintf(text, sizeof text, "%s - %s", q->list.dev[v->first].name,
-                 q->list.dev[v->first + v->n - 1].name);
+        say_text(g->to, 18, y += 13, " class='s'", "%d devices, alike", v->n);
+    say_text(g->to, 18, y += 13, " class='s'", "group %.40s%s", v->groups,
+             x->host ? ": host memory" : "");
+    say_text(g->to, 18, y += 13, " class='s'", "weights %s, cache %s",
+             size_text(d->weights).s, size_text(d->cache).s);
+    y += 13;
+    if (x->available_bytes < x->memory_bytes)
+        say_text(g->to, 18, y, " class='s'", "buffers %s; %s of %s free",
+                 buffers.s, size_text(x->available_bytes).s, all.s);
+    else if (x->memory_bytes > 0)
+        say_text(g->to, 18, y, " class='s'", "buffers %s; it has %s", buffers.s,
+                 all.s);
     else
-        snprintf(text, sizeof text, "%s", q->list.dev[v->first].name);
-    say_text(g->to, 18, y, " class='h'", text);
-    if (v->n > 1) {
-        snprintf(text, sizeof text, "%d devices, alike", v->n);
-        say_text(g->to, 18, y += 13, " class='s'", text);
-    }
-    snprintf(text, sizeof text, "group %.40s%s", v->groups,
-             q->list.dev[v->first].host ? ": host memory" : "");
-    say_text(g->to, 18, y += 13, " class='s'", text);
-    snprintf(text, sizeof text, "weights %s, cache %s",
-             sink_size(s, d->weights), sink_size(t, d->cache));
-    say_text(g->to, 18, y += 13, " class='s'", text);
-    snprintf(text, sizeof text, "buffers %s", sink_size(s, d->buffers));
-    if (now < all)
-        snprintf(text, sizeof text, "buffers %s; %s of %s free",
-                 sink_size(s, d->buffers), sink_size(t, now),
-                 sink_size(u, all));
-    else if (all > 0)
-        snprintf(text, sizeof text, "buffers %s; it has %s",
-                 sink_size(s, d->buffers), sink_size(t, all));
-    say_text(g->to, 18, y += 13, " class='s'", text);
+        say_text(g->to, 18, y, " class='s'", "buffers %s", buffers.s);
 }
 
-static void draw_column(const struct svg_page *g, const struct svg_column *c)
+static void draw_column(const struct svg_page *g, const struct svg_lane *c)
 {
     const struct placement *y = &g->p->compiled->place;
     char text[64];
@@ -284,22 +277,24 @@ static void draw_column(const struct svg_page *g, const struct svg_column *c)
         snprintf(text, sizeof text, "embedding");
     else if (c->first >= y->n_layer)
         snprintf(text, sizeof text, "output");
-    else if (c->last > c->first)
-        snprintf(text, sizeof text, "layers %d-%d", c->first, c->last);
+    else if (c->n > 1)
+        snprintf(text, sizeof text, "layers %d-%d", c->first,
+                 c->first + c->n - 1);
     else
         snprintf(text, sizeof text, "layer %d", c->first);
-    say_text(g->to, c->x + c->w / 2, SVG_TOP - 20, " class='h m'", text);
+    say_text(g->to, c->at + c->size / 2, SVG_TOP - 20, " class='h m'", "%s",
+             text);
     if (c->more)
         snprintf(text, sizeof text, "not drawn");
-    else if (c->last > c->first)
-        snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->last - c->first + 1,
+    else if (c->n > 1)
+        snprintf(text, sizeof text, "\xc3\x97 %d, %s", c->n,
                  c->differ ? "on average" : "each like this one");
     else if (c->first >= y->n_layer && g->tied)
         snprintf(text, sizeof text, "by token_embd");
     else
         return;
     writer_printf(g->to, "<text class='s m' x='%.1f' y='%d'>%s</text>\n",
-                  c->x + c->w / 2, SVG_TOP - 8, text);
+                  c->at + c->size / 2, SVG_TOP - 8, text);
 }
 
 static void draw_title(const struct svg_page *g)
@@ -307,47 +302,41 @@ static void draw_title(const struct svg_page *g)
     const struct compiled *q = g->p->compiled;
     const struct plan_estimate *e = &g->f->estimate;
     const char *path = gguf_path(g->p->model->file);
-    char text[400];
     int n = compiled_devices(q);
 
     for (int d = 0; d < compiled_devices(q); d++)
         n -= q->list.dev[d].host;
-    snprintf(text, sizeof text, "%.200s: %d layers on %d device%s%s",
+    say_text(g->to, 10, 24, " class='t'", "%.200s: %d layers on %d device%s%s",
              strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
              q->place.n_layer, n, n == 1 ? "" : "s",
              n < compiled_devices(q) ? " and the host" : "");
-    say_text(g->to, 10, 24, " class='t'", text);
-    numeral_print(text, sizeof text,
-                  "%d rank%s, %" PRId64
-                  " tokens of context; estimated: prompt %.0f "
-                  "t/s, generation %.*f t/s",
-                  q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
-                  e->prefill_tps, e->decode_tps < 100, e->decode_tps);
-    say_text(g->to, 10, 42, " class='s'", text);
+    say_text(g->to, 10, 42, " class='s'",
+             "%d rank%s, %" PRId64 " tokens of context; estimated: prompt %.0f "
+             "t/s, generation %.*f t/s",
+             q->place.n_rank, q->place.n_rank > 1 ? "s" : "", g->p->n_ctx,
+             e->prefill_tps, e->decode_tps < 100, e->decode_tps);
 }
 
 static void draw_legend(const struct svg_page *g)
 {
-    const struct svg_row *end = &g->row[g->n_row - 1];
-    double x = 10, y = end->y + end->h + 22, side = svg_side(g);
-    char size[16], text[200];
+    const struct svg_lane *end = &g->row.v[g->row.n - 1];
+    double x = 10, y = end->at + end->size + 22, side = svg_side(g);
 
-    for (int k = 0; k < SVG_KINDS; k++) {
+    for (int k = 0; k < PLAN_KINDS; k++) {
         if (!g->has_kind[k])
             continue;
         writer_printf(g->to, "<g fill='%s'>", kinds[k].fill);
         say_rect(g->to, x, y - 10, 12, 12, "");
         writer_printf(g->to, "</g>");
-        say_text(g->to, x + 17, y, " class='s'", kinds[k].name);
+        say_text(g->to, x + 17, y, " class='s'", "%s", kinds[k].name);
         x += 36 + 5.8 * (double)strlen(kinds[k].name);
     }
     y += 20;
     say_rect(g->to, 10, y - 12, side, side, " fill='#6b7280'");
-    snprintf(text, sizeof text,
+    say_text(g->to, 16 + side, y, " class='s'",
              "= %s bytes (K = 1024): the area of a box is the size of the "
              "tensor on the device",
-             sink_size(size, (uint64_t)(side * side / g->scale + 0.5)));
-    say_text(g->to, 16 + side, y, " class='s'", text);
+             size_text((uint64_t)(side * side / g->scale + 0.5)).s);
     say_rect(g->to, 460, y - 10, 18, 12, " fill='#fff' stroke='#cbd5e1'");
     say_text(g->to, 484, y, " class='s'",
              "white: devices of the group that runs the layer");
@@ -359,16 +348,15 @@ static void draw_legend(const struct svg_page *g)
             g->to, "<path d='M10 %.1fh26' stroke='%s' stroke-width='1.6'%s/>\n",
             y - 4, lines[k].stroke, lines[k].dash);
         if (k == SVG_STREAM)
-            snprintf(
-                text, sizeof text,
+            say_text(
+                g->to, 44, y, " class='s'",
                 "%s in steps of at least %" PRId64
                 " tokens; bytes per step, for a cache per token of context",
                 lines[k].legend, g->p->compiled->stream_from);
         else
-            snprintf(text, sizeof text, "%s; bytes per token%s",
+            say_text(g->to, 44, y, " class='s'", "%s; bytes per token%s",
                      lines[k].legend,
                      k == SVG_COPY ? "; from the circles to the arrows" : "");
-        say_text(g->to, 44, y, " class='s'", text);
         y += 16;
     }
 }
@@ -387,19 +375,19 @@ static void draw(const struct svg_page *g)
                   "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
     writer_printf(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
     draw_title(g);
-    for (int i = 0; i < g->n_row; i++)
-        draw_row(g, &g->row[i]);
-    for (int k = 0; k < g->n_column; k++) {
-        const struct svg_column *c = &g->column[k];
+    for (int i = 0; i < g->row.n; i++)
+        draw_row(g, &g->row.v[i]);
+    for (int k = 0; k < g->column.n; k++) {
+        const struct svg_lane *c = &g->column.v[k];
 
         draw_column(g, c);
-        for (int i = 0; i < g->n_row; i++) {
-            const struct svg_row *v = &g->row[i];
+        for (int i = 0; i < g->row.n; i++) {
+            const struct svg_lane *v = &g->row.v[i];
 
             if (c->more || v->more)
                 continue;
             if (svg_runs(g, c, v->first))
-                say_rect(g->to, c->x - 4, v->y + 3, c->w + 8, v->h - 6,
+                say_rect(g->to, c->at - 4, v->at + 3, c->size + 8, v->size - 6,
                          " fill='#fff' rx='3'");
             draw_cell(g, c, i);
         }

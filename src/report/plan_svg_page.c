@@ -25,38 +25,7 @@ enum {
                   columns */
 };
 
-/* ---- kinds and places of tensors ---------------------------------------- */
-
-enum svg_kind svg_kind(const struct graph_node *n)
-{
-    switch (n->role) {
-    case PL_ROLE_TOKEN_EMBD:
-    case PL_ROLE_PER_LAYER_EMBD:
-    case PL_ROLE_OUTPUT:
-        return SVG_EMBEDDING;
-    case PL_ROLE_ATTN_Q:
-    case PL_ROLE_ATTN_K:
-    case PL_ROLE_ATTN_V:
-    case PL_ROLE_ATTN_QKV:
-    case PL_ROLE_ATTN_OUT:
-        return SVG_ATTENTION;
-    case PL_ROLE_FFN_GATE:
-    case PL_ROLE_FFN_UP:
-    case PL_ROLE_FFN_GATE_UP:
-    case PL_ROLE_FFN_DOWN:
-        return SVG_FEED_FORWARD;
-    case PL_ROLE_FFN_GATE_EXPS:
-    case PL_ROLE_FFN_UP_EXPS:
-    case PL_ROLE_FFN_GATE_UP_EXPS:
-    case PL_ROLE_FFN_DOWN_EXPS:
-        return SVG_EXPERTS;
-    case PL_ROLE_CACHE_K:
-    case PL_ROLE_CACHE_V:
-        return SVG_CACHE;
-    default:
-        return SVG_OTHER;
-    }
-}
+/* ---- places of tensors --------------------------------------------------- */
 
 /* Returns the number of the layer in whose column a tensor is drawn: -1 for the
  * embedding, n_layer for the output. */
@@ -67,28 +36,28 @@ static int place_of(const struct svg_page *g, const struct graph_node *n)
     return n->role == PL_ROLE_TOKEN_EMBD ? -1 : g->p->compiled->place.n_layer;
 }
 
-const struct svg_column *svg_column_of(const struct svg_page *g,
-                                       const struct plan_tensor *t)
+const struct svg_lane *svg_column_of(const struct svg_page *g,
+                                     const struct plan_tensor *t)
 {
     int at = place_of(g, t->node);
-    const struct svg_column *c = &g->column[g->column_of[at + 1]];
+    const struct svg_lane *c = &g->column.v[g->column.of[at + 1]];
 
     return c->first == at && !c->more ? c : NULL;
 }
 
-uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
-                   int row, uint64_t kind[SVG_KINDS])
+uint64_t svg_bytes(const struct svg_page *g, const struct svg_lane *c, int row,
+                   uint64_t kind[PLAN_KINDS])
 {
     uint64_t all = 0;
 
-    memset(kind, 0, SVG_KINDS * sizeof *kind);
+    memset(kind, 0, PLAN_KINDS * sizeof *kind);
     for (int i = 0; i < g->f->n_tensor; i++) {
         const struct plan_tensor *t = &g->f->tensor[i];
-        uint64_t n = g->mean[i * g->n_row + row];
+        uint64_t n = g->mean[i * g->row.n + row];
 
         if (n == 0 || svg_column_of(g, t) != c)
             continue;
-        kind[svg_kind(t->node)] += n;
+        kind[plan_kind(t->node)] += n;
         all += n;
     }
     return all;
@@ -112,7 +81,7 @@ static bool is_member(const struct svg_page *g, int group, int dev)
     return false;
 }
 
-bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev)
+bool svg_runs(const struct svg_page *g, const struct svg_lane *c, int dev)
 {
     return is_member(g, group_of_layer(g, c->first), dev);
 }
@@ -143,7 +112,7 @@ static bool device_alike(const struct svg_page *g, int a, int b)
     return near(x->weights, y->weights) && near(x->cache, y->cache);
 }
 
-static void name_groups(const struct svg_page *g, struct svg_row *v)
+static void name_groups(const struct svg_page *g, struct svg_lane *v)
 {
     size_t n = 0;
 
@@ -156,40 +125,45 @@ static void name_groups(const struct svg_page *g, struct svg_row *v)
         snprintf(v->groups, sizeof v->groups, "none: idle");
 }
 
-static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
+/* Deals devices or layers first .. end - 1 to lanes. joins() says if one is
+ * drawn in the same lane as the one before it. If there are more than `most`
+ * lanes, makes one of those in the middle, so that the first and the last
+ * stay. */
+static pl_status make_lanes(struct svg_lanes *l, struct arena *a,
+                            const struct svg_page *g, int first, int end,
+                            bool (*joins)(const struct svg_page *g, int i),
+                            int most, pl_err *err)
 {
-    int n_dev = g->f->n_dev, cut = 0;
-
-    g->row = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->row);
-    g->row_of = arena_alloc(a, (size_t)n_dev + 1, sizeof *g->row_of);
-    if (!g->row || !g->row_of)
+    l->v = arena_alloc(a, (size_t)(end - first) + 1, sizeof *l->v);
+    l->of = arena_alloc(a, (size_t)(end - first) + 1, sizeof *l->of);
+    if (!l->v || !l->of)
         return err_no_memory(err, "a picture");
-    for (int d = 0; d < n_dev; d++) {
-        if (n_dev > FEW && d > 0 &&
-            device_alike(g, g->row[g->n_row - 1].first, d)) {
-            g->row[g->n_row - 1].n++;
-            continue;
-        }
-        g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
-    }
-    if (g->n_row > MOST_ROWS) { /* Leaves out rows in the middle, so that the
-                                   first and the last rows stay. */
-        struct svg_row *m = &g->row[MOST_ROWS / 2];
+    for (int i = first; i < end; i++)
+        if (i > first && joins(g, i))
+            l->v[l->n - 1].n++;
+        else
+            l->v[l->n++] = (struct svg_lane){.first = i, .n = 1};
+    if (l->n > most) {
+        struct svg_lane *m = &l->v[most / 2];
+        int cut = l->n - most;
 
-        cut = g->n_row - MOST_ROWS;
         for (int i = 1; i <= cut; i++)
             m->n += m[i].n;
         m->more = true;
         memmove(m + 1, m + 1 + cut,
-                (size_t)(g->n_row - MOST_ROWS / 2 - 1 - cut) * sizeof *m);
-        g->n_row -= cut;
+                (size_t)(l->n - most / 2 - 1 - cut) * sizeof *m);
+        l->n -= cut;
     }
-    for (int i = 0; i < g->n_row; i++) {
-        name_groups(g, &g->row[i]);
-        for (int k = 0; k < g->row[i].n; k++)
-            g->row_of[g->row[i].first + k] = i;
-    }
+    for (int i = 0; i < l->n; i++)
+        for (int k = 0; k < l->v[i].n; k++)
+            l->of[l->v[i].first - first + k] = i;
     return PL_OK;
+}
+
+static bool device_joins(const struct svg_page *g, int d)
+{
+    return g->f->n_dev > FEW &&
+           device_alike(g, g->row.v[g->row.n - 1].first, d);
 }
 
 /* ---- choosing the columns of the picture -------------------------------- */
@@ -210,13 +184,12 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 static int64_t copies_of(const struct svg_page *g,
                          enum compiled_variant variant, int layer)
 {
+    const struct plan_copies *all = &g->f->copies[variant];
     int64_t sum = 0;
-    int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
 
-    for (int i = 0; i < n; i++)
-        if (c[i].layer == layer && !passes_on(g, &c[i]))
-            sum += (int64_t)(c[i].from + 1) * 4099 + c[i].to + 1;
+    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+        if (c->layer == layer && !passes_on(g, c))
+            sum += (int64_t)(c->from + 1) * 4099 + c->to + 1;
     return sum;
 }
 
@@ -225,8 +198,9 @@ static int collectives_of(const struct svg_page *g, int layer)
     const struct lowered_variant *w = g->p->compiled->low->variant;
     int n = 0;
 
-    for (int i = 0; i < w->n_collective; i++)
-        n += w->collective[i].layer == layer;
+    for (int i = plan_next_collective(w, 0, layer); i >= 0;
+         i = plan_next_collective(w, i + 1, layer))
+        n++;
     return n;
 }
 
@@ -234,7 +208,8 @@ static int collectives_of(const struct svg_page *g, int layer)
  * same group, the same tensors, and equal numbers of collectives and copies. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
-    int i = 0, k = 0;
+    const struct plan_tensor *t = g->f->tensor;
+    int i = -1, k = -1;
 
     if (group_of_layer(g, a) != group_of_layer(g, b) ||
         collectives_of(g, a) != collectives_of(g, b) ||
@@ -242,14 +217,10 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
             copies_of(g, VARIANT_RESIDENT, b) ||
         copies_of(g, VARIANT_STREAMED, a) != copies_of(g, VARIANT_STREAMED, b))
         return false;
-    for (;; i++, k++) {
-        const struct plan_tensor *t = g->f->tensor;
-
-        while (i < g->f->n_tensor && t[i].node->layer != a)
-            i++;
-        while (k < g->f->n_tensor && t[k].node->layer != b)
-            k++;
-        if (i == g->f->n_tensor || k == g->f->n_tensor)
+    for (;;) {
+        i = plan_next_tensor(g->f, i + 1, a);
+        k = plan_next_tensor(g->f, k + 1, b);
+        if (i < 0 || k < 0)
             return i == k;
         if (t[i].node->role != t[k].node->role ||
             t[i].node->format != t[k].node->format ||
@@ -268,42 +239,36 @@ static bool unseen(const struct svg_page *g, int layer)
 
     for (int d = 0; d < g->f->n_dev; d++)
         if (is_member(g, group, d))
-            return g->row[g->row_of[d]].more;
+            return g->row.v[g->row.of[d]].more;
     return true;
 }
 
-static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
+static bool layer_joins(const struct svg_page *g, int i)
+{
+    int n_layer = g->p->compiled->place.n_layer;
+    bool more;
+
+    if (n_layer <= FEW || i == 0 || i == n_layer)
+        return false;
+    more = unseen(g, i);
+    return unseen(g, i - 1) == more && (more || layer_alike(g, i - 1, i));
+}
+
+static pl_status find_lanes(struct svg_page *g, struct arena *a, pl_err *err)
 {
     int n_layer = g->p->compiled->place.n_layer;
 
-    g->column = arena_alloc(a, (size_t)n_layer + 2, sizeof *g->column);
-    g->column_of = arena_alloc(a, (size_t)n_layer + 2, sizeof *g->column_of);
-    if (!g->column || !g->column_of)
-        return err_no_memory(err, "a picture");
-    for (int i = -1; i <= n_layer; i++) {
-        bool more = i >= 0 && i < n_layer && unseen(g, i);
-        bool same = n_layer > FEW && i > 0 && i < n_layer;
+    PL_TRY(make_lanes(&g->row, a, g, 0, g->f->n_dev, device_joins, MOST_ROWS,
+                      err));
+    for (int i = 0; i < g->row.n; i++)
+        name_groups(g, &g->row.v[i]);
+    PL_TRY(make_lanes(&g->column, a, g, -1, n_layer + 1, layer_joins,
+                      MOST_COLUMNS, err));
+    for (int i = 0; i < g->column.n; i++) {
+        struct svg_lane *c = &g->column.v[i];
 
-        if (same && g->column[g->n_column - 1].more == more &&
-            (more || layer_alike(g, i - 1, i)))
-            g->column[g->n_column - 1].last = i;
-        else
-            g->column[g->n_column++] =
-                (struct svg_column){.first = i, .last = i, .more = more};
+        c->more |= c->first >= 0 && c->first < n_layer && unseen(g, c->first);
     }
-    if (g->n_column > MOST_COLUMNS) {
-        struct svg_column *m = &g->column[MOST_COLUMNS / 2];
-        int cut = g->n_column - MOST_COLUMNS;
-
-        m->last = m[cut].last;
-        m->more = true;
-        memmove(m + 1, m + 1 + cut,
-                (size_t)(g->n_column - MOST_COLUMNS / 2 - 1 - cut) * sizeof *m);
-        g->n_column -= cut;
-    }
-    for (int i = 0; i < g->n_column; i++)
-        for (int k = g->column[i].first; k <= g->column[i].last; k++)
-            g->column_of[k + 1] = i;
     return PL_OK;
 }
 
@@ -315,15 +280,15 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
-    int at = place_of(g, t[i].node), nth = 0, k = 0;
-    int first = g->column[g->column_of[at + 1]].first;
+    int at = place_of(g, t[i].node), k;
+    int first = g->column.v[g->column.of[at + 1]].first;
 
     if (first == at)
         return i;
-    for (int j = 0; j < i; j++)
-        nth += t[j].node->layer == at;
-    while (t[k].node->layer != first || nth-- > 0)
-        k++;
+    k = plan_next_tensor(g->f, 0, first);
+    for (int j = plan_next_tensor(g->f, 0, at); j < i;
+         j = plan_next_tensor(g->f, j + 1, at))
+        k = plan_next_tensor(g->f, k + 1, first);
     return k;
 }
 
@@ -331,30 +296,30 @@ static pl_status mean_tensor_bytes(struct svg_page *g, struct arena *a,
                                    pl_err *err)
 {
     const struct plan_tensor *t = g->f->tensor;
-    size_t n = (size_t)g->f->n_tensor * (size_t)g->n_row;
+    size_t n = (size_t)g->f->n_tensor * (size_t)g->row.n;
 
     g->mean = arena_alloc(a, n + 1, sizeof *g->mean);
     if (!g->mean)
         return err_no_memory(err, "a picture");
     for (int i = 0; i < g->f->n_tensor; i++) {
-        struct svg_column *c =
-            &g->column[g->column_of[place_of(g, t[i].node) + 1]];
+        struct svg_lane *c =
+            &g->column.v[g->column.of[place_of(g, t[i].node) + 1]];
         int k;
 
         if (c->more)
             continue;
         k = first_like(g, i);
         for (int d = 0; d < g->f->n_dev; d++) {
-            g->mean[k * g->n_row + g->row_of[d]] += t[i].bytes[d];
+            g->mean[k * g->row.n + g->row.of[d]] += t[i].bytes[d];
             c->differ |= t[i].bytes[d] != t[k].bytes[d];
         }
     }
     for (int i = 0; i < g->f->n_tensor; i++) {
-        const struct svg_column *c = svg_column_of(g, &t[i]);
+        const struct svg_lane *c = svg_column_of(g, &t[i]);
 
-        for (int k = 0; k < g->n_row && c; k++)
-            g->mean[i * g->n_row + k] /=
-                (uint64_t)g->row[k].n * (uint64_t)(c->last - c->first + 1);
+        for (int k = 0; k < g->row.n && c; k++)
+            g->mean[i * g->row.n + k] /=
+                (uint64_t)g->row.v[k].n * (uint64_t)c->n;
     }
     return PL_OK;
 }
@@ -364,12 +329,16 @@ static pl_status mean_tensor_bytes(struct svg_page *g, struct arena *a,
 static void mark(const struct svg_page *g, bool *row, int group)
 {
     for (int d = 0; d < g->f->n_dev; d++)
-        row[g->row_of[d]] |= is_member(g, group, d);
+        row[g->row.of[d]] |= is_member(g, group, d);
 }
 
+/* Adds a line, or counts it with one between the same groups. Leaves it out if
+ * it has no column. */
 static pl_status add_line(struct svg_page *g, struct arena *a,
                           const struct svg_line *l, pl_err *err)
 {
+    struct svg_line *new = &g->line[g->n_line];
+
     for (int i = 0; i < g->n_line; i++) {
         struct svg_line *x = &g->line[i];
 
@@ -380,13 +349,16 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
         x->bytes += l->bytes;
         return PL_OK;
     }
-    g->line[g->n_line] = *l;
-    g->line[g->n_line].from = arena_alloc(a, (size_t)g->n_row, sizeof *l->from);
-    g->line[g->n_line].to = arena_alloc(a, (size_t)g->n_row, sizeof *l->to);
-    if (!g->line[g->n_line].from || !g->line[g->n_line].to)
+    if (l->column < 0)
+        return PL_OK;
+    *new = *l;
+    new->n = 1;
+    new->from = arena_alloc(a, (size_t)g->row.n, sizeof *new->from);
+    new->to = arena_alloc(a, (size_t)g->row.n, sizeof *new->to);
+    if (!new->from || !new->to)
         return err_no_memory(err, "a picture");
-    mark(g, g->line[g->n_line].from, l->a);
-    mark(g, g->line[g->n_line].to, l->b);
+    mark(g, new->from, l->a);
+    mark(g, new->to, l->b);
     g->n_line++;
     g->has_line[l->kind] = true;
     return PL_OK;
@@ -398,10 +370,10 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
  * layer. */
 static int shown_in(const struct svg_page *g, int layer, bool last)
 {
-    int i = g->column_of[layer + 1];
-    const struct svg_column *c = &g->column[i];
+    int i = g->column.of[layer + 1];
+    const struct svg_lane *c = &g->column.v[i];
 
-    return !c->more && layer == (last ? c->last : c->first) ? i : -1;
+    return !c->more && layer == c->first + (last ? c->n - 1 : 0) ? i : -1;
 }
 
 /* Returns the layer to which a copy belongs: -1 for the embedding, n_layer for
@@ -423,7 +395,6 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
                                   pl_err *err)
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     bool inside = false; /* true after the first collective that belongs to a
                             layer */
 
@@ -432,61 +403,49 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
         int layer = m->layer >= 0 ? m->layer
                     : inside      ? g->p->compiled->place.n_layer
                                   : -1;
-        struct svg_line l = {SVG_COLLECTIVE,
-                             shown_in(g, layer, false),
-                             m->group,
-                             m->group,
-                             1,
-                             (uint64_t)plan_bytes_at(m->bytes, &one),
-                             num_kind_name(m->kind),
-                             NULL,
-                             NULL,
-                             0};
 
         inside |= m->layer >= 0;
-        if (l.column >= 0)
-            PL_TRY(add_line(g, a, &l, err));
+        PL_TRY(add_line(g, a,
+                        &(struct svg_line){.kind = SVG_COLLECTIVE,
+                                           .column = shown_in(g, layer, false),
+                                           .a = m->group,
+                                           .b = m->group,
+                                           .bytes = plan_bytes(m->bytes),
+                                           .name = num_kind_name(m->kind)},
+                        err));
     }
     return PL_OK;
 }
 
+/* Adds the copies of a variant. The streamed variant adds only its weights and
+ * caches. */
 static pl_status find_copies(struct svg_page *g, struct arena *a,
                              enum compiled_variant variant, pl_err *err)
 {
-    const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
+    const struct plan_copies *all = &g->f->copies[variant];
+    bool plain = variant == VARIANT_RESIDENT;
 
-    for (int i = 0; i < n; i++) {
-        bool leaf =
-            c[i].pages || !strcmp(plan_bytes_symbol(c[i].bytes), "step");
-        struct svg_line l = {
-            variant == VARIANT_RESIDENT ? SVG_COPY : SVG_STREAM,
-            shown_in(g, layer_of_copy(g, &c[i]), passes_on(g, &c[i])),
-            c[i].from,
-            c[i].to,
-            1,
-            (uint64_t)plan_bytes_at(c[i].bytes, &one),
-            variant == VARIANT_RESIDENT ? "copy" : "stream",
-            NULL,
-            NULL,
-            0};
-
-        if (l.column >= 0 && (variant == VARIANT_RESIDENT || leaf))
-            PL_TRY(add_line(g, a, &l, err));
-    }
+    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+        if (plain || c->pages || !strcmp(plan_bytes_symbol(c->bytes), "step"))
+            PL_TRY(add_line(
+                g, a,
+                &(struct svg_line){
+                    .kind = plain ? SVG_COPY : SVG_STREAM,
+                    .column = shown_in(g, layer_of_copy(g, c), passes_on(g, c)),
+                    .a = c->from,
+                    .b = c->to,
+                    .bytes = plan_bytes(c->bytes),
+                    .name = plain ? "copy" : "stream"},
+                err));
     return PL_OK;
 }
 
 static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct compiled *q = g->p->compiled;
-    int n, all = q->low->variant->n_collective;
+    int all = q->low->variant->n_collective + g->f->copies[VARIANT_RESIDENT].n +
+              g->f->copies[VARIANT_STREAMED].n;
 
-    plan_copies(q, VARIANT_RESIDENT, &n);
-    all += n;
-    plan_copies(q, VARIANT_STREAMED, &n);
-    all += n;
     g->line = arena_alloc(a, (size_t)all + 1, sizeof *g->line);
     if (!g->line)
         return err_no_memory(err, "a picture");
@@ -499,17 +458,17 @@ static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- computing widths, heights and scale -------------------------------- */
 
-static bool is_edge(const struct svg_page *g, const struct svg_column *c)
+static bool is_edge(const struct svg_page *g, const struct svg_lane *c)
 {
     return c->first < 0 || c->first >= g->p->compiled->place.n_layer;
 }
 
-static double fullest(const struct svg_page *g, const struct svg_column *c)
+static double fullest(const struct svg_page *g, const struct svg_lane *c)
 {
-    uint64_t kind[SVG_KINDS], most = 0;
+    uint64_t kind[PLAN_KINDS], most = 0;
 
-    for (int i = 0; i < g->n_row && !c->more; i++) {
-        uint64_t n = g->row[i].more ? 0 : svg_bytes(g, c, i, kind);
+    for (int i = 0; i < g->row.n && !c->more; i++) {
+        uint64_t n = g->row.v[i].more ? 0 : svg_bytes(g, c, i, kind);
 
         most = n > most ? n : most;
     }
@@ -520,11 +479,11 @@ static void set_scale(struct svg_page *g)
 {
     double most = 1, edge = 1;
 
-    for (int k = 0; k < g->n_column; k++)
-        if (is_edge(g, &g->column[k]))
-            edge = fmax(edge, fullest(g, &g->column[k]));
+    for (int k = 0; k < g->column.n; k++)
+        if (is_edge(g, &g->column.v[k]))
+            edge = fmax(edge, fullest(g, &g->column.v[k]));
         else
-            most = fmax(most, fullest(g, &g->column[k]));
+            most = fmax(most, fullest(g, &g->column.v[k]));
     g->scale = fmin((double)CELL * WIDTH / most, (double)CELL * BROAD / edge);
 }
 
@@ -532,15 +491,15 @@ static void set_columns(struct svg_page *g)
 {
     double x = LEFT;
 
-    for (int k = 0; k < g->n_column; k++) {
-        struct svg_column *c = &g->column[k];
+    for (int k = 0; k < g->column.n; k++) {
+        struct svg_lane *c = &g->column.v[k];
         double need = fullest(g, c) * g->scale / CELL;
 
-        c->x = x;
-        c->w = c->more ? NARROW : WIDTH;
+        c->at = x;
+        c->size = c->more ? NARROW : WIDTH;
         if (is_edge(g, c))
-            c->w = fmax(NARROW, need);
-        x += c->w + 12;
+            c->size = fmax(NARROW, need);
+        x += c->size + 12;
         for (int i = 0; i < g->n_line; i++)
             if (g->line[i].column == k) {
                 g->line[i].x = x + 2;
@@ -555,22 +514,22 @@ static void set_rows(struct svg_page *g)
 {
     double y = SVG_TOP;
 
-    for (int i = 0; i < g->n_row; i++) {
-        struct svg_row *v = &g->row[i];
+    for (int i = 0; i < g->row.n; i++) {
+        struct svg_lane *v = &g->row.v[i];
         double h = 0;
 
-        for (int k = 0; k < g->n_column; k++) {
-            uint64_t kind[SVG_KINDS];
-            double n = (double)svg_bytes(g, &g->column[k], i, kind);
+        for (int k = 0; k < g->column.n; k++) {
+            uint64_t kind[PLAN_KINDS];
+            double n = (double)svg_bytes(g, &g->column.v[k], i, kind);
 
-            for (int j = 0; j < SVG_KINDS && !g->column[k].more; j++)
+            for (int j = 0; j < PLAN_KINDS && !g->column.v[k].more; j++)
                 g->has_kind[j] |= kind[j] > 0;
-            if (!g->column[k].more)
-                h = fmax(h, n * g->scale / g->column[k].w);
+            if (!g->column.v[k].more)
+                h = fmax(h, n * g->scale / g->column.v[k].size);
         }
-        v->y = y;
-        v->h = v->more ? 30 : fmax(h + SVG_PAD + 20, v->n > 1 ? 86 : 74);
-        y += v->h + 8;
+        v->at = y;
+        v->size = v->more ? 30 : fmax(h + SVG_PAD + 20, v->n > 1 ? 86 : 74);
+        y += v->size + 8;
     }
     g->height = y + 72;
     for (int k = 0; k < SVG_LINES; k++)
@@ -582,8 +541,7 @@ pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err)
     g->tied = true;
     for (int i = 0; i < g->f->n_tensor; i++)
         g->tied &= g->f->tensor[i].node->role != PL_ROLE_OUTPUT;
-    PL_TRY(find_rows(g, a, err));
-    PL_TRY(find_columns(g, a, err));
+    PL_TRY(find_lanes(g, a, err));
     PL_TRY(mean_tensor_bytes(g, a, err));
     PL_TRY(find_lines(g, a, err));
     set_scale(g);

@@ -69,7 +69,6 @@ static pl_status read_data(struct state_reader *r, const struct state_head *h,
 static void print_text(const char *path, const struct state_head *h,
                        const struct sink *to)
 {
-    char bytes[16], row[16];
     uint64_t position = 0, state = 0;
 
     for (int i = 0; i < h->n_cache; i++)
@@ -77,18 +76,17 @@ static void print_text(const char *path, const struct state_head *h,
             state_row_bytes(&h->cache[i]);
     writer_printf(to, "state      %.400s\n", path);
     writer_printf(to, "           %s bytes, intact: all checksums match\n",
-                  sink_size(bytes, state_bytes(h)));
+                  size_text(state_bytes(h)).s);
     writer_printf(to, "model      %s (%016" PRIx64 ")\n", h->name, h->model);
     writer_printf(to, "numerics   %016" PRIx64 ", %d rank%s\n", h->numeric,
                   h->n_rank, h->n_rank > 1 ? "s" : "");
     writer_printf(to, "cache      %d tensors, %s bytes per position\n",
-                  h->n_cache, sink_size(row, position));
+                  h->n_cache, size_text(position).s);
     if (state > 0)
         writer_printf(to, "states     %s bytes per sequence\n",
-                      sink_size(row, state));
+                      size_text(state).s);
     if (h->note_bytes > 0)
-        writer_printf(to, "note       %s bytes\n",
-                      sink_size(row, h->note_bytes));
+        writer_printf(to, "note       %s bytes\n", size_text(h->note_bytes).s);
     writer_printf(to, "sequences  %d%s\n", h->n_seq,
                   h->whole ? ", the whole cache" : "");
     for (int i = 0; i < h->n_seq; i++) {
@@ -103,68 +101,36 @@ static void print_text(const char *path, const struct state_head *h,
     }
 }
 
-static json_t *json_caches(const struct state_head *h)
+static void print_json(const struct state_head *h, const struct sink *to)
 {
-    json_t *all = json_array();
-
-    for (int i = 0; i < h->n_cache; i++) {
-        const struct state_cache *c = &h->cache[i];
-
-        if (json_array_append_new(
-                all, json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "layer",
-                               c->layer, "holds",
-                               c->state    ? "state"
-                               : c->values ? "values"
-                                           : "keys",
-                               "type", format_info(c->format)->name, "n_head",
-                               (json_int_t)c->n_head, "d_head",
-                               (json_int_t)c->d_head, "window",
-                               (json_int_t)c->window)) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    }
-    return all;
-}
-
-static json_t *json_seqs(const struct state_head *h)
-{
-    json_t *all = json_array();
-
-    for (int i = 0; i < h->n_seq; i++) {
-        const struct state_seq *q = &h->seq[i];
-
-        if (json_array_append_new(
-                all,
-                json_pack("{s:i, s:I, s:I, s:I, s:i}", "id", q->id, "first",
-                          (json_int_t)q->first, "n", (json_int_t)q->n,
-                          "n_shared", (json_int_t)q->n_like, "shared_with",
-                          h->seq[q->like].id)) != 0) {
-            json_decref(all);
-            return NULL;
-        }
-    }
-    return all;
-}
-
-static pl_status print_json(const struct state_head *h, const struct sink *to,
-                            pl_err *err)
-{
+    struct json_out j = {.to = to};
     char model[20], numeric[20];
 
     snprintf(model, sizeof model, "%016" PRIx64, h->model);
     snprintf(numeric, sizeof numeric, "%016" PRIx64, h->numeric);
-    return sink_json(
-        to,
-        json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:i, s:I, s:b, s:I, s:o, "
-                  "s:o}",
-                  "kind", "state", "version", STATE_VERSION, "bytes",
-                  (json_int_t)state_bytes(h), "model", h->name, "fingerprint",
-                  model, "numeric_hash", numeric, "n_ranks", h->n_rank,
-                  "n_vocab", (json_int_t)h->n_vocab, "whole_cache", h->whole,
-                  "note_bytes", (json_int_t)h->note_bytes, "caches",
-                  json_caches(h), "sequences", json_seqs(h)),
-        "the description of a state", err);
+    json_put(&j,
+             "{kind:s version:i bytes:I model:s fingerprint:s numeric_hash:s"
+             " n_ranks:i n_vocab:I whole_cache:b note_bytes:I caches:[",
+             "state", STATE_VERSION, state_bytes(h), h->name, model, numeric,
+             h->n_rank, h->n_vocab, h->whole, h->note_bytes);
+    for (int i = 0; i < h->n_cache; i++) {
+        const struct state_cache *c = &h->cache[i];
+
+        json_put(&j, "{layer:i holds:s type:s n_head:I d_head:I window:I}",
+                 c->layer,
+                 c->state    ? "state"
+                 : c->values ? "values"
+                             : "keys",
+                 format_info(c->format)->name, c->n_head, c->d_head, c->window);
+    }
+    json_put(&j, "] sequences:[");
+    for (int i = 0; i < h->n_seq; i++) {
+        const struct state_seq *q = &h->seq[i];
+
+        json_put(&j, "{id:i first:I n:I n_shared:I shared_with:i}", q->id,
+                 q->first, q->n, q->n_like, h->seq[q->like].id);
+    }
+    json_put(&j, "]}");
 }
 
 pl_status state_inspect(const char *path, bool json, pl_write_fn *write,
@@ -188,7 +154,7 @@ pl_status state_inspect(const char *path, bool json, pl_write_fn *write,
     if (s != PL_OK)
         err_set(err, s, "%s: %.900s", path, why.message);
     else if (json)
-        s = print_json(&h, &to, err);
+        print_json(&h, &to);
     else
         print_text(path, &h, &to);
     arena_fini(&a);

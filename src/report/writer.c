@@ -1,10 +1,11 @@
 /* Writes formatted text and JSON to a pl_write_fn, without buffering. */
 #include "report/writer.h"
 
-#include "base/err.h"
 #include "base/numeral.h"
+#include "tokenizer/utf8.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,106 +25,152 @@ void writer_printf(const struct sink *to, const char *fmt, ...)
                   (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
 }
 
-/* Argument of write_json. Jansson runs in the C locale. The caller's write
- * function is called in the locale `before`, which was the caller's. */
-struct json_way {
-    const struct sink *to;
-    locale_t before;
-};
-
-static int write_json(const char *text, size_t len, void *user)
-{
-    const struct json_way *way = user;
-
-    numeral_end(way->before);
-    way->to->write(way->to->user, text, len);
-    numeral_begin();
-    return 0;
-}
-
-/* Accepts only UTF-8 as RFC 3629 defines it. */
-size_t sink_utf8_len(const char *s, size_t left)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-    if (n == 1)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    /* Rejects characters in more bytes than needed, surrogates, and characters
-     * above U+10FFFF. */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
-/* Returns a copy of a text in which each invalid byte is replaced by U+FFFD,
- * and sets *clean_len to its length. The caller frees it. Returns NULL if out
- * of memory. */
-static char *clean(const char *s, size_t len, size_t *clean_len)
-{
-    char *copy = len < SIZE_MAX / 3 ? malloc(3 * len + 1) : NULL;
-    size_t n, at = 0;
-
-    if (!copy)
-        return NULL;
-    for (size_t i = 0; i < len; i += n ? n : 1) {
-        n = sink_utf8_len(s + i, len - i);
-        memcpy(copy + at, n ? s + i : "\xef\xbf\xbd", n ? n : 3);
-        at += n ? n : 3;
-    }
-    copy[at] = '\0';
-    *clean_len = at;
-    return copy;
-}
-
-json_t *sink_json_text(const char *s, size_t len)
-{
-    char *copy = clean(s, len, &len);
-    json_t *text = copy ? json_stringn(copy, len) : NULL;
-
-    free(copy);
-    return text;
-}
-
-pl_status sink_json(const struct sink *to, json_t *all, const char *what,
-                    pl_err *err)
-{
-    struct json_way way = {to, numeral_begin()};
-    int rc =
-        all ? json_dump_callback(all, write_json, &way, JSON_INDENT(2)) : -1;
-
-    numeral_end(way.before);
-    json_decref(all);
-    if (rc != 0)
-        return err_no_memory(err, what);
-    to->write(to->user, "\n", 1);
-    return PL_OK;
-}
-
-const char *sink_size(char buf[16], uint64_t bytes)
+struct size_text size_text(uint64_t bytes)
 {
     static const char units[] = "KMGTPE";
+    struct size_text t;
     double v = (double)bytes;
     int unit = -1;
 
     if (bytes < 1000) {
-        snprintf(buf, 16, "%" PRIu64, bytes);
-        return buf;
+        snprintf(t.s, sizeof t.s, "%" PRIu64, bytes);
+        return t;
     }
     do {
         v /= 1024;
         unit++;
     } while (v >= 999.5);
-    numeral_print(buf, 16, "%.*f%c",
+    numeral_print(t.s, sizeof t.s, "%.*f%c",
                   v < 9.995   ? 2
                   : v < 99.95 ? 1
                               : 0,
                   v, units[unit]);
-    return buf;
+    return t;
+}
+
+/* ---- JSON ---------------------------------------------------------------- */
+
+/* Separates the next value, key or bracket from what was written before. */
+static void begin(struct json_out *j)
+{
+    if (!j->keyed && j->depth > 0)
+        writer_printf(j->to, "%s\n%*s", j->some ? "," : "", 2 * j->depth, "");
+    j->keyed = false;
+    j->some = true;
+}
+
+static void put(const struct sink *to, const char *s, size_t n)
+{
+    if (n > 0)
+        to->write(to->user, s, n);
+}
+
+static void put_text(const struct sink *to, const char *s, size_t n)
+{
+    static const char escaped[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
+    size_t plain = 0; /* where the bytes begin that are yet to be written */
+    int valid;
+
+    put(to, "\"", 1);
+    for (size_t i = 0, len; i < n; i += len) {
+        const char *e = s[i] ? strchr(escaped, s[i]) : NULL;
+
+        len = utf8_step(s + i, n - i, &valid);
+        if (valid && !e && (unsigned char)s[i] >= ' ')
+            continue;
+        put(to, s + plain, i - plain);
+        if (!valid)
+            writer_printf(to, "\xef\xbf\xbd");
+        else if (e)
+            writer_printf(to, "\\%c", letter[e - escaped]);
+        else
+            writer_printf(to, "\\u%04X", (unsigned)s[i]);
+        plain = i + len;
+    }
+    put(to, s + plain, n - plain);
+    put(to, "\"", 1);
+}
+
+/* Writes a number that reads as a real one, "1.0" or "1e-5". */
+static void put_real(const struct sink *to, double v)
+{
+    char buf[40];
+    size_t e;
+
+    if (!isfinite(v)) {
+        writer_printf(to, "null");
+        return;
+    }
+    numeral_print(buf, sizeof buf, "%.17g", v);
+    e = strcspn(buf, "e");
+    writer_printf(to, "%.*s", (int)e, buf);
+    if (buf[e])
+        writer_printf(to, "e%d", atoi(buf + e + 1));
+    else if (!strchr(buf, '.'))
+        writer_printf(to, ".0");
+}
+
+static void put_key(struct json_out *j, const char *s, size_t n)
+{
+    begin(j);
+    put_text(j->to, s, n);
+    writer_printf(j->to, ": ");
+    j->keyed = true;
+}
+
+static void put_bracket(struct json_out *j, char c)
+{
+    bool opens = c == '{' || c == '[', some = j->some;
+
+    if (opens)
+        begin(j);
+    j->depth += opens ? 1 : -1;
+    if (!opens && some)
+        writer_printf(j->to, "\n%*s", 2 * j->depth, "");
+    writer_printf(j->to, j->depth == 0 ? "%c\n" : "%c", c);
+    j->some = !opens;
+}
+
+static void put_value(struct json_out *j, char letter, va_list *ap)
+{
+    const char *s = strchr("sSt", letter) ? va_arg(*ap, const char *) : "";
+
+    begin(j);
+    if (letter == 't')
+        put_text(j->to, s, va_arg(*ap, size_t));
+    else if (letter == 's' || *s)
+        put_text(j->to, s, strlen(s));
+    else if (letter == 'i')
+        writer_printf(j->to, "%d", va_arg(*ap, int));
+    else if (letter == 'I')
+        writer_printf(j->to, "%" PRId64, va_arg(*ap, int64_t));
+    else if (letter == 'f')
+        put_real(j->to, va_arg(*ap, double));
+    else if (letter == 'b')
+        writer_printf(j->to, va_arg(*ap, int) ? "true" : "false");
+    else
+        writer_printf(j->to, "null");
+}
+
+void json_put(struct json_out *j, const char *form, ...)
+{
+    va_list ap;
+
+    va_start(ap, form);
+    for (size_t n; *form; form += n) {
+        n = strcspn(form, " :{}[]");
+        if (form[n] == ':' && *form == '*') {
+            const char *key = va_arg(ap, const char *);
+
+            put_key(j, key, strlen(key));
+        } else if (form[n] == ':') {
+            put_key(j, form, n);
+        } else if (n > 0) {
+            put_value(j, *form, &ap);
+        } else if (*form != ' ') {
+            put_bracket(j, *form);
+        }
+        n += n == 0 || form[n] == ':';
+    }
+    va_end(ap);
 }

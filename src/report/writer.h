@@ -4,8 +4,6 @@
 
 #include "pl.h"
 
-#include <jansson.h>
-
 struct sink {
     pl_write_fn *write;
     void *user;
@@ -16,21 +14,36 @@ struct sink {
 void writer_printf(const struct sink *to, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Writes the JSON value `all` to the caller's function, indented and followed
- * by a newline. Releases the reference to `all`. Returns NO_MEMORY if `all` is
- * NULL or memory is short; `what` names the JSON in the message. */
-pl_status sink_json(const struct sink *to, json_t *all, const char *what,
-                    pl_err *err);
+/* A size with a suffix for powers of 1024: "812", "34.0K", "5.12M" or "1.2T".
+ * The text has at most 5 characters. */
+struct size_text {
+    char s[16];
+};
+struct size_text size_text(uint64_t bytes);
 
-/* Returns the length in bytes of the UTF-8 character at s, of which `left`
- * bytes may be read. Returns 0 if it is invalid. */
-size_t sink_utf8_len(const char *s, size_t left);
-/* Returns a JSON string with the text s[len], in which each invalid byte is
- * replaced by U+FFFD. Returns NULL if out of memory. */
-json_t *sink_json_text(const char *s, size_t len);
+/* JSON that is written piece by piece, indented by two blanks. {.to = sink} is
+ * the beginning. Writing allocates nothing and cannot fail. */
+struct json_out {
+    const struct sink *to;
+    int depth;  /* number of open lists and objects */
+    bool some;  /* the innermost of them has a member */
+    bool keyed; /* a key was written, but not its value */
+};
 
-/* Prints a size to `buf` with a suffix for powers of 1024: "812", "34.0K",
- * "5.12M" or "1.2T". The text has at most 5 characters. Returns `buf`. */
-const char *sink_size(char buf[16], uint64_t bytes);
+/* Writes pieces of JSON. `form` has the brackets of JSON, keys, each followed
+ * by a colon, and a letter for each value, which is the next argument:
+ *
+ *   s   a text (const char *); S is the same, but null if it is empty
+ *   t   a text and its length (const char *, size_t)
+ *   i   an int
+ *   I   an int64_t or uint64_t
+ *   f   a double; null if it is not finite
+ *   b   an int, written as true or false
+ *   n   null, which has no argument
+ *
+ * A star in place of a key takes the key from the arguments. Brackets may be
+ * closed by a later call. The end of the outermost one adds a newline. Invalid
+ * bytes of a text become U+FFFD. */
+void json_put(struct json_out *j, const char *form, ...);
 
 #endif

@@ -386,6 +386,17 @@ static void plan_svg(struct walk *w)
     walk_ended(w, pl_plan_svg(p, a_write(w), w, walk_err(w)), true);
 }
 
+static void plan_dump(struct walk *w)
+{
+    static const char *const pass[] = {"order", "events", "buffers"};
+    const pl_plan *p = a_plan(w);
+
+    walk_ended(w,
+               pl_plan_dump(p, NEED(w, pass, pass[test_below(&w->rng, 3)]),
+                            a_write(w), w, walk_err(w)),
+               true);
+}
+
 static void plan_says(struct walk *w)
 {
     const pl_plan *p = a_plan(w);
@@ -1387,6 +1398,7 @@ static const struct walk_row rows[] = {
     {"pl_plan_print", plan_print},
     {"pl_plan_options", plan_says},
     {"pl_plan_summary", plan_says},
+    {"pl_plan_dump", plan_dump},
     {"pl_plan_svg", plan_svg},
     {"pl_engine_create", engine_create},
     {"pl_engine_free", engine_free},

@@ -474,6 +474,76 @@ TEST(fit_is_near_the_best_of_all)
     assert_int_equal(missed, 0);
 }
 
+/* Tries all split modes on 8 devices, on the first 4 and on the first 2. */
+static void all_modes(struct best *b, const char *spec)
+{
+    static const double few[3][8] = {{1, 1, 1, 1, 1, 1, 1, 1},
+                                     {1, 1, 1, 1, 0, 0, 0, 0},
+                                     {1, 1, 0, 0, 0, 0, 0, 0}};
+    pl_options o = {.size = sizeof o, .device_spec = spec, .no_fit = true};
+
+    o.split_mode = PL_SPLIT_NONE;
+    try_one(b, &o);
+    for (o.hybrid_size = 2; o.hybrid_size < 8; o.hybrid_size *= 2) {
+        o.split_mode = PL_SPLIT_HYBRID;
+        try_one(b, &o);
+    }
+    o.n_tensor_split = 8;
+    for (int i = 0; i < 3; i++) {
+        o.tensor_split = few[i];
+        o.n_ranks = 0;
+        o.split_mode = PL_SPLIT_LAYER;
+        try_one(b, &o);
+        o.n_ranks = 8 >> i;
+        o.split_mode = PL_SPLIT_TENSOR;
+        try_one(b, &o);
+    }
+}
+
+/* Modes that cannot be as fast as the best are not compiled, which must not
+ * lose a faster one. From slow links and fast ones follow all modes. */
+TEST(fit_of_alike_devices_is_the_best_of_all_modes)
+{
+    uint64_t random = test_seed() + 4;
+    int n = test_draws(24, 100), missed = 0, chosen[PL_SPLIT_HYBRID + 1] = {0};
+    double worst = 1;
+
+    for (int i = 0; i < n; i++) {
+        pl_model *m = open_model((int)test_below(&random, 4));
+        struct best b = {.m = m, .seconds = INFINITY};
+        pl_options o = {.size = sizeof o};
+        char spec[SPEC];
+        pl_plan *p;
+        pl_err err;
+
+        snprintf(spec, sizeof spec,
+                 "gpu:1GiB:%dGB/s:link=%dGB/s:latency=%dus:flops=1T*8",
+                 2 << test_below(&random, 7), 1 << test_below(&random, 8),
+                 1 << test_below(&random, 8));
+        o.device_spec = spec;
+        TEST_OK(pl_plan_create(&p, m, &o, &err), err);
+        all_modes(&b, spec);
+        missed += misses(p, spec, &b, 0.97, &worst);
+        for (int mode = 0; mode <= PL_SPLIT_HYBRID; mode++) {
+            static const char *const name[] = {[PL_SPLIT_NONE] = "-sm none",
+                                               [PL_SPLIT_LAYER] = "-sm layer",
+                                               [PL_SPLIT_TENSOR] = "-sm tensor",
+                                               [PL_SPLIT_HYBRID] =
+                                                   "-sm hybrid"};
+
+            chosen[mode] +=
+                name[mode] && strstr(pl_plan_options(p), name[mode]);
+        }
+        pl_plan_free(p);
+        pl_model_free(m);
+    }
+    print_message("none %d, layer %d, tensor %d, hybrid %d; at least %.3f of "
+                  "the best speed\n",
+                  chosen[PL_SPLIT_NONE], chosen[PL_SPLIT_LAYER],
+                  chosen[PL_SPLIT_TENSOR], chosen[PL_SPLIT_HYBRID], worst);
+    assert_int_equal(missed, 0);
+}
+
 /* The options of a plan from which small changes start. */
 struct spot {
     pl_options o;

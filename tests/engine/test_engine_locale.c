@@ -185,9 +185,9 @@ static void say_numbers(struct test_text *t)
 static void say_json(struct test_text *t)
 {
     const struct sink to = {test_text_add, t};
-    pl_err err;
+    struct json_out j = {.to = &to};
 
-    note(t, sink_json(&to, json_pack("{s:f}", "x", 1.5), "a test", &err), &err);
+    json_put(&j, "{x:f}", 1.5);
 }
 
 static void say_all(struct test_text *t)
@@ -286,7 +286,7 @@ TEST(locale_of_the_caller_stays)
     assert_true(comma != (locale_t)0);
     before = uselocale(comma);
     writer_printf(&to, "%.1f", 1.5);
-    (void)sink_json(&to, json_pack("{s:f}", "x", 1.5), "a test", NULL);
+    json_put(&(struct json_out){.to = &to}, "{x:f}", 1.5);
     see_point(&comma_there, "", 0);
     uselocale(before);
     freelocale(comma);

@@ -1,248 +1,376 @@
-/* Programs under construction. A deferred POST is emitted before each wait for
- * it and before the device's next work, and belongs to the micro-batch of its
- * values. */
+/* Passes over programs, text in and text out. "events" decides which POSTs and
+ * WAITs remain of those that were asked for, and where. "buffers" gives places
+ * to buffers. */
+#include "lib/program_same.h"
 #include "lib/support.h"
+#include "lower/buffers.h"
+#include "lower/events.h"
 #include "lower/lower_inner.h"
+#include "program/program_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct scene {
-    struct lower w;
-    struct program_builder dev[2];
-    pl_err err;
+    struct arena a;
+    struct program *p;
+    int n_dev;
 };
 
-static const struct lower_device one_queue[2] = {{.one_queue = true},
-                                                 {.one_queue = true}};
-static const struct lower_device two_queues[2] = {{.memory = 0}, {.memory = 0}};
-static const struct lower_options one = {.n_dev = 2, .dev = one_queue};
-static const struct lower_options two = {.n_dev = 2, .dev = two_queues};
-
-static void open_scene(struct scene *s)
+/* Two devices with one tensor each, and the instructions `in`. */
+static void open_scene(struct scene *s, const char *in)
 {
-    memset(s, 0, sizeof *s);
-    s->w.opt = &one;
-    s->w.dev = s->dev;
-    s->w.err = &s->err;
-    lower_reset_events(&s->dev[0].events);
-    lower_reset_events(&s->dev[1].events);
+    char text[2048];
+    pl_err err;
+
+    snprintf(text, sizeof text,
+             "programs 2\nmax n_tok 8 n_out 8 n_seq 1\n"
+             "device 0\n  %%0: f32[8]\ndevice 1\n  %%0: f32[8]\n"
+             "script micro 3\n%s",
+             in);
+    *s = (struct scene){.n_dev = 0};
+    TEST_OK(program_parse(&s->p, &s->n_dev, &s->a, text, strlen(text), &err),
+            err);
+    program_reads_back(s->p, s->n_dev);
 }
 
-static void close_scene(struct scene *s)
+/* Fails the case unless the programs' only script is `want`, and frees them. */
+static void close_scene(struct scene *s, const char *want)
 {
-    for (int d = 0; d < 2; d++) {
-        free(s->dev[d].insn);
-        free(s->dev[d].events.event);
-    }
+    struct test_text out = {0};
+    pl_err err;
+
+    TEST_OK(program_print(s->p, s->n_dev, test_text_add, &out, &err), err);
+    assert_string_equal(strchr(strstr(out.s, "script"), '\n') + 1, want);
+    free(out.s);
+    arena_fini(&s->a);
 }
 
-static void pull(struct scene *s, int *event)
+/* The pass "events" makes `want` of `in`. */
+static void thins(const char *in, bool one_queue, const char *want)
 {
-    const struct insn p = {.kind = INSN_PULL, .pull = {.out = -1}};
+    const bool queues[2] = {one_queue, one_queue};
+    struct scene s;
+    pl_err err;
 
-    assert_int_equal(lower_insn(&s->w, 0, &p), PL_OK);
-    assert_int_equal(lower_post_batched(&s->w, 0, event), PL_OK);
+    open_scene(&s, in);
+    TEST_OK(events_pass(s.p, s.n_dev, queues, &s.a, &err), err);
+    close_scene(&s, want);
 }
 
-/* Checks the instructions of a device, like "pull post0 kernel", each with its
- * micro-batch if that is not the first; orders ascend. */
-static void must_be(const struct scene *s, int d, const char *want)
+/* The pass "events" refuses `in` with this message. */
+static void refuses(const char *in, const char *message)
 {
-    static const char *const name[] = {
-        [INSN_KERNEL] = "kernel", [INSN_MERGE] = "merge", [INSN_PULL] = "pull",
-        [INSN_PAGES] = "pages",   [INSN_POST] = "post",   [INSN_WAIT] = "wait"};
-    char have[256] = "";
-    size_t n = 0;
+    const bool queues[2] = {true, true};
+    struct scene s;
+    pl_err err;
 
-    for (int i = 0; i < s->dev[d].n_insn; i++) {
-        const struct insn *t = &s->dev[d].insn[i];
-
-        assert_true(i == 0 || t[-1].order < t->order);
-        n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? " " : "",
-                              name[t->kind]);
-        if (insn_is_event(t))
-            n += (size_t)snprintf(have + n, sizeof have - n, "%d",
-                                  t->event.event);
-        if (t->micro)
-            n += (size_t)snprintf(have + n, sizeof have - n, "/%d", t->micro);
-    }
-    assert_string_equal(have, want);
+    open_scene(&s, in);
+    assert_int_equal(events_pass(s.p, s.n_dev, queues, &s.a, &err),
+                     PL_BAD_ARGUMENT);
+    assert_string_equal(err.message, message);
+    arena_fini(&s.a);
 }
 
 TEST(exec_values_in_a_row_are_posted_once)
 {
-    const struct insn kernel = {.kind = INSN_KERNEL};
-    struct scene s;
-    int a, b, c;
-
-    open_scene(&s);
-    pull(&s, &a);
-    pull(&s, &b);
-    assert_int_equal(a, b);
-    must_be(&s, 0, "pull pull");
-    assert_int_equal(lower_insn(&s.w, 0, &kernel), PL_OK);
-    pull(&s, &c);
-    assert_int_not_equal(a, c);
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    /* no instruction was added since the last POST, so its event serves
-     * again */
-    assert_int_equal(b, c);
-    assert_int_equal(lower_flush_batched_post(&s.w, 0), PL_OK);
-    must_be(&s, 0, "pull pull post0 kernel pull post1");
-    close_scene(&s);
+    thins("  0: pull %0 <- %0 32\n"
+          "  0: post 0 batched\n"
+          "  0: pull %0 <- %0 32\n"
+          "  0: post 1 batched\n"
+          "  0: %0 = scale(%0)\n"
+          "  0: pull %0 <- %0 32\n"
+          "  0: post 2 batched\n"
+          /* nothing happens between these, so one event serves */
+          "  0: post 3\n"
+          "  1: wait 0.0\n"
+          "  1: wait 0.1\n"
+          "  1: wait 0.2\n"
+          "  1: wait 0.3\n",
+          true,
+          "  0: pull %0 <- %0 32\n"
+          "  0: pull %0 <- %0 32\n"
+          "  0: post 0\n"
+          "  0: %0 = scale(%0)\n"
+          "  0: pull %0 <- %0 32\n"
+          "  0: post 1\n"
+          "  1: wait 0.0\n"
+          "  1: wait 0.1\n");
 }
 
 TEST(exec_a_wait_has_its_post_before_it)
 {
-    struct scene s;
-    int a;
-
-    open_scene(&s);
-    pull(&s, &a);
-    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
-    must_be(&s, 0, "pull post0");
-    must_be(&s, 1, "wait0");
-    assert_true(s.dev[0].insn[1].order < s.dev[1].insn[0].order);
-    close_scene(&s);
+    thins("  0: pull %0 <- %0 32\n"
+          "  0: post 0 batched\n"
+          "  1: wait 0.0\n",
+          true,
+          "  0: pull %0 <- %0 32\n"
+          "  0: post 0\n"
+          "  1: wait 0.0\n");
+    refuses("  1: wait 0.0\n"
+            "  0: post 0\n",
+            "a wait for event 0.0, which is not posted before it");
+    refuses("  1: wait 7.0\n",
+            "a wait for event 7.0, which is not posted before it");
 }
 
 TEST(exec_each_micro_batch_posts_for_itself)
 {
-    struct scene s;
-    int a, b;
-
-    open_scene(&s);
-    pull(&s, &a);
-    s.w.now.micro = 1;
-    pull(&s, &b);
-    assert_int_not_equal(a, b);
-    /* a wait of another micro-batch makes the deferred POST be emitted */
-    s.w.now.micro = 2;
-    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
-    must_be(&s, 0, "pull pull/1 post0 post1/1");
-    must_be(&s, 1, "wait1/2");
-    close_scene(&s);
-}
-
-static void copy(struct scene *s, int *event)
-{
-    const struct insn p = {
-        .kind = INSN_PULL, .queue = QUEUE_COPY, .pull = {.out = -1}};
-
-    assert_int_equal(lower_insn(&s->w, 0, &p), PL_OK);
-    assert_int_equal(lower_post_deferred(&s->w, 0, event), PL_OK);
+    /* a wait of another micro-batch makes the batched POST be emitted */
+    thins("  0: pull %0 <- %0 32\n"
+          "  0: post 0 batched\n"
+          "  0 micro 1: pull %0 <- %0 32\n"
+          "  0 micro 1: post 1 batched\n"
+          "  1 micro 2: wait 0.1\n",
+          true,
+          "  0: pull %0 <- %0 32\n"
+          "  0 micro 1: pull %0 <- %0 32\n"
+          "  0: post 0\n"
+          "  0 micro 1: post 1\n"
+          "  1 micro 2: wait 0.1\n");
 }
 
 /* In a series of copies, the last one's POST covers all of them, but only those
  * of its micro-batch: another may be absent. */
 TEST(exec_copies_are_posted_late_by_micro_batch)
 {
-    struct scene s;
-    int a, b, c;
-
-    open_scene(&s);
-    copy(&s, &a);
-    copy(&s, &b);
-    s.w.now.micro = 1;
-    copy(&s, &c);
-    must_be(&s, 0, "pull pull pull/1");
-    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, c), PL_OK);
-    must_be(&s, 0, "pull pull pull/1 post2/1");
-    s.w.now.micro = 0;
-    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, b), PL_OK);
-    assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
-    must_be(&s, 0, "pull pull pull/1 post2/1 post1");
-    must_be(&s, 1, "wait2/1 wait1 wait1");
-    close_scene(&s);
+    thins("  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: post 0 deferred\n"
+          "  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: post 1 deferred\n"
+          "  0 copy micro 1: pull %0 <- %0 32\n"
+          "  0 copy micro 1: post 2 deferred\n"
+          "  1 micro 1: wait 0.2\n"
+          "  1: wait 0.1\n"
+          "  1: wait 0.0\n",
+          true,
+          "  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: pull %0 <- %0 32\n"
+          "  0 copy micro 1: pull %0 <- %0 32\n"
+          "  0 copy micro 1: post 0\n"
+          "  1 micro 1: wait 0.0\n"
+          "  0 copy: post 1\n"
+          "  1: wait 0.1\n");
 }
 
+/* Before copies of another wave, those of the last one are posted. */
+TEST(exec_copies_are_posted_before_another_wave)
+{
+    thins("  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: post 0 deferred\n"
+          "  0 copy: flush\n"
+          "  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: post 1 deferred\n"
+          "  1: wait 0.0\n",
+          true,
+          "  0 copy: pull %0 <- %0 32\n"
+          "  0 copy: post 0\n"
+          "  0 copy: pull %0 <- %0 32\n"
+          "  1: wait 0.0\n");
+}
+
+/* A POST in steps of few rows says nothing to steps of many. */
 TEST(exec_runs_of_few_rows_post_for_themselves)
 {
-    struct scene s;
-    int a, b, c;
-
-    open_scene(&s);
-    s.w.one_shot_rows = 2;
-    s.w.now.predicate = PRED_ONE_SHOT_TOK;
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &a), PL_OK);
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    assert_int_equal(a, b);
-    s.w.now.predicate = PRED_TWO_SHOT_TOK;
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    s.w.now.predicate = PRED_NONE;
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
-    must_be(&s, 0, "post0 post1 post2");
-    assert_true(a == 0 && b == 1 && c == 2);
-    assert_int_equal(s.dev[0].insn[0].max_rows, 2);
-    assert_int_equal(s.dev[0].insn[1].min_rows, 3);
-    /* the predicate is for every step */
-    assert_int_equal(s.dev[0].insn[2].max_rows, 0);
-    close_scene(&s);
+    thins("  0 if n_tok ..2: post 0\n"
+          "  0 if n_tok ..2: post 1\n"
+          "  0 if n_tok 3..: post 2\n"
+          "  0: post 3\n"
+          "  1 if n_tok ..2: wait 0.1\n"
+          "  1 if n_tok 3..: wait 0.2\n"
+          "  1: wait 0.3\n",
+          true,
+          "  0 if n_tok ..2: post 0\n"
+          "  0 if n_tok 3..: post 1\n"
+          "  0: post 2\n"
+          "  1 if n_tok ..2: wait 0.0\n"
+          "  1 if n_tok 3..: wait 0.1\n"
+          "  1: wait 0.2\n");
 }
 
 /* Before a queue waits for another device, it waits for the other queue's
  * POSTs, once, in the steps that execute them. */
 TEST(exec_queues_know_of_each_other)
 {
-    struct scene s;
-    int a, b, c;
+    thins("  1: post 0\n"
+          "  0 copy: post 0\n"
+          /* the queue knows of the POST only in steps of few rows */
+          "  0 if n_tok ..2: wait 0.0\n"
+          "  0: wait 1.0\n"
+          "  0: %0 = scale(%0)\n"
+          "  0: wait 1.0\n"
+          "  0 copy micro 1: post 1\n"
+          "  0 micro 1: wait 0.1\n"
+          "  0 micro 1: wait 1.0\n",
+          false,
+          "  1: post 0\n"
+          "  0 copy: post 0\n"
+          "  0 if n_tok ..2: wait 0.0\n"
+          "  0: wait 0.0\n"
+          "  0: wait 1.0\n"
+          "  0: %0 = scale(%0)\n"
+          /* the queue knows of these POSTs already */
+          "  0: wait 1.0\n"
+          "  0 copy micro 1: post 1\n"
+          "  0 micro 1: wait 0.1\n"
+          "  0 micro 1: wait 1.0\n");
+}
 
-    open_scene(&s);
-    s.w.opt = &two;
-    s.w.one_shot_rows = 2;
-    assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
-    s.w.now.predicate =
-        /* the queue knows of the POST only in steps in which this predicate
-         * holds */
-        PRED_ONE_SHOT_TOK;
-    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
-    s.w.now.predicate = PRED_NONE;
-    must_be(&s, 0, "post0 wait0");
-    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
-    must_be(&s, 0, "post0 wait0 wait0 wait0");
-    assert_int_equal(s.dev[0].insn[2].event.dev, 0);
-    assert_int_equal(s.dev[0].insn[3].event.dev, 1);
-    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
-    /* the queue knows of these POSTs already, so no WAIT is added */
-    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0");
-    s.w.now.micro = 1;
-    assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &b), PL_OK);
-    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, b), PL_OK);
-    assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
-    must_be(&s, 0, "post0 wait0 wait0 wait0 wait0 post1/1 wait1/1 wait0/1");
-    close_scene(&s);
+/* A barrier is a wait for other devices, and all of its devices have one
+ * position, behind what they owe. */
+TEST(exec_a_barrier_comes_behind_what_its_devices_owe)
+{
+    thins("  0: pull %0 <- %0 32\n"
+          "  0: post 0 batched\n"
+          "  1 copy: post 0\n"
+          "  0, 1: merge meet\n"
+          "  1: wait 0.0\n",
+          false,
+          "  0: pull %0 <- %0 32\n"
+          "  1 copy: post 0\n"
+          "  0: post 0\n"
+          "  1: wait 1.0\n"
+          "  0: merge meet 0, 1\n"
+          "  1: merge meet 0, 1\n"
+          "  1: wait 0.0\n");
+}
+
+TEST(exec_texts_that_are_no_drafts_are_refused)
+{
+    refuses("  0 order 7: post 0\n",
+            "instruction 0 of device 0: positions must have no gaps");
+    refuses("  0 micro 16: post 0\n",
+            "instruction 0 of device 0: too many micro-batches");
+    refuses("  0: merge meet 1\n",
+            "instruction 0 of device 0: the device is no peer of its barrier");
+    refuses("  0: merge meet 0, 9\n",
+            "instruction 0 of device 0: a peer of the barrier is no device");
+    refuses("  0 if n_tok ..1: post 0\n"
+            "  0 if n_tok ..2: post 0\n"
+            "  0 if n_tok ..3: post 0\n"
+            "  0 if n_tok ..4: post 0\n"
+            "  0 if n_tok ..5: post 0\n",
+            "a script with more than 4 predicates");
+}
+
+/* Programs of one device whose tensors lie in buffers, before and after the
+ * pass "buffers". */
+static void places(const char *in, bool is_private, const char *want)
+{
+    const bool private[1] = {is_private};
+    struct test_text out = {0};
+    struct arena a = {0};
+    struct program *p;
+    pl_err err;
+    int n_dev;
+
+    TEST_OK(program_parse(&p, &n_dev, &a, in, strlen(in), &err), err);
+    program_reads_back(p, n_dev);
+    TEST_OK(buffers_pass(p, n_dev, private, &a, &err), err);
+    TEST_OK(program_print(p, n_dev, test_text_add, &out, &err), err);
+    assert_string_equal(strstr(out.s, "device 0"), want);
+    free(out.s);
+    arena_fini(&a);
+}
+
+#define THREE_BUFFERS                                                          \
+    "programs 1\n"                                                             \
+    "device 0 work 0 inbox 0 events 0 groups 0\n"                              \
+    "  buffer 0: 64 work born 0\n"                                             \
+    "  buffer 1: 64 work born 1\n"                                             \
+    "  buffer 2: 64 work born 3\n"                                             \
+    "  %0: f32[8] in 0 @0\n"                                                   \
+    "  %1: f32[8] in 1 @0\n"                                                   \
+    "  %2: f32[8] in 2 @0\n"                                                   \
+    "script\n"                                                                 \
+    "  0: %0 = scale(%0)\n"                                                    \
+    "  0: %1 = scale(%0)\n"                                                    \
+    "  0: %1 = scale(%1)\n"
+
+TEST(exec_places_are_used_again)
+{
+    places(THREE_BUFFERS "  0: %2 = scale(%1)\n", false,
+           "device 0 weights 0 cache 0 work 128 inbox 0 events 0 groups 0\n"
+           "  %0: f32[8] work @0\n"
+           "  %1: f32[8] work @64\n"
+           "  %2: f32[8] work @0\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: %1 = scale(%0)\n"
+           "  0: dies 64 @0\n"
+           "  0: %1 = scale(%1)\n"
+           "  0: %2 = scale(%1)\n"
+           "  0: dies 64 @0, 64 @64\n");
+}
+
+/* Memory that no other device reads rests before it is used again. */
+TEST(exec_places_of_private_memory_rest)
+{
+    places(THREE_BUFFERS "  0: %2 = scale(%1)\n", true,
+           "device 0 weights 0 cache 0 work 192 inbox 0 events 0 groups 0\n"
+           "  %0: f32[8] work @0\n"
+           "  %1: f32[8] work @64\n"
+           "  %2: f32[8] work @128\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: %1 = scale(%0)\n"
+           "  0: dies 64 @0\n"
+           "  0: %1 = scale(%1)\n"
+           "  0: %2 = scale(%1)\n"
+           "  0: dies 64 @64, 64 @128\n");
+}
+
+/* Buffers that a peer or a copy queue may still read live while they are
+ * held. */
+TEST(exec_held_buffers_keep_their_places)
+{
+    places(THREE_BUFFERS "  0: holds %0\n"
+                         "  0: %2 = scale(%1)\n"
+                         "  0: holds %1\n",
+           false,
+           "device 0 weights 0 cache 0 work 128 inbox 0 events 0 groups 0\n"
+           "  %0: f32[8] work @0\n"
+           "  %1: f32[8] work @64\n"
+           "  %2: f32[8] work @0\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: %1 = scale(%0)\n"
+           "  0: %1 = scale(%1)\n"
+           "  0: dies 64 @0\n"
+           "  0: %2 = scale(%1)\n"
+           "  0: dies 64 @0\n");
 }
 
 /* No event says that the copy queue has read a token table, so the table keeps
  * its memory to the end of the program. */
 TEST(exec_token_tables_that_are_copied_live_to_the_end)
 {
+    static const struct lower_device devs[2] = {{.memory = 0}, {.memory = 0}};
     static const struct lower_options alone = {
-        .n_dev = 2, .n_shard = 1, .dev = two_queues};
+        .n_dev = 2, .n_shard = 1, .dev = devs};
     const struct insn kernel = {.kind = INSN_KERNEL};
-    struct buffer buf[2] = {{.death = 0}, {.death = 0}};
-    int buffer[2] = {0, 1}, tensor;
+    int in_buffer[2] = {0, 1}, tensor;
     struct shard shard = {.token_table = {{.tensor = 0}, {.tensor = 1}}};
-    struct scene s;
+    struct program_builder dev[2] = {{.in_buffer = in_buffer}};
+    const struct script *made = &dev[0].script[0];
+    struct arena a = {0};
+    pl_err err;
+    struct lower w = {
+        .opt = &alone, .a = &a, .shard = &shard, .dev = dev, .err = &err};
 
-    open_scene(&s);
-    s.w.opt = &alone;
-    s.w.shard = &shard;
-    s.dev[0].buf = buf;
-    s.dev[0].buffer = buffer;
-    assert_int_equal(lower_token_table_copied(&s.w, 0, &tensor, NULL), PL_OK);
+    TEST_OK(lower_token_table_copied(&w, 0, &tensor, NULL), err);
     assert_int_equal(tensor, 0);
-    s.w.now.micro = 1;
-    assert_int_equal(lower_token_table(&s.w, 0, &tensor), PL_OK);
+    w.now.micro = 1;
+    TEST_OK(lower_token_table(&w, 0, &tensor), err);
     assert_int_equal(tensor, 1);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(lower_insn(&s.w, 0, &kernel), PL_OK);
-    lower_end_token_tables(&s.w, 2);
-    assert_int_equal(buf[0].death, s.dev[0].n_insn);
-    /* this token table was not copied to the device */
-    assert_int_equal(buf[1].death, 0);
-    close_scene(&s);
+        TEST_OK(lower_insn(&w, 0, &kernel), err);
+    TEST_OK(lower_end_token_tables(&w, 2), err);
+    /* the other token table was not copied to the device */
+    assert_int_equal(made->n_hold, 1);
+    assert_int_equal(made->hold[0].tensor, 0);
+    assert_int_equal(made->hold[0].until, 3);
+    free(made->insn);
+    free(made->hold);
 }

@@ -992,7 +992,7 @@ static void check_moves(enum op op, int n)
                     m.in[i]->n_run, m.in[i]->run, m.n_rank);
                 assert_non_null(m.in[i]);
             }
-        assert_true(move_layout(&a, m.g, m.n, m.in, m.n_rank, &out));
+        out = move_layout(&a, m.g, m.n, m.in, m.n_rank);
         for (int i = 0; i < 2; i++)
             move_owners(&m, i ? 11 : 7, &owners[i]);
         for (int d = 0; d < m.n->n_dim; d++)

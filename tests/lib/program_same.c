@@ -300,7 +300,8 @@ static const char *step(const struct insn *p, const struct insn *q,
         SAME_ALL(wait.n_more, wait.more, event_same);
         return NULL;
     case INSN_POST:
-        SAME(event.event);
+        SAME(post.event);
+        SAME(post.time);
         return NULL;
     }
     return "kind";
@@ -314,6 +315,24 @@ static const char *death(const struct dead_range *p, const struct dead_range *q)
     return NULL;
 }
 
+static const char *hold(const struct buffer_hold *p,
+                        const struct buffer_hold *q)
+{
+    SAME(tensor);
+    SAME(until);
+    return NULL;
+}
+
+static const char *buffer(const struct prog_buffer *p,
+                          const struct prog_buffer *q)
+{
+    SAME(bytes);
+    SAME(region);
+    SAME(variant);
+    SAME(born);
+    return NULL;
+}
+
 static const char *script(const struct variant *p, const struct variant *q,
                           const struct program *all, int dev, int *at)
 {
@@ -323,6 +342,7 @@ static const char *script(const struct variant *p, const struct variant *q,
         TRY(step(&p->insn[*at], &q->insn[*at], all, dev));
     *at = -1;
     SAME_ALL(n_dead, dead, death);
+    SAME_ALL(n_hold, hold, hold);
     return NULL;
 }
 
@@ -331,6 +351,9 @@ static const char *program(const struct program *p, const struct program *q)
     SAME(dev);
     SAME(active);
     SAME_ALL(n_tensor, tensor, tensor);
+    SAME_ALL(n_buffer, buffer, buffer);
+    if (p->n_buffer > 0)
+        SAME_ALL(n_tensor, in_buffer, index_of);
     SAME(n_variant);
     SAME(n_event);
     SAME(n_group);

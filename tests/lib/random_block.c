@@ -644,7 +644,7 @@ static bool lay_letter(struct block *b, struct arena *a, pl_tensor y,
             continue;
         f = rules_project(a, &sp, l.in[i], at(d, b->in[i])->n_dim,
                           at(d, b->in[i])->dim, d->n_rank, &need[i]);
-        if (f == RULE_ILLEGAL || f == RULE_NO_MEMORY)
+        if (f == RULE_ILLEGAL)
             return false;
         if (f == RULE_FREE)
             need[i] = &layout_mirrored;

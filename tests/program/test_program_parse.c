@@ -51,7 +51,7 @@ TEST(program_parse_mistakes_are_named)
         {"programs 1\ndevice 0\n%0: f32[1\n]",
          "line 3, column 10: the end of the line where ']'"},
         {"programs 1\ndevice 0\n%0: f32[4] home",
-         "line 3, column 12: 'home' where weights, cache, work, inbox, @"},
+         "line 3, column 12: 'home' where weights, cache, work, inbox, in, @"},
         {"programs 1\ndevice 0\n%0: q8_0[33]",
          "line 3, column 13: the end of the text where bytes N, because the"},
         {"programs 1\ndevice 0\n%0: i32[3, 3] packed",

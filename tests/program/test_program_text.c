@@ -10,7 +10,9 @@
 #include "lib/program_build.h"
 #include "lib/program_same.h"
 #include "lib/support.h"
+#include "lower/buffers.h"
 #include "lower/compile.h"
+#include "lower/events.h"
 #include "program/program_check.h"
 
 #include <stdio.h>
@@ -351,6 +353,56 @@ static const pl_options scripts[] = {
     {.device_spec = "gpu:4GiB:1TB/s*5"},
 };
 
+static char *dump(const struct compiled *p, const char *pass)
+{
+    struct test_text t = {0};
+    const struct lower_dump d = {pass, test_text_add, &t};
+    pl_err err;
+
+    TEST_OK(compiled_dump(p, &d, &err), err);
+    return t.s;
+}
+
+/* Fails the case unless the programs print as the pass leaves them. */
+static void must_print(const struct program *p, int n_dev,
+                       const struct compiled *of, const char *pass)
+{
+    struct test_text t = {0};
+    char *want = dump(of, pass);
+    pl_err err;
+
+    TEST_OK(program_print(p, n_dev, test_text_add, &t, &err), err);
+    if (strcmp(t.s, want))
+        fail_msg("\"%s\" alone gives\n%s\nnot\n%s", pass, t.s, want);
+    free(t.s);
+    free(want);
+}
+
+/* Each pass, run on the text of what it reads, gives the text of what it
+ * leaves. */
+static void passes_run_alone(const struct compiled *p)
+{
+    char *text = dump(p, "order");
+    struct arena a = {0};
+    struct program *q = parse(&a, text, p->low->n_dev);
+    bool one_queue[16], private[16];
+    pl_err err;
+
+    program_reads_back(q, p->low->n_dev);
+    for (int d = 0; d < p->low->n_dev; d++) {
+        one_queue[d] = p->lowering.dev[d].one_queue;
+        private[d] = p->lowering.dev[d].memory < 0;
+    }
+    TEST_OK(events_pass(q, p->low->n_dev, one_queue, &a, &err), err);
+    must_print(q, p->low->n_dev, p, "events");
+    program_reads_back(q, p->low->n_dev);
+    TEST_OK(buffers_pass(q, p->low->n_dev, private, &a, &err), err);
+    must_print(q, p->low->n_dev, p, "buffers");
+    must_print(p->low->prog, p->low->n_dev, p, "buffers");
+    free(text);
+    arena_fini(&a);
+}
+
 TEST(program_text_lowered_programs_read_back)
 {
     struct seen o = {.meet = 0};
@@ -370,6 +422,7 @@ TEST(program_text_lowered_programs_read_back)
             fail_msg("%zu: %s", i, err.message);
         see(&o, p->low->prog, p->low->n_dev);
         program_reads_back(p->low->prog, p->low->n_dev);
+        passes_run_alone(p);
         compiled_free(p);
         pl_graph_free(g);
     }

@@ -138,7 +138,10 @@ TEST(serve_answers_have_what_clients_read)
         {"/lora-adapters", NULL, 200, {"=[]"}},
         {"/lora-adapters", "[]", 200, {"success=true"}},
         {"/lora-adapters", "[{\"id\":0,\"scale\":1}]", 400, {"error.message"}},
-        {"/v1/models", NULL, 200, {"data.0.id", "data.0.aliases.0"}},
+        {"/v1/models",
+         NULL,
+         200,
+         {"data.0.id", "data.0.aliases.0", "data.0.tags=[\"chat\",\"small\"]"}},
         {"/rerank",
          "{\"query\":\"a\",\"documents\":[\"b\"]}",
          501,
@@ -168,6 +171,15 @@ TEST(serve_answers_have_what_clients_read)
          {"prompt~Once", "generation_settings/n_predict=2",
           "timings/predicted_n=2"}},
         {"/completion",
+         "{\"prompt\":[{\"content\":[{\"type\":\"text\",\"text\":\"On\"},"
+         "{\"type\":\"text\",\"text\":\"ce\"}]}],\"n_predict\":1}",
+         200,
+         {"prompt=\"Once\""}},
+        {"/completion",
+         "{\"prompt\":{\"content\":[{\"type\":\"image_url\"}]}}",
+         400,
+         {"error.message~images"}},
+        {"/completion",
          "{\"prompt\":\"Once\",\"n_predict\":1,\"ignore_eos\":true}",
          200,
          {"prompt~Once", "generation_settings.ignore_eos=true",
@@ -186,7 +198,7 @@ TEST(serve_answers_have_what_clients_read)
     };
     struct serve_try s;
 
-    serve_try_start(&s, "", "");
+    serve_try_start(&s, "", "--tags chat,small");
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         char request[400], *body;
         json_t *j;
@@ -416,6 +428,47 @@ TEST(serve_ignore_eos_forbids_the_token)
     json_decref(j);
     free(body);
     serve_try_stop(&s);
+}
+
+/* As llama-server's --special, and skip_special_tokens of other servers. Token
+ * 4094 opens a turn of a chat. */
+TEST(serve_texts_have_special_tokens_if_asked)
+{
+    static const struct {
+        const char *option, *field;
+        bool shown;
+    } rows[] = {
+        {"", "", false},
+        {"", ",\"skip_special_tokens\":false", true},
+        {"-sp", "", true},
+        {"--special", ",\"skip_special_tokens\":true", false},
+    };
+    static const char *const paths[] = {"/completion", "/v1/completions"};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct serve_try s;
+        char request[200], want[100];
+
+        serve_try_start(&s, "", rows[i].option);
+        for (int k = 0; k < 2; k++) {
+            char *body;
+            json_t *j;
+
+            snprintf(request, sizeof request,
+                     "{\"prompt\":\"Once\",\"max_tokens\":2,"
+                     "\"logit_bias\":{\"4094\":100}%s}",
+                     rows[i].field);
+            snprintf(want, sizeof want, "%s=\"%s\"",
+                     k ? "choices.0.text" : "content",
+                     rows[i].shown ? "<|im_start|><|im_start|>" : "");
+            body = serve_try_post(&s, paths[k], request, 200);
+            j = serve_try_json(body);
+            check(paths[k], j, want);
+            json_decref(j);
+            free(body);
+        }
+        serve_try_stop(&s);
+    }
 }
 
 /* ---- limits of lines ----------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/json_text.h"
-#include "server/response.h"
+#include "server/response_inner.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -1007,14 +1007,14 @@ TEST(answers_of_several_choices_are_apart)
 
     begin(&t, REQUEST_COMPLETIONS,
           "{\"prompt\": [\"x\", \"y\"], \"n\": 2, \"echo\": true}");
-    assert_int_equal(response_choices(t.w), 4);
+    assert_int_equal(t.w->n, 4);
     cut.why = RESPONSE_LENGTH;
     for (int i = 3; i >= 0; i--) {
         assert_true(response_prompt(t.w, i, 10, 4, i < 2 ? "x" : "y"));
         say(&t, i, i % 2 ? &two : &one, &whole);
     }
     for (int i = 0; i < 4; i++) {
-        assert_false(response_begun(t.w));
+        assert_false(t.w->begun);
         assert_true(response_end(t.w, i, i == 2 ? &cut : &usual_end));
     }
     j = json_loads(t.out.s, 0, NULL);

@@ -1364,3 +1364,27 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     request_fini(&a);
     pl_tokenizer_free(words);
 }
+
+/* llama-server has an option for this order, --spm-infill. */
+TEST(ask_gaps_may_have_the_suffix_first)
+{
+    pl_tokenizer *words = open_fim(test_temp("spm.gguf"));
+    const struct request_rules by = {
+        .words = words, .n_vocab = 260, .max_tokens = -1};
+    static const int32_t want[] = {257, 'b', 256, 'a', 258, 'x'};
+    struct request a;
+    int32_t *ids;
+    int64_t n;
+    pl_err err;
+
+    read_by(&a, REQUEST_INFILL,
+            "{'input_prefix': 'a', 'input_suffix': 'b', 'prompt': 'x', "
+            "'spm_infill': true}",
+            &by);
+    TEST_OK(request_prompt_tokens(&a.prompt[0], words, &ids, &n, &err), err);
+    assert_int_equal(n, 7);
+    assert_memory_equal(ids + 1, want, sizeof want);
+    free(ids);
+    request_fini(&a);
+    pl_tokenizer_free(words);
+}

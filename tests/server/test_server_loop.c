@@ -2,8 +2,8 @@
  * do: arrive, end, pause or preempt it. */
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
+#include "lib/loop_states.h"
 #include "lib/support.h"
-#include "server/loop.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -71,6 +71,7 @@ static void set_up(struct place *p, const char *devices, int64_t n_ctx,
 
 static void tear_down(struct place *p)
 {
+    expect_drawn_edges(p->loop);
     loop_free(p->loop);
     pl_engine_free(p->engine);
     pl_model_free(p->model);
@@ -234,6 +235,26 @@ TEST(server_totals_are_those_of_all_jobs)
 }
 
 /* 8 tasks in a cache that can finish about 3 of them at once. */
+/* The edges of the drawing in server/loop_inner.h. All tests of the loop check
+ * at their end that no other was taken. */
+TEST(server_tasks_change_their_states_as_drawn)
+{
+    static const enum task_state drawn[][2] = {
+        {TASK_WAITING, TASK_LOOKING},    {TASK_LOOKING, TASK_LOADING},
+        {TASK_WAITING, TASK_PREFILL},    {TASK_PREFILL, TASK_WAITING},
+        {TASK_LOOKING, TASK_PREFILL},    {TASK_LOADING, TASK_PREFILL},
+        {TASK_PREFILL, TASK_DECODING},   {TASK_DECODING, TASK_PREFILL},
+        {TASK_PREFILL, TASK_PREEMPTED},  {TASK_PREEMPTED, TASK_PREFILL},
+        {TASK_DECODING, TASK_PREEMPTED}, {TASK_PREEMPTED, TASK_DECODING}};
+    unsigned edges[N_TASK_STATE] = {0};
+
+    for (size_t i = 0; i < sizeof drawn / sizeof *drawn; i++)
+        edges[drawn[i][0]] |= 1u << drawn[i][1];
+    for (int a = 0; a < TASK_ENDED; a++)
+        assert_int_equal(loop_edges[a], edges[a] | 1u << TASK_ENDED);
+    assert_int_equal(loop_edges[TASK_ENDED], 0);
+}
+
 TEST(server_jobs_that_give_their_place_write_the_same)
 {
     enum { N = 8 };
@@ -259,6 +280,8 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     /* a preempted task's state needs no checksum of the weights, because only
      * this engine restores it */
     assert_false(p.engine->has_weights);
+    assert_true(taken_edges(p.loop, TASK_DECODING) >> TASK_PREEMPTED & 1);
+    assert_true(taken_edges(p.loop, TASK_PREEMPTED) >> TASK_DECODING & 1);
     tear_down(&p);
 }
 

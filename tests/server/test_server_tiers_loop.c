@@ -1,9 +1,9 @@
 /* Tasks whose prompts are loaded from the cache's tiers generate what they do
  * without: from host memory, from a disk, after a restart, with another split.
  * Saving pages while idle after every response blocks and loses nothing. */
+#include "lib/loop_states.h"
 #include "lib/mute_disk.h"
 #include "lib/support.h"
-#include "server/loop.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -86,6 +86,7 @@ static void set_up(struct place *p, const struct setting *s)
 
 static void tear_down(struct place *p)
 {
+    expect_drawn_edges(p->loop);
     loop_free(p->loop);
     tiers_free(p->tiers);
     pl_engine_free(p->engine);

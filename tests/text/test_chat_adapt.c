@@ -361,6 +361,14 @@ TEST(adapt_tools_become_what_templates_take)
          "'null']}}}}}]",
          NULL, "int"},
         {none_tools, NULL, NULL, "ok"},
+        /* a variable of older templates, such as those of FireFunction */
+        {"{{ messages[0].content + '|' + functions }}", NULL, NULL, "a|"},
+        {"{{ messages[0].content + '|' + functions }}",
+         "[{'type': 'function', 'function': {'name': 'f'}}]", NULL,
+         "a|[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]"},
+        {"{{ messages[0].content + '|' + functions }}", NULL,
+         "{'functions': 'own'}", "a|own"},
+        {"{{ functions is defined }}", NULL, NULL, "False"},
         {"{% for t in tools %}{{ t }}{% endfor %}ok", NULL, NULL, "ok"},
     };
 

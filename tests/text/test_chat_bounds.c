@@ -169,7 +169,7 @@ TEST(chat_templates_that_do_not_end_are_stopped)
 {
     static const char many[] =
         "{% set l = range(999)|list %}{% for a in l %}{% for b in l %}"
-        "{% for c in l %}{% endfor %}{% endfor %}{% endfor %}";
+        "{% for c in l %}{% set d = c %}{% endfor %}{% endfor %}{% endfor %}";
     static const char deep[] = "{% macro m(x) %}{{ m(x) }}{% endmacro %}"
                                "{{ m(1) }}";
     static const char nested[] =
@@ -191,6 +191,29 @@ TEST(chat_templates_that_do_not_end_are_stopped)
               "{% endfor %}",
               PL_FULL, "output exceeds");
     must_fail("{{ '%99999999d' % 1 }}", PL_FULL, "width");
+}
+
+/* A loop without break ends when it has nothing left to do, and a list that
+ * grows is not copied each time. Otherwise this would take 50 million
+ * iterations and 800 MB. */
+TEST(chat_loops_end_with_nothing_left_to_do)
+{
+    must_give("{% set n = namespace(l=[]) %}{% for i in range(9999) %}"
+              "{% set f = namespace(found=false) %}"
+              "{% for j in range(i, -1, -1) %}{% if not f.found %}"
+              "{% if j % 2 == 0 %}{% set f.found = true %}{% endif %}"
+              "{% endif %}{% endfor %}{% set n.l = n.l + [i] %}{% endfor %}"
+              "{{ n.l|length }}",
+              "9999");
+    must_give("{% for x in 'abcd' %}{% if loop.index == 3 %}y{% endif %}"
+              "{% endfor %}{% for x in 'abc' %}{% for y in 'ab' %}"
+              "{% if x == 'c' %}z{% endif %}{% endfor %}{% endfor %}",
+              "yzz");
+    must_give("{% set c = cycler(1, 2, 3) %}{% for x in 'abcd' %}"
+              "{% if c.next() == 3 %}x{% endif %}{% endfor %}"
+              "{% set i = [1, 2]|reverse %}{% for x in 'abc' %}"
+              "{% if not i|list %}i{% endif %}{% endfor %}",
+              "xii");
 }
 
 /* Each of these expressions looks at a megabyte or more: 99,999 times, or once

@@ -163,12 +163,16 @@ struct row {
 #define NOW     "[^now^, {}]"
 #define JSON_W  "{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}}"
 #define JSON_N  "{^name^: ^now^, ^arguments^: {}}"
-#define BAR     "\xef\xbd\x9c"
-#define LOW     "\xe2\x96\x81"
-#define DS(s)   "<" BAR "tool" LOW s BAR ">"
-#define NS      "]<]minimax[>["
-#define SEP     "<|sep|>"
-#define INK(c)  "<|content_invoke_tool_json|>{^name^:^" c "^,^args^:"
+#define SHORT_W "{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}"
+#define OPEN_W                                                                 \
+    "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"           \
+    "</parameter>\n"
+#define BAR    "\xef\xbd\x9c"
+#define LOW    "\xe2\x96\x81"
+#define DS(s)  "<" BAR "tool" LOW s BAR ">"
+#define NS     "]<]minimax[>["
+#define SEP    "<|sep|>"
+#define INK(c) "<|content_invoke_tool_json|>{^name^:^" c "^,^args^:"
 #define IFM(k, t, v)                                                           \
     "<ifm|arg_key>" k "</ifm|arg_key>\n" t "<ifm|arg_value>" v                 \
     "</ifm|arg_value>\n"
@@ -258,6 +262,199 @@ static const struct row rows[] = {
      "<|channel|>commentary to=user<|message|>Hello"
      "<|end|>",
      "Hello", "", "", 0},
+    /* commas before closing brackets */
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^,\n}, }"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^a,}^, "
+     "^hours^: [6, 1.5,], ^more^: {^deep^: ^x^ , } ,}}</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^a,}^, ^hours^: [6, 1.5], ^more^: {^deep^: "
+     "^x^}}]",
+     0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: "
+     "^{\\^place\\^: \\^Oslo\\^,}^}</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "[" JSON_W ", " JSON_N ",\n]", "", "", WEATHER ", " NOW, 0},
+    {"hermes", "",
+     "<tool_call>{'name': 'get_weather', 'arguments': {'place': 'Oslo',},}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^name^: ^now^, ^arguments^: {,}}</tool_call>",
+     "", "", NOW, 0},
+    {"hermes", "", "<tool_call>{^a^: 1,,}</tool_call>",
+     "<tool_call>{^a^: 1,,}</tool_call>", "", "", 0},
+    {"hermes", "", "{^a^: [1,],}", "{^a^: [1,],}", "", "", 0},
+    {"ministral", "",
+     "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Oslo^, }[TOOL_CALLS]now[ARGS]{}",
+     "", "", WEATHER ", " NOW, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.get_weather <|constrain|>json"
+     "<|message|>{^place^: ^Oslo^,}<|call|>",
+     "", "", WEATHER, 0},
+    {"google-gemma-4-31B-it", "",
+     "<|tool_call>call:get_weather{place:<|\"|>Oslo<|\"|>,hours:[6,],}"
+     "<tool_call|>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^hours^: [6]}]", 0},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[get_weather(place='Oslo',), now()]"
+     "<|tool_call_end|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=hours>\n[6, 1.5,]\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^hours^: [6, 1.5]}]", 0},
+    /* closing brackets that are missing */
+    {"hermes", "", "<tool_call>\n" SHORT_W "\n</tool_call>", "", "", WEATHER,
+     0},
+    {"hermes", "",
+     "So:\n<tool_call>\n" SHORT_W "\n</tool_call>\n<tool_call>\n" JSON_N
+     "\n</tool_call>\nDone.",
+     "So:Done.", "", WEATHER ", " NOW, 0},
+    {"hermes", "", "<tool_call>" SHORT_W "\n<tool_call>" JSON_N "</tool_call>",
+     "", "", WEATHER ", " NOW, 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: "
+     "^</tool_call>^, ^hours^: [6, 7</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^</tool_call>^, ^hours^: [6, 7]}]", 0},
+    {"hermes", "",
+     "<tool_call>{'name': 'get_weather', 'arguments': {'place': 'Oslo',"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\n```json\n" SHORT_W "\n```\n</tool_call>", "",
+     "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>[{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}]"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>[" JSON_W ", " JSON_N "</tool_call>", "", "",
+     WEATHER ", " NOW, 0},
+    {"hermes", "", SHORT_W, "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\n" SHORT_W, "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>" SHORT_W "</tool", "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^a^: [1</tool_call> and",
+     "<tool_call>{^a^: [1</tool_call> and", "", "", 0},
+    {"hermes", "", "<tool_call>{ and </tool_call> and }.",
+     "<tool_call>{ and </tool_call> and }.", "", "", 0},
+    {"hermes", "", "{^name^: ^Ann^, ^arguments^: {}\n<b>",
+     "{^name^: ^Ann^, ^arguments^: {}\n<b>", "", "", 0},
+    {"hermes", "", "<function=get_weather>{^place^: ^Oslo^</function>", "", "",
+     WEATHER, 0},
+    {"nemo", "",
+     "[TOOL_CALLS] [{^name^: ^get_weather^, ^arguments^: {^place^: "
+     "^Oslo^}]<end>",
+     "", "", WEATHER, 0},
+    {"ministral", "", "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Oslo^</s>", "",
+     "", WEATHER, 0},
+    {"Kimi-K2-Instruct", "",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>{^place^: ^Oslo^<|tool_call_end|>"
+     "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.get_weather<|message|>{^place^: "
+     "^Oslo^<|call|>",
+     "", "", WEATHER, ENDLESS},
+    {"google-gemma-4-31B-it", "",
+     "<|tool_call>call:get_weather{place:<|\"|>Oslo<|\"|><tool_call|>"
+     "<|tool_call>call:now{<tool_call|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[get_weather(place='Oslo')<|tool_call_end|>", "", "",
+     WEATHER, 0},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[now(), get_weather(place='Oslo'<|tool_call_end|>", "",
+     "", NOW ", " WEATHER, 0},
+    /* names and keys between quotes that the notation does not have */
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=^get_weather^>\n<parameter=^place^>\nOslo\n"
+     "</parameter>\n<parameter='days'>\n3\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function='get_weather'>\n<parameter=^place^>\nOslo\n"
+     "<parameter=^days^>\n3\n</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function name=^get_weather^>\n<parameter name=^place^>\n"
+     "Oslo\n</parameter>\n</function>\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<function=^get_weather^>{^place^: ^Oslo^}</function>", "",
+     "", WEATHER, 0},
+    {"hermes", "", "Write <function=^get_weather>{}</function>.",
+     "Write <function=^get_weather>{}</function>.", "", "", 0},
+    {"GLM-4.6", "",
+     "<tool_call>^get_weather^\n<arg_key>^place^</arg_key>\n<arg_value>Oslo"
+     "</arg_value>\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"ministral", "", "[TOOL_CALLS]^get_weather^[ARGS]{^place^: ^Oslo^}", "",
+     "", WEATHER, 0},
+    /* a call that is not closed before another */
+    {"Qwen3-Coder", "",
+     "So\n" OPEN_W "</tool_call>\n<tool_call>\n<function=now>\n</function>\n"
+     "</tool_call>",
+     "So", "", WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     OPEN_W "</tool_call>\n" OPEN_W "</tool_call>\n<tool_call>\n"
+            "<function=now>\n</tool_call>",
+     "", "", WEATHER ", " WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     OPEN_W "<function=now>\n</function>\n</tool_call>\nDone.", "Done.", "",
+     WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\na </tool_call>\n"
+     "<tool_call>\n<function=now>\n</function> b\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^a </tool_call>\\n<tool_call>\\n"
+     "<function=now>\\n</function> b^}]",
+     ENDLESS},
+    {"GLM-4.6", "",
+     "<tool_call>get_weather\n<arg_key>place</arg_key>\n<arg_value>Oslo"
+     "</arg_value>\n<tool_call>now\n</tool_call>",
+     "", "", WEATHER ", " NOW, ENDLESS},
+    {"MiniMax-M2", "<think>\n",
+     "</think>\n\n<minimax:tool_call>\n<invoke name=^get_weather^>\n"
+     "<parameter name=^place^>Oslo</parameter>\n<invoke name=^now^>\n"
+     "</invoke>\n</minimax:tool_call>",
+     "", "", WEATHER ", " NOW, ENDLESS},
+    {"google-gemma-4-31B-it", "",
+     "<|tool_call>call:get_weather{place:<|\"|>Oslo<|\"|>}"
+     "<|tool_call>call:now{}<tool_call|>",
+     "", "", WEATHER ", " NOW, ENDLESS},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[get_weather(place='Oslo')]<|tool_call_start|>[now()]"
+     "<|tool_call_end|>",
+     "", "", WEATHER ", " NOW, ENDLESS},
+    /* other slips: braces twice, arguments beside the name, a namespace */
+    {"hermes", "",
+     "<tool_call>{{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^}}}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{{^a^: 1}}</tool_call>",
+     "<tool_call>{{^a^: 1}}</tool_call>", "", "", 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^place^: ^Oslo^, ^id^: ^1^}"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^functions.get_weather^, ^arguments^: {^place^: "
+     "^Oslo^}}</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^get_weather^: {^place^: ^Oslo^}}</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>\nget_weather\n{^place^: ^Oslo^}\n</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "<tool_call>{^Ann^: {^place^: ^Oslo^}}</tool_call>",
+     "<tool_call>{^Ann^: {^place^: ^Oslo^}}</tool_call>", "", "", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n{^place^: ^Oslo^}\n</function>\n"
+     "</tool_call>",
+     "", "", WEATHER, 0},
     /* calls of a declared tool without a marker */
     {"hermes", "", "So:\n" JSON_W "\n" JSON_N, "So:", "", WEATHER ", " NOW, 0},
     {"hermes", "", "So:\n\n[get_weather(place='Oslo')]", "So:", "", WEATHER, 0},
@@ -1248,6 +1445,112 @@ TEST(replies_with_slips_are_the_same_in_pieces)
             }
             free(text);
         }
+        pl_template_free(t);
+    }
+}
+
+/* ---- time ---------------------------------------------------------------- */
+
+/* Returns `head`, n times `part`, and `tail`. */
+static char *repeated(const char *head, const char *part, const char *tail,
+                      int n)
+{
+    struct test_text t = {0};
+
+    test_text_add(&t, head, strlen(head));
+    for (int i = 0; i < n; i++)
+        test_text_add(&t, part, strlen(part));
+    test_text_add(&t, tail, strlen(tail));
+    return t.s;
+}
+
+/* Returns the CPU seconds in which a reply is parsed, 256 bytes at a time. */
+static double seconds_of(const pl_template *t, const char *text)
+{
+    const size_t n = strlen(text);
+    const double began = test_cpu_seconds();
+    pl_reply *r;
+    pl_err err;
+
+    TEST_OK(pl_reply_create(&r, t, "", 0, tools, NULL, NULL, &err), err);
+    pl_reply_in_pieces(r);
+    for (size_t at = 0; at < n; at += 256)
+        TEST_OK(pl_reply_add(r, text + at, n - at < 256 ? n - at : 256, &err),
+                err);
+    TEST_OK(pl_reply_finish(r, &err), err);
+    pl_reply_free(r);
+    return test_cpu_seconds() - began;
+}
+
+#define DSML(s) "<" BAR "DSML" BAR s
+#define CALL_W  "<tool_call>\n<function=get_weather>\n"
+
+/* Models that repeat themselves write such replies. */
+TEST(replies_that_are_odd_take_linear_time)
+{
+    static const struct {
+        const char *form, *head, *part, *tail;
+    } odd[] = {
+        {"Qwen3-Coder", CALL_W, "<parameter=place>\nx\n",
+         "</parameter>\n</function>\n</tool_call>"},
+        {"Qwen3-Coder", CALL_W "<parameter=place>\n", "</function>\n",
+         "</parameter>\n</function>\n</tool_call>"},
+        {"Qwen3-Coder", CALL_W, "<parameter=place\n", ""},
+        {"Qwen3-Coder", CALL_W, "<parameter=>\n", "</function>"},
+        {"Qwen3-Coder", CALL_W "<parameter=place>\nx\n",
+         "<parameter=days>\n<parameter=>\n</parameter>\n</function>\n", ""},
+        {"Qwen3-Coder", CALL_W "<parameter=place>\n",
+         "</tool_call>\n<tool_call>\n<function=now>\n</function>\n", ""},
+        {"Qwen3-Coder", "", CALL_W "</parameter>\n", "</function>"},
+        {"GLM-4.6", "<tool_call>get_weather", "<arg_key>place</arg_key>\n", ""},
+        {"GLM-4.6", "<tool_call>get_weather<arg_key>place</arg_key><arg_value>",
+         "</tool_call>", ""},
+        {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{place:<|\"|>",
+         "<tool_call|>", ""},
+        {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{",
+         "place:<|\"|>x<|\"|>,<tool_call|>", ""},
+        {"deepseek-ai-DeepSeek-V4",
+         "</think>" DSML("tool_calls>\n")
+             DSML("invoke name=\"get_weather\">\n"),
+         DSML("parameter name=\"days\" string=\"false\">3</" BAR "DSML" BAR
+              "parameter>\n"),
+         "</" BAR "DSML" BAR "invoke>"},
+        {"horizon",
+         "</ifm|think><ifm|tool_calls>\n<ifm|tool_call>get_weather\n",
+         IFM("place", IFM_TYPE("string"), "x"), "</ifm|tool_call>"},
+        {"horizon",
+         "</ifm|think><ifm|tool_calls>\n<ifm|tool_call>get_weather\n",
+         IFM("place", "", "x"), "</ifm|tool_call>"},
+        {"hermes", "<tool_call>{\"a\": [", "</tool_call>", ""},
+        {"hermes", "<tool_call>{\"a\": [", "<tool_call>[{", ""},
+        {"hermes", "", "<tool_call>{\"name\": ", ""},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1,",
+         "     ", "}}</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": ",
+         "[", "</tool_call>"},
+        {"LFM2-8B-A1B", "<|tool_call_start|>[",
+         "get_weather(place='<|tool_call_end|>'),", ""},
+        {"MiniMax-M3", NS "<tool_call>\n" NS "<invoke name=\"get_weather\">",
+         NS "<more>" NS "</invoke>", ""},
+        {"openai-gpt-oss-120b",
+         "<|channel|>commentary to=functions.get_weather<|message|>{", "<|mess",
+         "<|call|>"},
+    };
+    double took[2];
+
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        pl_template *t = open_form(odd[i].form);
+
+        for (int k = 0; k < 2; k++) {
+            const size_t n = (k ? 128 : 32) * 1024 / strlen(odd[i].part);
+            char *text =
+                repeated(odd[i].head, odd[i].part, odd[i].tail, (int)n);
+
+            took[k] = seconds_of(t, text);
+            free(text);
+        }
+        if (took[1] > 8 * took[0] + 0.1)
+            fail_msg("%s: %g s became %g s", odd[i].part, took[0], took[1]);
         pl_template_free(t);
     }
 }

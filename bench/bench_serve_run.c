@@ -1,9 +1,10 @@
 /* Sends requests when they are due, or when earlier requests have ended. One
- * thread handles all of them with libcurl. No other file of cli/ uses
+ * thread handles all of them with libcurl. No other file of the command uses
  * libcurl. */
 #include "bench_serve.h"
-#include "printable.h"
-#include "term.h"
+#include "cli/printable.h"
+#include "cli/term.h"
+#include "server/json_text.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -152,30 +153,18 @@ static void take_model(struct serve_target *t, const char *name,
     }
 }
 
-struct gathered {
-    char *s;
-    size_t n;
-};
-
-static size_t gather(char *data, size_t one, size_t n, void *user)
+/* A CURLOPT_WRITEFUNCTION that appends the response to a struct text. */
+static size_t gather(char *data, size_t one, size_t n, void *text)
 {
-    struct gathered *g = user;
-    char *more = realloc(g->s, g->n + n + 1);
-
     (void)one; /* libcurl always passes 1 as the size of an item */
-    if (more == NULL)
-        return 0;
-    g->s = more;
-    memcpy(g->s + g->n, data, n);
-    g->n += n;
-    return n;
+    return text_add(text, data, n) ? n : 0;
 }
 
 static enum exit_code ask_models(struct serve_target *t,
                                  const struct options *o, struct flight *f,
                                  struct curl_slist *lines)
 {
-    struct gathered all = {0};
+    struct text all = {0};
     char url[2048], cut[SHOWN], why[SERVE_WHY];
     enum exit_code c = EXIT_DONE;
     json_t *list;
@@ -205,7 +194,7 @@ static enum exit_code ask_models(struct serve_target *t,
     list = all.s != NULL ? json_loadb(all.s, all.n, 0, NULL) : NULL;
     take_model(t, o->model, list);
     json_decref(list);
-    free(all.s);
+    text_free(&all);
     return c;
 }
 

@@ -1,7 +1,8 @@
 /* Builds rows with the results of a load: counts, tokens per second, and
  * percentiles of times in milliseconds. Prints rows in the output formats. */
-#include "bench.h"
 #include "bench_serve.h"
+#include "cli/bench.h"
+#include "server/json_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ double serve_queue(const struct serve_request *r)
     return r->prompt_s < 0 || r->n_event == 0 ? -1 : s > 0 ? s : 0;
 }
 
-static double first_of(const struct serve_request *r)
+double serve_first(const struct serve_request *r)
 {
     return r->n_event > 0 ? r->first - r->due : -1;
 }
@@ -48,41 +49,35 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds percentiles of the n times v[] in seconds to the row, under keys such as
- * "first_p50_ms". They are null if n is 0. Sorts v[]. */
-static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
+int64_t serve_times(double *v, const struct serve_load *l, serve_time *of)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < l->n_request; i++)
+        if (l->request[i].failure < 0 && of(&l->request[i]) >= 0)
+            v[n++] = of(&l->request[i]);
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    return n;
+}
+
+/* Adds percentiles of the n sorted times v[] in seconds to the row, under keys
+ * such as "first_p50_ms". They are null if n is 0. */
+static void add_percentiles(json_t **row, const char *name, const double *v,
+                            int64_t n)
 {
     static const struct {
         const char *name;
         double share;
     } of[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"max", 1}};
     char key[32];
-    bool ok = true;
 
-    if (n > 0)
-        qsort(v, (size_t)n, sizeof(*v), by_value);
     for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
         snprintf(key, sizeof(key), "%s_%s_ms", name, of[i].name);
-        ok &= json_object_set_new(
-                  row, key,
-                  n > 0 ? json_real(1e3 * serve_percentile(v, n, of[i].share))
-                        : json_null()) == 0;
+        json_text_put(row, key,
+                      n > 0
+                          ? json_real(1e3 * serve_percentile(v, n, of[i].share))
+                          : json_null());
     }
-    return ok;
-}
-
-/* Adds percentiles of the times that of() returns for the successful requests.
- * Leaves out requests for which of() returns -1. `room` is scratch memory for
- * n_request values. */
-static bool add_times(json_t *row, const char *name, const struct serve_load *l,
-                      double (*of)(const struct serve_request *r), double *room)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < l->n_request; i++)
-        if (l->request[i].failure < 0 && of(&l->request[i]) >= 0)
-            room[n++] = of(&l->request[i]);
-    return add_percentiles(row, name, room, n);
 }
 
 /* ---- rows ---------------------------------------------------------------- */
@@ -92,7 +87,7 @@ static bool add_times(json_t *row, const char *name, const struct serve_load *l,
  * if that is given. */
 static bool is_good(const struct serve_request *r, const struct options *o)
 {
-    double first = 1e3 * first_of(r);
+    double first = 1e3 * serve_first(r);
 
     return r->failure < 0 &&
            (o->max_first_ms <= 0 || (first >= 0 && first <= o->max_first_ms)) &&
@@ -151,11 +146,20 @@ json_t *serve_row(struct serve_load *l, const struct serve_target *t,
 {
     const struct sums s = sums_of(l, o);
     const double all = l->ended - l->began, in = all > 0 ? all : 1e-9;
+    static const struct {
+        const char *name;
+        serve_time *of; /* NULL for the times between events */
+    } times[] = {{"first", serve_first},
+                 {"gap", NULL},
+                 {"between", serve_between},
+                 {"whole", whole_of},
+                 {"queue", serve_queue}};
     double *room = malloc(((size_t)l->n_request + 1) * sizeof(*room));
     char prompts[200], gens[200];
-    bool ok = room != NULL;
     json_t *row;
 
+    if (room == NULL)
+        return NULL;
     list_text(prompts, sizeof(prompts), &o->n_prompt, 512);
     list_text(gens, sizeof(gens), &o->n_gen, 128);
     row = json_pack(
@@ -175,25 +179,25 @@ json_t *serve_row(struct serve_load *l, const struct serve_target *t,
         "good_requests_s", (double)s.n_good / in, "good_ts",
         (double)s.n_good_written / in, "max_first_ms", (double)o->max_first_ms,
         "max_between_ms", (double)o->max_between_ms);
-    ok = ok && row != NULL && add_times(row, "first", l, first_of, room) &&
-         add_percentiles(row, "gap", l->gap, l->n_gap) &&
-         add_times(row, "between", l, serve_between, room) &&
-         add_times(row, "whole", l, whole_of, room) &&
-         add_times(row, "queue", l, serve_queue, room) &&
-         json_object_set_new(row, "failures", failures_json(l)) == 0;
+    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+        if (times[i].of != NULL)
+            add_percentiles(&row, times[i].name, room,
+                            serve_times(room, l, times[i].of));
+        else {
+            if (l->n_gap > 0)
+                qsort(l->gap, (size_t)l->n_gap, sizeof(*l->gap), by_value);
+            add_percentiles(&row, times[i].name, l->gap, l->n_gap);
+        }
+    json_text_put(&row, "failures", failures_json(l));
     free(room);
-    if (ok)
-        return row;
-    json_decref(row);
-    return NULL;
+    return row;
 }
 
 /* ---- Markdown ------------------------------------------------------------ */
 
-static void cell_load(char *buf, const json_t *r)
+static void cell_load(char *buf, const json_t *r, const char *key)
 {
-    double rate = bench_number(r, "rate"),
-           most = bench_number(r, "concurrency");
+    double rate = bench_number(r, key), most = bench_number(r, "concurrency");
     int n = 0;
 
     if (rate > 0)
@@ -203,40 +207,15 @@ static void cell_load(char *buf, const json_t *r)
         snprintf(buf + n, BENCH_CELL - (size_t)n, "%.0f at once", most);
 }
 
-static void cell_tokens(char *buf, const json_t *r)
+static void cell_tokens(char *buf, const json_t *r, const char *key)
 {
-    snprintf(buf, BENCH_CELL, "%.90s + %.90s", bench_word(r, "n_prompt"),
+    snprintf(buf, BENCH_CELL, "%.90s + %.90s", bench_word(r, key),
              bench_word(r, "n_gen"));
-}
-
-static void cell_done(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%.0f", bench_number(r, "n_done"));
-}
-
-static void cell_failed(char *buf, const json_t *r)
-{
-    snprintf(buf, BENCH_CELL, "%.0f", bench_number(r, "n_failed"));
-}
-
-static void cell_requests(char *buf, const json_t *r)
-{
-    bench_figure(buf, bench_number(r, "requests_s"));
-}
-
-static void cell_in(char *buf, const json_t *r)
-{
-    bench_figure(buf, bench_number(r, "in_ts"));
-}
-
-static void cell_out(char *buf, const json_t *r)
-{
-    bench_figure(buf, bench_number(r, "out_ts"));
 }
 
 /* Writes the rates of requests and tokens within the limits. Leaves the cell
  * empty if there is no limit, because all requests are good then. */
-static void cell_good(char *buf, const json_t *r)
+static void cell_good(char *buf, const json_t *r, const char *key)
 {
     char a[BENCH_CELL], b[BENCH_CELL];
 
@@ -244,12 +223,12 @@ static void cell_good(char *buf, const json_t *r)
     if (bench_number(r, "max_first_ms") <= 0 &&
         bench_number(r, "max_between_ms") <= 0)
         return;
-    bench_figure(a, bench_number(r, "good_requests_s"));
-    bench_figure(b, bench_number(r, "good_ts"));
+    bench_cell_figure(a, r, key);
+    bench_cell_figure(b, r, "good_ts");
     snprintf(buf, BENCH_CELL, "%.40s, %.40s t/s", a, b);
 }
 
-static void percentiles(char *buf, const json_t *r, const char *name)
+static void cell_percentiles(char *buf, const json_t *r, const char *name)
 {
     static const char *const of[] = {"p50", "p90", "p99"};
     char key[32], v[BENCH_CELL];
@@ -257,33 +236,25 @@ static void percentiles(char *buf, const json_t *r, const char *name)
 
     for (int i = 0; i < 3; i++) {
         snprintf(key, sizeof(key), "%s_%s_ms", name, of[i]);
-        if (!json_is_number(json_object_get(r, key)))
-            snprintf(v, sizeof(v), "-");
-        else
-            bench_figure(v, bench_number(r, key));
+        bench_cell_figure(v, r, key);
         n += (size_t)snprintf(buf + n, BENCH_CELL - n, "%s%.40s",
                               i > 0 ? " / " : "", v);
     }
 }
 
-#define CELL_OF_TIMES(name)                                                    \
-    static void cell_##name(char *buf, const json_t *r)                        \
-    {                                                                          \
-        percentiles(buf, r, #name);                                            \
-    }
-CELL_OF_TIMES(first)
-CELL_OF_TIMES(gap)
-CELL_OF_TIMES(whole)
-CELL_OF_TIMES(queue)
-#undef CELL_OF_TIMES
-
 static const struct bench_column columns[] = {
-    {"load", cell_load, false},          {"tokens", cell_tokens, false},
-    {"done", cell_done, true},           {"failed", cell_failed, true},
-    {"requests/s", cell_requests, true}, {"in t/s", cell_in, true},
-    {"out t/s", cell_out, true},         {"good/s", cell_good, true},
-    {"first token", cell_first, true},   {"between", cell_gap, true},
-    {"whole", cell_whole, true},         {"queue", cell_queue, true},
+    {"load", cell_load, "rate", false},
+    {"tokens", cell_tokens, "n_prompt", false},
+    {"done", bench_cell_count, "n_done", true},
+    {"failed", bench_cell_count, "n_failed", true},
+    {"requests/s", bench_cell_figure, "requests_s", true},
+    {"in t/s", bench_cell_figure, "in_ts", true},
+    {"out t/s", bench_cell_figure, "out_ts", true},
+    {"good/s", cell_good, "good_requests_s", true},
+    {"first token", cell_percentiles, "first", true},
+    {"between", cell_percentiles, "gap", true},
+    {"whole", cell_percentiles, "whole", true},
+    {"queue", cell_percentiles, "queue", true},
 };
 
 static void print_failures(json_t *rows)
@@ -294,7 +265,7 @@ static void print_failures(json_t *rows)
     char load[BENCH_CELL];
 
     json_array_foreach (rows, i, row) {
-        cell_load(load, row);
+        cell_load(load, row, "rate");
         json_array_foreach (json_object_get(row, "failures"), k, f) {
             double status = bench_number(f, "status");
 

@@ -7,10 +7,10 @@
  * All times are seconds of one clock. Latencies are measured from the time at
  * which a request was due, so that a request delayed by others does not appear
  * fast. */
-#ifndef CLI_BENCH_SERVE_H
-#define CLI_BENCH_SERVE_H
+#ifndef BENCH_BENCH_SERVE_H
+#define BENCH_BENCH_SERVE_H
 
-#include "options.h"
+#include "cli/options.h"
 
 #include <jansson.h>
 
@@ -133,12 +133,15 @@ enum exit_code serve_print(const struct options *o, json_t *rows);
 enum exit_code serve_draw_svg(const struct options *o,
                               const struct serve_load *load, int n);
 
-/* Returns the mean time between tokens of a request in seconds; -1 if it
- * generated fewer than two. */
-double serve_between(const struct serve_request *r);
-/* Returns the seconds that a request waited for others: the time to its first
- * token minus the prefill time that the server reports. -1 if unknown. */
-double serve_queue(const struct serve_request *r);
+/* Returns a time of a request in seconds; -1 if unknown. */
+typedef double serve_time(const struct serve_request *r);
+/* Return the time to the first token, the mean time between tokens, and the
+ * time that a request waited for others: that to its first token minus the
+ * prefill time that the server reports. */
+serve_time serve_first, serve_between, serve_queue;
+/* Sets v[], which has space for l->n_request values, to the sorted times of the
+ * successful requests for which the time is known. Returns their number. */
+int64_t serve_times(double *v, const struct serve_load *l, serve_time *of);
 /* Returns a percentile of n sorted values, where `share` is 0.9 for p90: the
  * smallest value that at least this share of the values does not exceed. */
 double serve_percentile(const double *sorted, int64_t n, double share);

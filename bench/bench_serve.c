@@ -1,8 +1,8 @@
 /* plait bench --serve URL: measures a server under load. The loads of --rate
  * and --concurrency run one after another, with the same requests. */
 #include "bench_serve.h"
-#include "bench.h"
-#include "option_table.h"
+#include "cli/bench.h"
+#include "cli/option_table.h"
 
 #include <stddef.h>
 #include <stdlib.h>
