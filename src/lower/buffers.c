@@ -129,22 +129,23 @@ bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
 
 /* ---- the pass ------------------------------------------------------------ */
 
-/* Instructions for which a place rests in a device's own memory. There an
- * instruction may be done in one launch with an earlier one, if that touches
- * nothing that it writes (device/gpu/gpu_fuse.h). With three, matrices of the
- * same rows are one launch with what is added to their results. */
+/* Number of instructions for which unused memory of a device with private
+ * memory is not used again. The device may execute an instruction in one launch
+ * with an earlier one, if the earlier one does not access what it writes
+ * (device/gpu/gpu_fuse.h). With three, matrices of the same rows are one launch
+ * with what is added to their results. */
 enum { REST = 3 };
 
 /* The buffers of one variant of a device. */
 struct lives {
     const struct program *p;
     const struct variant *k;
-    int at;           /* the instruction whose accesses are noted */
-    int first, n;     /* they lie in p->buffer[first .. first + n) */
-    struct buffer *b; /* [n]; those of other variants have no bytes */
+    int at;           /* the instruction whose accesses are recorded */
+    int first, n;     /* they are among p->buffer[first .. first + n) */
+    struct buffer *b; /* [n]; buffers of other variants have 0 bytes */
 };
 
-/* Finds the buffers of variant `k`. */
+/* Sets the range that has all buffers of the variant. */
 static void find_buffers(struct lives *x, int variant)
 {
     const struct prog_buffer *b = x->p->buffer;
@@ -158,7 +159,7 @@ static void find_buffers(struct lives *x, int variant)
     x->n = end - x->first;
 }
 
-/* The buffer of a tensor, -1: none of this variant's. */
+/* Returns the index in x->b of a tensor's buffer; -1 if it has none there. */
 static int buffer_of(const struct lives *x, int tensor)
 {
     int b = tensor >= 0 ? x->p->in_buffer[tensor] - x->first : -1;
@@ -182,8 +183,8 @@ static void note_access(void *user, const struct insn_access *u)
         touch(x, u->tensor, x->at);
 }
 
-/* The first instruction at a position of the total order or behind it. `near`
- * is where to look first. */
+/* Returns the index of the first instruction at position `order` of the total
+ * order, or after it. The search begins at index `near`. */
 static int insn_from(const struct variant *k, int order, int near)
 {
     int low = 0, high = k->n_insn;
@@ -235,9 +236,10 @@ static int by_insn(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* When buffers of the work region die, for devices that poison what is dead.
- * The inbox has no such list: peers may write a place there before this device
- * has come to the step behind which the place is free. */
+/* Lists when memory of the work region becomes unused, for devices that
+ * overwrite such memory (dead_range). The inbox has no such list, because peers
+ * may write there before this device reaches the instruction after which the
+ * memory is free. */
 static bool list_dead(const struct lives *x, struct variant *k, struct arena *a)
 {
     struct dead_range *dead = arena_alloc(a, (size_t)x->n + 1, sizeof *dead);

@@ -28,11 +28,11 @@ struct compiled {
     enum kernel_set kernel_set;
     struct numeric *num;
     struct lowered *low;
-    struct lower_options lowering; /* what *low is made of */
-    int variant[VARIANT_COUNT];    /* its script, -1: there is none */
+    struct lower_options lowering; /* those from which *low was lowered */
+    int variant[VARIANT_COUNT];    /* its index in a program; -1 if none */
     int64_t stream_from;    /* least tokens of a step for VARIANT_STREAMED */
     struct graph_sizes max; /* of one micro-batch */
-    int n_checkpoint;       /* states that sequences can go back to */
+    int n_checkpoint;       /* states to which a sequence can roll back */
     int page_stride;        /* entries of a sequence in a table of pages */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
@@ -46,21 +46,21 @@ static inline int compiled_devices(const struct compiled *p)
 
 enum { COMPILED_PIPELINE = 8 }; /* micro-batches of a pipeline */
 
-/* What `in` asks for. Its warnings are in notes. */
+/* Compiles a plan config. Its warnings are in notes. */
 pl_status compile_config(struct compiled **out, const struct plan_config *in,
                          pl_err *err);
-/* What `opt` asks for, what it leaves open by default; warnings go to its
- * log. */
+/* Compiles a graph with options. Those left open have their defaults. Warnings
+ * go to the options' log. */
 pl_status compile_graph(struct compiled **out, const pl_graph *g,
                         const pl_options *opt, pl_err *err);
-/* The same for devices that were found before; opt->devices and device_spec
- * are not looked at. */
+/* Compiles a graph for devices that were found before. Ignores opt->devices and
+ * opt->device_spec. */
 pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             const struct device_list *l, const pl_options *opt,
                             pl_err *err);
 void compiled_free(struct compiled *p);
 
-/* Lowers once more and prints the programs as `dump->pass` leaves them. */
+/* Lowers again, and prints the programs as the pass dump->pass leaves them. */
 pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
                         pl_err *err);
 
@@ -68,10 +68,11 @@ pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
  * error that loading them would give. */
 pl_status compiled_check_kernels(const struct compiled *p, pl_err *err);
 
-/* What lowering asks of device d. */
+/* Returns the properties of device d that lowering needs. */
 struct lower_device compiled_device(const struct compiled *p, int d);
 
-/* Ranks that device d carries in its widest group; *n_rank 0: it is idle. */
+/* Returns the ranks that device d carries in its widest group. *n_rank is 0 if
+ * it is idle. */
 void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank);
 
 #endif

@@ -1,10 +1,10 @@
-/* Pass "events"; events.h says what it does.
+/* Pass "events"; see events.h.
  *
- * A batched POST covers values that came in a row: threads meet once for all of
- * them, before the device's next work. A deferred POST of a copy queue covers
- * all copies before it: it is made when somebody is about to wait for one of
- * them, or before copies of another wave. Both wait in lists of the device
- * until then. */
+ * A batched POST covers several values that become available in a row: the
+ * device's threads synchronize once for all of them, before its next work. A
+ * deferred POST of a copy queue covers all copies before it. It is emitted when
+ * a device is about to wait for one of them, or before the copies of another
+ * copy batch. Until then both are in lists of their device. */
 #include "lower/events.h"
 
 #include "base/err.h"
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GUARD = 5 }; /* predicates of a variant, "always" among them */
+enum { MAX_GUARD = 5 }; /* predicates of a variant, including "always" */
 
-/* An event as the pass meets it. */
+/* An event of the program before the pass. */
 struct event {
-    int post; /* its number in the new program, -1: not posted yet */
-    int next; /* the next in the list that it waits in, -1: none */
+    int post; /* its event in the new program; -1 until it is posted */
+    int next; /* next event in the list of its device; -1 if none */
     int micro;
 };
 
@@ -26,28 +26,29 @@ struct event {
 struct post {
     enum queue queue;
     int micro, guard;
-    int number; /* among the POSTs of these, from 1 */
+    int number; /* index among the POSTs of these, from 1 */
 };
 
-/* POSTs so far of one queue, micro-batch and predicate. */
+/* The POSTs so far of one queue, micro-batch and predicate. */
 struct posts {
-    int n, last; /* how many; number of the last one's event */
-    int linked;  /* so many of them the other queue is known to wait for */
+    int n, last; /* number of POSTs; number of the last one's event */
+    int linked;  /* how many of them the other queue is known to wait for */
 };
 
 struct device {
     bool one_queue;
-    const struct insn *in; /* of the variant */
-    int n_in, at;          /* at: the next one */
-    struct insn *out;      /* in the arena: room for all that can follow */
+    const struct insn *in; /* of the variant, before the pass */
+    int n_in, at;          /* at: index in `in` of the next one */
+    /* in the arena, with space for all that can follow */
+    struct insn *out;
     int n_out;
     struct event *event; /* owned; [n_event] by number before the pass */
     int n_event;
     struct post *post; /* owned; [n_post] by number after it */
     int n_post, post_cap;
-    int batched, deferred; /* the newest event that waits, -1: none */
+    int batched, deferred; /* newest event of each list; -1 if empty */
     struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][MAX_GUARD];
-    int n_unlinked[QUEUE_COUNT]; /* of posts[]: n is not linked */
+    int n_unlinked[QUEUE_COUNT]; /* elements of posts[] with linked < n */
 };
 
 /* A predicate of the variant; the first one always holds. */
@@ -63,10 +64,12 @@ struct pass {
     struct guard guard[MAX_GUARD];
     int n_guard;
     int n_order, most_order;
-    int *dev_at, *order_at; /* owned; [n_order] by position before the pass:
-                               first device, and position from there on */
-    const struct insn_event *was, *now; /* the last list of several events, and
-                                           as it is now */
+    /* owned; [n_order], by position before the pass: the first device with an
+     * instruction there, and the new position */
+    int *dev_at, *order_at;
+    /* The list of events of the last WAIT for several, before and after the
+     * pass. */
+    const struct insn_event *was, *now;
     struct arena *a;
     pl_err *err;
 };
@@ -93,7 +96,8 @@ static bool grow(void **p, int n, int *cap, size_t size)
 
 /* ---- emitting ------------------------------------------------------------ */
 
-/* The index of the instruction's predicate, -1: there are too many. */
+/* Returns the index of the instruction's predicate; -1 if there are too many
+ * predicates. */
 static int guard_of(struct pass *x, const struct insn *s)
 {
     if (s->max_rows == 0)
@@ -142,7 +146,7 @@ static struct insn event_insn(const struct pass *x, enum insn_kind kind,
 
 /* ---- POSTs --------------------------------------------------------------- */
 
-/* Emits a POST; *number is that of its event. */
+/* Emits a POST. Sets *number to the number of its event. */
 static pl_status emit_post(struct pass *x, int d, enum queue q, int micro,
                            int guard, int *number)
 {
@@ -161,7 +165,7 @@ static pl_status emit_post(struct pass *x, int d, enum queue q, int micro,
     return PL_OK;
 }
 
-/* Makes the POST that batched events wait for, if any do. */
+/* Emits one POST for all batched events, if there are any. */
 static pl_status flush_batched(struct pass *x, int d)
 {
     struct device *v = &x->dev[d];
@@ -176,8 +180,8 @@ static pl_status flush_batched(struct pass *x, int d)
     return PL_OK;
 }
 
-/* Posts a deferred event. A queue is first in, first out, so those before it of
- * its micro-batch are known then too. */
+/* Posts a deferred event. A queue runs its copies in order, so the POST also
+ * covers the earlier deferred events of the same micro-batch. */
 static pl_status post_deferred(struct pass *x, int d, int event)
 {
     struct device *v = &x->dev[d];
@@ -199,8 +203,8 @@ static pl_status post_deferred(struct pass *x, int d, int event)
     return PL_OK;
 }
 
-/* A POST that is due here. If nothing has happened since the last one of its
- * queue, that one serves. */
+/* Emits a POST that is due here. If the device's last instruction is a POST of
+ * the same queue, micro-batch and predicate, uses that one instead. */
 static pl_status post_now(struct pass *x, int d, const struct insn *s)
 {
     struct device *v = &x->dev[d];
@@ -248,8 +252,8 @@ static pl_status post(struct pass *x, int d, const struct insn *s)
 
 /* ---- WAITs --------------------------------------------------------------- */
 
-/* A WAIT for another device, or a barrier, is about to follow in queue q: it
- * must depend on all that the device has posted in the other one. */
+/* Makes queue q depend on all that the device has posted in its other queue.
+ * Called before a WAIT for another device, or a barrier, in queue q. */
 static void after_other_queue(struct pass *x, int d, enum queue q)
 {
     struct device *v = &x->dev[d];
@@ -279,7 +283,8 @@ static bool is_in_list(const struct device *v, int list, int event)
     return list == event;
 }
 
-/* The event as it is now; makes its POST if that is still due. */
+/* Converts *e to the event's number in the new program. Emits its POST first if
+ * that is batched or deferred. */
 static pl_status resolve(struct pass *x, struct insn_event *e)
 {
     struct device *v = e->dev < x->n_dev ? &x->dev[e->dev] : NULL;
@@ -298,8 +303,9 @@ static pl_status resolve(struct pass *x, struct insn_event *e)
     return PL_OK;
 }
 
-/* True if the WAIT's queue knows of an event of the device's other queue, in
- * just the steps that execute the WAIT. It does from now on. */
+/* Returns true if the WAIT's queue already waits for an event of the device's
+ * other queue, or for a later one, in just the steps that execute the WAIT.
+ * Otherwise records that it does from now on. */
 static bool is_linked(struct device *v, const struct insn *s, int guard,
                       int event)
 {
@@ -315,8 +321,8 @@ static bool is_linked(struct device *v, const struct insn *s, int guard,
     return false;
 }
 
-/* True if the WAIT for `e` is one of those that the device's program ends
- * with. */
+/* Returns true if the device's program so far ends with WAITs, one of which is
+ * the same WAIT for `e`. */
 static bool is_repeated(const struct device *v, const struct insn *s,
                         struct insn_event e)
 {
@@ -347,7 +353,8 @@ static pl_status wait_one(struct pass *x, int d, const struct insn *s,
     return PL_OK;
 }
 
-/* Several devices wait for the same events: one list of them serves all. */
+/* Emits a WAIT for several events. Several devices wait for the same events, so
+ * they share the list. */
 static pl_status wait_many(struct pass *x, int d, const struct insn *s)
 {
     const struct insn_wait *w = &s->wait;
@@ -370,7 +377,8 @@ static pl_status wait_many(struct pass *x, int d, const struct insn *s)
 
 /* ---- the pass ------------------------------------------------------------ */
 
-/* All devices of a barrier, the first of which is d: they have one position. */
+/* Emits a barrier on all its devices, the first of which is d. They have the
+ * same position. */
 static pl_status barrier(struct pass *x, int d)
 {
     const struct insn *first = &x->dev[d].in[x->dev[d].at];
@@ -418,7 +426,7 @@ static pl_status bad(const struct pass *x, int d, int i, const char *why)
                    i, d, why);
 }
 
-/* Checks what the pass counts on: a text can say anything. */
+/* Checks what the pass relies on, because a parsed text may break it. */
 static pl_status check(const struct pass *x, int d, int i)
 {
     const struct device *v = &x->dev[d];
@@ -442,7 +450,8 @@ static pl_status check(const struct pass *x, int d, int i)
     return mine ? PL_OK : bad(x, d, i, "the device is no peer of its barrier");
 }
 
-/* Room for the variant's positions, each of which has an instruction. */
+/* Allocates the arrays by position. Each position has an instruction, so the
+ * number of instructions is enough. */
 static pl_status open_order(struct pass *x)
 {
     size_t n = 1;
@@ -461,9 +470,9 @@ static pl_status open_order(struct pass *x)
     return PL_OK;
 }
 
-/* Devices come in descending order, so that a position keeps its first one.
- * There is room for one instruction more a POST: the WAIT that links its queue
- * to the other one. */
+/* Begins the variant on device d. Called from the last device to the first, so
+ * that dev_at keeps the first device of each position. `out` has space for one
+ * more instruction per POST: the WAIT that links its queue to the other one. */
 static pl_status begin_variant(struct pass *x, int d)
 {
     struct device *v = &x->dev[d];
@@ -487,7 +496,7 @@ static pl_status begin_variant(struct pass *x, int d)
     return v->out ? PL_OK : no_memory(x);
 }
 
-/* Lives of buffers are measured by positions: they move along. */
+/* Converts the positions in buffers and holds to new ones. */
 static void move_lives(const struct pass *x, struct program *p)
 {
     const struct variant *k = &p->variant[x->variant];

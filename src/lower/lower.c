@@ -1,16 +1,17 @@
-/* Orders the steps and writes the programs.
+/* Orders the instructions and writes the programs.
  *
- * Nodes are taken in the order of the numeric plan. PARTIAL values and
- * conversions are put off until somebody reads a summed value; then all that
- * wait travel as one message a group, after the PARTIAL values they need have
- * been computed. Everything else is one step for all of a device's ranks.
+ * Nodes are visited in the order of the numeric plan. PARTIAL values and
+ * conversions are put off until an op reads a summed value. Then all of them
+ * are exchanged in one collective per group, after the PARTIAL values that they
+ * need have been computed. Any other node is one instruction for all ranks of a
+ * device.
  *
- * A script with several micro-batches is a pipeline. Its nodes fall into
- * *stages*: neighbours that one group computes. In tick t stage s works on
- * micro-batch t - s, later stages first. So a stage's operands were made in the
- * tick before, and all of a tick's stages can run at once. The order of
- * emission is the total order of steps: whatever a step waits for was emitted
- * earlier. */
+ * A variant with several micro-batches is a pipeline. Its nodes are divided
+ * into *stages*: neighbours that one group computes. In tick t, stage s works
+ * on micro-batch t - s, later stages first. So the operands of a stage were
+ * computed in the tick before, and all stages of a tick can run at once. The
+ * order of emission is the total order of instructions: what an instruction
+ * waits for was emitted earlier. */
 #include "lower/lower.h"
 
 #include "base/err.h"
@@ -19,15 +20,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Conversions that wait, of one micro-batch. */
+/* The conversions of one micro-batch that were put off. */
 struct order {
-    bool *waits; /* [num->n] a conversion not yet sent */
-    int *item;   /* those, in order */
+    bool *waits; /* [num->n] true for a conversion that was put off */
+    int *item;   /* those conversions, in order */
     int n_item;
-    int *mine; /* [num->n] scratch: those of one group */
+    int *mine; /* [num->n] scratch memory: those of one group */
 };
 
-/* All that waits: its PARTIAL sources first, then a message for each group. */
+/* Emits all that was put off: the PARTIAL sources, then a collective per
+ * group. */
 static pl_status emit_pending_collectives(struct lower *w, struct order *o)
 {
     int *mine = o->mine, n = o->n_item;
@@ -40,7 +42,7 @@ static pl_status emit_pending_collectives(struct lower *w, struct order *o)
         int group = w->variant.at[o->item[k]], m = 0;
 
         if (!o->waits[o->item[k]])
-            continue; /* went with an earlier one */
+            continue; /* exchanged together with an earlier one */
         for (int j = k; j < n; j++)
             if (w->variant.at[o->item[j]] == group) {
                 mine[m++] = o->item[j];
@@ -99,7 +101,7 @@ static pl_status emit_node(struct lower *w, struct order *o, int i)
     return lower_start_copies(w, i);
 }
 
-/* First node of each stage. */
+/* Sets first[] to the first node of each stage, and returns their number. */
 static int find_stages(const struct lower *w, int *first)
 {
     int n = 0, group = -1;
@@ -134,7 +136,7 @@ static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
     PL_TRY(lower_io_begin(w, variant));
     PL_TRY(lower_find_streams(w));
     n_stage = find_stages(w, first);
-    if (n_micro == 1) { /* messages may travel together over stages */
+    if (n_micro == 1) { /* collectives may be combined across stages */
         for (int i = 0; i < w->num->n; i++)
             PL_TRY(emit_node(w, o, i));
         return emit_pending_collectives(w, o);
@@ -154,10 +156,11 @@ static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
     return PL_OK;
 }
 
-/* Scripts ---------------------------------------------------------------- */
+/* Variants --------------------------------------------------------------- */
 
-/* Buffers of what is on its way, and of what peers, other groups or the copy
- * queue may still read when the script ends. */
+/* Keeps buffers until the variant ends: of values that are still being
+ * received, and of those that peers, other groups or the copy queue may still
+ * read then. */
 static pl_status hold_to_end(struct lower *w, const struct lowered_variant *o)
 {
     PL_TRY(lower_end_arrivals(w, o->n_micro));
@@ -188,7 +191,7 @@ pl_status lower_variant(struct lower *w, int k)
     return hold_to_end(w, o);
 }
 
-/* Devices of each group. */
+/* Lists the devices of each group. */
 static pl_status find_group_devs(struct lower *w)
 {
     w->group_dev =
@@ -206,7 +209,7 @@ static pl_status find_group_devs(struct lower *w)
     return PL_OK;
 }
 
-/* Readers of each node. */
+/* Lists the readers of each node. */
 static pl_status find_users(struct lower *w)
 {
     const struct numeric *p = w->num;
@@ -231,7 +234,7 @@ static pl_status find_users(struct lower *w)
     return PL_OK;
 }
 
-/* To lowering "io" is a group of one unit, the last, which has all ranks. */
+/* Adds "io" as a group of one shard, the last one, which has all ranks. */
 static pl_status add_io(struct lower *w, const struct lower_options *opt,
                         struct lower_options *all)
 {

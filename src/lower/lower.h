@@ -1,10 +1,10 @@
-/* From the numeric plan and a placement to the devices' programs.
+/* Converts a numeric plan and a placement to the devices' programs.
  *
- * Lowering knows which group computes each node and which device carries which
- * ranks there, and nothing of how devices work. It orders steps, turns
- * conversions into messages and group boundaries into copies, runs the ranks of
- * a PARTIAL subgraph one after another, and places buffers by lifetime. It
- * changes no bit: all that decides bits is in the numeric plan.
+ * Lowering knows which group computes each node, and which ranks each device
+ * carries there, but not how devices work. It orders instructions, turns
+ * conversions into collectives and group boundaries into copies, runs the ranks
+ * of a PARTIAL subgraph one after another, and places buffers by lifetime. It
+ * changes no bit, because all that decides bits is in the numeric plan.
  *
  * Names: lower_X is a request, lowered_X its result apart from the programs. A
  * variant has four types: lower_variant requests it, variant_builder
@@ -16,7 +16,8 @@
 #include "layout/numeric.h"
 #include "program/program.h"
 
-/* A device's part in a group. Only those with ranks are units. */
+/* The part of a group that one device carries. Devices without ranks have
+ * none. */
 struct lower_shard {
     int group, dev;
     int rank0, n_rank; /* consecutive */
@@ -24,28 +25,30 @@ struct lower_shard {
 };
 
 struct lower_group {
-    int first, n; /* its units, ascending rank0 */
+    int first, n; /* its shards, in ascending rank0 */
 };
 
-/* What lowering asks of a device. */
+/* The properties of a device that lowering needs. */
 struct lower_device {
-    int memory;     /* devices of one number read each other's; -1: private */
-    bool one_queue; /* copies run among the other steps */
-    bool reads;     /* any memory that is not private, by its copy queue */
+    /* devices with the same number read each other's; -1: private */
+    int memory;
+    bool one_queue; /* copies run in the order of the other instructions */
+    bool reads;     /* its copy queue can read any memory that is not private */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0: unknown */
-    double p2p_bytes_per_s; /* to those that have it too; 0: none */
+    double p2p_bytes_per_s; /* to devices that have it, too; 0: none */
     unsigned char packing[PL_FORMAT_COUNT][USE_COUNT]; /* enum packing */
     unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };
 
-/* A script that is asked for: where each node is computed. A weight or cache
- * that is read in another group than its home is streamed there. */
+/* A variant to lower: the group that computes each node. A weight or cache that
+ * is read in another group than its home group is streamed there. */
 struct lower_variant {
     int n_micro;
-    const int *at; /* [num->n] group; leaves: any */
+    const int *at; /* [num->n] group; of leaves, any */
 };
 
-/* Prints the programs as a pass leaves them (lower_passes.c has the names). */
+/* A request to print the programs as a pass leaves them. The names of passes
+ * are in lower_passes.c. */
 struct lower_dump {
     const char *pass;
     pl_write_fn *write;
@@ -56,7 +59,7 @@ struct lower_options {
     int n_dev, n_group, n_shard,
         n_variant;                   /* the last device is "io": lower_io.c */
     const struct lower_group *group; /* [n_group] */
-    const struct lower_shard *shard; /* [n_unit], by group */
+    const struct lower_shard *shard; /* [n_shard], by group */
     const int *home;                 /* [num->n] group of weights and caches */
     const struct lower_variant *variant; /* [n_variant] */
     const struct lower_device *dev;      /* [n_dev] */
@@ -65,28 +68,29 @@ struct lower_options {
     const struct lower_dump *dump; /* NULL: none */
 };
 
-/* Where a value lies: a tensor of a device's program. */
+/* The location of a value: a tensor of a device's program. */
 struct lowered_value {
-    int tensor; /* -1: never materialised there */
-    int plain;  /* weights read as plain values too: that copy, or -1 */
+    int tensor; /* -1 if it is never materialised there */
+    /* for weights that are read as plain values, too: that copy, or -1 */
+    int plain;
 };
 
-/* A value as it lies in a group. */
+/* The location of a value in a group. */
 struct lowered_placed {
     int group;
-    struct lowered_value *v;     /* [units of the group] */
-    struct lowered_placed *next; /* another group's */
+    struct lowered_value *v;     /* [shards of the group] */
+    struct lowered_placed *next; /* in another group */
 };
 
 struct lowered_collective {
-    int layer; /* of the first value of it, -1: of none */
+    int layer; /* of its first value; -1 if of none */
     int group;
     enum num_kind kind;
     int n_item;
-    pl_dim bytes[2]; /* logical: the sum of both */
+    pl_dim bytes[2]; /* logical bytes: the sum of both */
 };
 
-/* A value, weight or cache that goes from one group to another. */
+/* A copy of a value, weight or cache from one group to another. */
 struct lowered_copy {
     int node;        /* num node */
     int from, to;    /* groups */
@@ -96,7 +100,7 @@ struct lowered_copy {
     bool pages;
 };
 
-/* What a script of the programs exchanges, and where its results are. */
+/* The transfers of a variant, and where its results are. */
 struct lowered_variant {
     int n_micro;
     const int *at; /* [num->n] */
@@ -104,8 +108,9 @@ struct lowered_variant {
     struct lowered_collective *collective; /* of one micro-batch */
     int n_copy;
     struct lowered_copy *copy; /* of one micro-batch */
-    int *result; /* [n_micro][g->n_node] tensor of "io" where a result is
-                    after the run; -1: it is none */
+    /* [n_micro][g->n_node] tensor of "io" that has a result after the step; -1
+     * if it is not a result */
+    int *result;
 };
 
 struct lowered {
@@ -116,12 +121,14 @@ struct lowered {
     const struct lower_shard *shard;
     struct program *prog;           /* [n_dev] */
     struct lowered_placed **stored; /* [num->n] of weights and caches */
-    int n_micro;                    /* most micro-batches of a script */
-    int *input;       /* [n_micro][g->n_node] tensor of "io" where an input is
-                         put before the run; -1: it is none */
-    int *token_table; /* [n_micro] tensor of "io" where the token table is put
-                         (program_token_table); -1: no cache, no table */
-    int n_variant;    /* scripts of the programs */
+    int n_micro;                    /* most micro-batches of a variant */
+    /* [n_micro][g->n_node] tensor of "io" into which the caller writes an input
+     * before the step; -1 if it is not an input */
+    int *input;
+    /* [n_micro] tensor of "io" into which the caller writes the token table
+     * (program_token_table); -1 without a cache */
+    int *token_table;
+    int n_variant; /* number of variants */
     struct lowered_variant *variant;
 };
 
@@ -132,7 +139,7 @@ void lowered_free(struct lowered *l);
 /* Checks that a dump names a pass. */
 pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err);
 
-/* Where weight or cache i lies; NULL: nowhere. */
+/* Returns the location of weight or cache i; NULL if it has none. */
 const struct lowered_placed *lowered_stored(const struct lowered *l, int i);
 
 #endif

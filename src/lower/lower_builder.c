@@ -1,5 +1,4 @@
-/* A device's program while it is written: tensors, the buffers that they lie
- * in, instructions. */
+/* Builds a device's program: tensors, their buffers, and instructions. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -206,7 +205,7 @@ pl_status lower_insn(struct lower *w, int d, const struct insn *s)
     struct script *v = &w->dev[d].script[w->variant.index];
     struct insn *t;
 
-    PL_TRY(lower_memory(w)); /* what s points to is there */
+    PL_TRY(lower_memory(w)); /* what `s` points to was allocated */
     PL_TRY(lower_grow(w, (void **)&v->insn, v->n_insn, &v->insn_cap,
                       sizeof *v->insn));
     t = &v->insn[v->n_insn++];

@@ -1,17 +1,17 @@
-/* Messages: what a group's devices exchange at one point, be it one value or
- * several.
+/* Collectives: exchanges of one or several values between a group's devices at
+ * one point.
  *
- * For each device a message is one MERGE: addends are summed along the tree
- * over ranks, parts are put in their places. This file says what each device
- * merges. How it gets what its peers have is lower_shared_memory.c's where they
- * share memory, and lower_inbox.c's where they do not. */
+ * For each device a collective is one MERGE: addends are summed along the tree
+ * over ranks, and parts are copied to their offsets. This file determines what
+ * each device merges. The transfer between devices is in lower_shared_memory.c
+ * if they share memory, and in lower_inbox.c if they do not. */
 #include "lower/lower_collective.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* ---- what a unit merges -------------------------------------------------- */
+/* ---- what a shard merges ------------------------------------------------ */
 
 static pl_status addends(struct lower *w, int from, const struct placed *src,
                          const struct lower_group *g, struct merge_item *m)
@@ -41,8 +41,7 @@ static pl_status addends(struct lower *w, int from, const struct placed *src,
     return PL_OK;
 }
 
-/* The last position before which unit u's peers cannot have begun to push.
- * Only micro-batches up to this one are sure to be in the run when this one
+/* Only micro-batches up to this one are sure to be in the step when this one
  * is. */
 int lower_free_from(const struct lower *w, int u)
 {
@@ -54,8 +53,9 @@ int lower_free_from(const struct lower *w, int u)
     return last;
 }
 
-/* What unit u does for conversion i. `peer`, or NULL: the item of another
- * unit that reads its addends in place, so that they are the same. */
+/* Sets shard u's part in conversion i. `peer`, unless NULL, is the item of
+ * another shard, which reads its addends in place, so that they are the
+ * same. */
 static pl_status plan_item(struct lower *w, int u, int i,
                            const struct lower_item *peer, struct lower_item *it)
 {
@@ -102,7 +102,7 @@ pl_status lower_merge(struct lower *w, int u, int n, const int *item,
     return lower_insn(w, lower_dev(w, u), s);
 }
 
-/* ---- a message ----------------------------------------------------------- */
+/* ---- a collective -------------------------------------------------------- */
 
 static void count_collective(struct lower *w, int group, int n, const int *item,
                              pl_dim bytes[2])
@@ -127,7 +127,7 @@ static void count_collective(struct lower *w, int group, int n, const int *item,
     }
 }
 
-/* Do all devices of the group read each other's memory? */
+/* Returns true if all devices of the group read each other's memory. */
 static bool shares_memory(const struct lower *w, int group)
 {
     const struct lower_group *g = lower_group(w, group);
@@ -139,7 +139,8 @@ static bool shares_memory(const struct lower *w, int group)
     return memory >= 0;
 }
 
-/* One unit: nothing to send; a conversion is another name. */
+/* Emits a collective of one shard. Nothing is sent, and a conversion is only
+ * another name. */
 static pl_status alone(struct lower *w, int group, int n, const int *item)
 {
     for (int k = 0; k < n; k++) {
@@ -164,7 +165,7 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
     struct placed *h;
     pl_dim bytes[2];
 
-    for (int k = 0; k < n; k++) { /* operands that came from another group */
+    for (int k = 0; k < n; k++) { /* operands copied from another group */
         struct placed *x = lower_find(w, w->num->node[item[k]].in[0], group);
 
         for (int m = 0; x && m < g->n; m++)
@@ -181,7 +182,8 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
             PL_TRY(plan_item(w, g->first + m, item[k], m > 0 ? &it[k] : NULL,
                              &it[m * n + k]));
     count_collective(w, group, n, item, bytes);
-    for (int m = 0; m < g->n; m++) /* the device's next step is the message's */
+    /* the device's next instruction is the collective's */
+    for (int m = 0; m < g->n; m++)
         PL_TRY(lower_flush_posts(w, lower_dev(w, g->first + m), QUEUE_COMPUTE));
     return share ? lower_collective_shared(w, group, n, item, it, bytes)
                  : lower_collective_inbox(w, group, n, item, it, bytes);
@@ -192,7 +194,8 @@ pl_status lower_end_collectives(struct lower *w)
     for (int u = 0; u < w->opt->n_shard; u++) {
         struct shard_collectives *x = &w->shard[u].collectives;
 
-        for (int i = 0; i < x->n_lent; i++) /* no later message guards these */
+        /* no later collective releases these */
+        for (int i = 0; i < x->n_lent; i++)
             PL_TRY(lower_hold(w, lower_dev(w, u), x->peer_read[i].tensor));
         x->n_lent = 0;
         for (int i = 0; i < PROG_MAX_MICRO; i++)

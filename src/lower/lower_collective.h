@@ -1,30 +1,33 @@
-/* A message of one group: what is alike whether its devices meet or push. */
+/* A collective of one group: declarations shared by collectives through shared
+ * memory and by inboxes. */
 #ifndef LOWER_LOWER_COLLECTIVE_H
 #define LOWER_LOWER_COLLECTIVE_H
 
 #include "lower/lower_inner.h"
 
-/* What a unit does for one conversion of a message. */
+/* A shard's part in one conversion of a collective. */
 struct lower_item {
     struct merge_item m;
     struct lower_pieces remote;
-    int room; /* in the inbox: where peers put their parts of the result, each
-                 at its place there; -1: none of them does */
+    /* tensor in the inbox, into which peers push their parts of the result,
+     * each at its offset there; -1 if none does */
+    int room;
 };
 
-/* Unit u's MERGE of a message's conversions item[n]; *s: what is special. */
+/* Emits shard u's MERGE of a collective's conversions item[n]. *s has the
+ * fields that are not common to all. */
 pl_status lower_merge(struct lower *w, int u, int n, const int *item,
                       const struct merge_item *m, const pl_dim bytes[2],
                       struct insn *s);
-/* The last position in the order before which unit u's peers cannot have begun
- * to push the next message. */
+/* Returns the last position in the order before which shard u's peers cannot
+ * have begun to push the next collective. */
 int lower_free_from(const struct lower *w, int u);
 
-/* The message between devices that share memory: it[units][n]. */
+/* Emits a collective between devices that share memory: it[shards][n]. */
 pl_status lower_collective_shared(struct lower *w, int group, int n,
                                   const int *item, struct lower_item *it,
                                   const pl_dim bytes[2]);
-/* The message between devices that do not. */
+/* Emits a collective between devices that do not. */
 pl_status lower_collective_inbox(struct lower *w, int group, int n,
                                  const int *item, struct lower_item *it,
                                  const pl_dim bytes[2]);

@@ -1,22 +1,22 @@
-/* Messages between devices that share no memory: by inboxes.
+/* Collectives between devices that share no memory: by inboxes.
  *
  * In *one shot* each device pushes what a peer needs into that peer's inbox,
- * posts, waits for the posts of all, and merges what has come. A sum of many
+ * posts, waits for the posts of all, and merges what it received. A sum of many
  * rows over three devices or more takes *two shots*: each device sums its part
  * of the value, a range of its elements, pushes the result to all, and merges
  * their ranges. The additions are the same along the same tree, so the number
- * of rows decides at run time; what is staged does not grow with the number of
- * devices.
+ * of rows decides at run time. The size of staging buffers does not grow with
+ * the number of devices.
  *
- *           inbox: peers write, the MERGE reads once       work
- *   sum     staging: an entry for each addend         ->   the result
- *   gather  room: the peers' parts, at their places   ->   the result
- *   shot 2  room: the peers' ranges, at their places  ->   the result
+ *            inbox: peers write, the MERGE reads once       work
+ *   sum      staging: an entry for each addend         ->   the result
+ *   gather   gather buffer: the peers' parts           ->   the result
+ *   shot 2   gather buffer: the peers' ranges          ->   the result
  *
- * So nothing works in an inbox: what reads the result finds it in the device's
- * own memory, wherever the inbox lies. Peers may push the next message as soon
- * as they have passed this one, which they do when this device has posted: a
- * place in the inbox is its message's from the device's POST of the message
+ * So no kernel computes in an inbox. The result is in the device's own memory,
+ * wherever the inbox is. Peers may push the next collective as soon as they
+ * have passed this one, which they do when this device has posted. So memory in
+ * the inbox belongs to a collective from the device's POST of the collective
  * before. */
 #include "lower/lower_collective.h"
 #include "lower/lower_transfer.h"
@@ -227,7 +227,7 @@ static pl_dim elements(const struct exchange *e, int j)
     return lower_product(x->dim, 0, x->n_dim, 1);
 }
 
-/* Where unit k's range begins, in bytes. */
+/* Returns the offset in bytes of shard k's range. */
 static pl_dim range_at(const struct exchange *e, int j, int k)
 {
     pl_dim all = elements(e, j);
@@ -235,7 +235,7 @@ static pl_dim range_at(const struct exchange *e, int j, int k)
     return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
 }
 
-/* The ranges of units a to b - 1, which lie one after another. */
+/* Returns a copy of the ranges of shards a to b - 1, which are adjacent. */
 static struct copy_desc ranges_piece(const struct exchange *e, int j, int a,
                                      int b)
 {
@@ -628,7 +628,7 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
                          .bytes = bytes};
     enum predicate few, many;
     struct first_shot one = {.ranges = false}, two = {.ranges = true};
-    int first = w->variant.order; /* whatever follows, its POST comes later */
+    int first = w->variant.order; /* the POSTs of all that follows come later */
 
     set_predicates(&e, &few, &many);
     one.most = max_rows_of(&e, few);

@@ -1,20 +1,20 @@
-/* Lending: a buffer that other groups read may not be overwritten before it has
- * been carried away.
+/* Copies in flight: a buffer that other groups copy may not be overwritten
+ * before they have done so.
  *
- * The source does not wait for that at once. A copy is in transit until a few
- * more have set out between the same two groups; by then it has long arrived,
- * and the wait costs nothing. What is still in transit when the script ends
- * lives to its end. */
+ * The source does not wait for that at once. A copy is in flight until a few
+ * more have started between the same two groups. By then it has long arrived,
+ * and the wait costs nothing. Buffers of copies that are still in flight when
+ * the variant ends are kept to its end. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* Copies between two groups before the first is waited for. */
+/* Number of copies between two groups before the first is waited for. */
 enum { IN_TRANSIT = 4 };
 
-/* A copy on its way between two groups: what it reads may be overwritten when
+/* A copy in flight between two groups. What it reads may be overwritten when
  * all receivers have posted. */
 struct inflight_copy {
     int from, to, micro;
@@ -24,11 +24,11 @@ struct inflight_copy {
 };
 
 struct transits {
-    struct inflight_copy *item; /* in the order in which they set out */
+    struct inflight_copy *item; /* in the order of their start */
     int n, cap;
 };
 
-/* Device d has waited for all that carries the tensors away. */
+/* Makes device d wait until all its tensors of the copy have been copied. */
 static pl_status await_inflight(struct lower *w, int d,
                                 const struct inflight_copy *t)
 {
@@ -47,7 +47,7 @@ static pl_status retire(struct lower *w, int k)
 
     memmove(x->item + k, x->item + k + 1, (size_t)(x->n - k - 1) * sizeof t);
     x->n--;
-    w->now.micro = t.micro; /* in the run whenever the copy is */
+    w->now.micro = t.micro; /* in the step whenever the copy is */
     for (int s = 0; s < t.n_src; s++) {
         int d = lower_dev(w, t.src_shard[s]);
 
@@ -59,7 +59,7 @@ static pl_status retire(struct lower *w, int k)
     return PL_OK;
 }
 
-/* Room for one more. */
+/* Grows the list of copies for one more. */
 static pl_status more(struct lower *w)
 {
     struct transits *x = w->transits;

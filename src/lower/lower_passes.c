@@ -1,6 +1,7 @@
-/* The passes, in order: from the numeric plan's nodes to sealed programs. Each
- * but the first reads and writes the programs of all devices and nothing else,
- * so that it runs alone on a parsed text (program/program_text.h). */
+/* The passes, in order: from the numeric plan to programs that can be loaded.
+ * Each but the first rewrites the programs of all devices, and reads nothing
+ * else but two flags of each device. So it can run alone on a parsed text
+ * (program/program_text.h). */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -10,7 +11,7 @@
 
 #include <string.h>
 
-/* Flags of each device that passes read. */
+/* Sets the flags of each device that passes read. */
 static pl_status device_flags(struct lower *w, bool **one_queue, bool **private)
 {
     size_t n = (size_t)w->opt->n_dev;
@@ -26,7 +27,8 @@ static pl_status device_flags(struct lower *w, bool **one_queue, bool **private)
 }
 
 /* Emits the instructions of all variants in one total order. Tensors lie in
- * buffers without places; events are as they were asked for. */
+ * buffers that have no offsets yet. Each value that is waited for has a POST of
+ * its own. */
 static pl_status order(struct lower *w)
 {
     for (int k = 0; k < w->opt->n_variant; k++)
@@ -51,7 +53,8 @@ static pl_status buffers(struct lower *w)
     return buffers_pass(w->out->prog, w->opt->n_dev, private, w->a, w->err);
 }
 
-/* Tensors move from the builders to the arena. */
+/* Copies the tensors from the builders' memory, which is freed, to the
+ * arena. */
 static pl_status keep_tensors(struct lower *w)
 {
     for (int d = 0; d < w->opt->n_dev; d++) {

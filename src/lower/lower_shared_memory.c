@@ -1,15 +1,15 @@
-/* Messages between devices that share memory: all threads meet, then each
- * device reads its peers.
+/* Collectives between devices that share memory: all threads synchronize, then
+ * each device reads its peers.
  *
- * A buffer that peers read stays alive until the group's next message: whoever
- * has reached that one has finished reading for this one. */
+ * A buffer that peers read is kept until the group's next collective, because a
+ * device that has reached that one has finished reading for this one. */
 #include "lower/lower_collective.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* A tensor peers read in this message lives until the next. */
+/* Keeps a tensor that peers read in this collective until the next one. */
 static pl_status keep_for_peers(struct lower *w, int u, int tensor)
 {
     struct shard_collectives *v = &w->shard[u].collectives;
@@ -22,10 +22,10 @@ static pl_status keep_for_peers(struct lower *w, int u, int tensor)
     return PL_OK;
 }
 
-/* Buffers that peers read for the message before may be overwritten behind this
- * one's barrier, which has this position in the order. Only
- * micro-batches up to this one are sure to be in the run when this one is, so
- * what earlier ones lent must not count on it. */
+/* Releases the buffers that peers read for earlier collectives after this one's
+ * barrier, whose position in the order is `barrier`. Those of earlier
+ * micro-batches are not released, because a step may have them and not this
+ * one. */
 static pl_status release_peer_reads(struct lower *w, int u, int barrier)
 {
     struct shard_collectives *v = &w->shard[u].collectives;
@@ -41,7 +41,7 @@ static pl_status release_peer_reads(struct lower *w, int u, int barrier)
     return PL_OK;
 }
 
-/* Remote pieces are read in place. */
+/* Makes the MERGE read remote copies in place. */
 static pl_status in_place(struct lower *w, struct lower_item *x)
 {
     struct copy_desc *p;

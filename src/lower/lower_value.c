@@ -1,14 +1,14 @@
-/* Values placed in groups: which group has which, where it lies, and what says
- * that it is there.
+/* Values in groups: which group has which value, in what tensors, and by which
+ * events others wait for it.
  *
- * A unit that has computed its part posts an event, once, when somebody asks.
- * A value that comes from elsewhere arrives: the unit waits for it before its
+ * A shard that has computed its part posts an event once, when it is first
+ * needed. For a value that is copied from elsewhere, the shard waits before its
  * first use, and no sooner, so that work in between hides the copy. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
 
-/* ---- who has what -------------------------------------------------------- */
+/* ---- values of groups ---------------------------------------------------- */
 
 static struct placed *in_group(struct placed *h, int group)
 {
@@ -17,15 +17,15 @@ static struct placed *in_group(struct placed *h, int group)
     return h;
 }
 
-/* The micro-batch whose value i is: a streamed weight is that of the first,
- * which is part of every run, for all. */
+/* Returns the micro-batch to which value i belongs. A streamed weight belongs
+ * to the first, which is part of every step, and serves all. */
 static int micro_of(const struct lower *w, int i)
 {
     return lower_is(w, i, OP_weight) ? 0 : w->now.micro;
 }
 
-/* This script's and micro-batch's own first (of weights and caches: those that
- * it streams), then what lies there for all scripts. */
+/* Looks first among the values of this variant and micro-batch (of weights and
+ * caches, those that it streams), then among those that all variants have. */
 struct placed *lower_find(const struct lower *w, int i, int group)
 {
     struct placed *h = NULL;
@@ -66,9 +66,9 @@ pl_status lower_add_value(struct lower *w, int i, int group,
     return PL_OK;
 }
 
-/* ---- when it is there ---------------------------------------------------- */
+/* ---- events of values ---------------------------------------------------- */
 
-/* Unit u's part of the value lives up to here. */
+/* Keeps shard u's part of the value up to the current position. */
 static pl_status hold(struct lower *w, const struct placed *h, int u)
 {
     int m = w->shard[u].local, d = lower_dev(w, u);
@@ -78,7 +78,8 @@ static pl_status hold(struct lower *w, const struct placed *h, int u)
     return h->by_rank ? lower_hold(w, d, h->by_rank[m].tensor) : PL_OK;
 }
 
-/* Until the waits the memory is the copy's, whether or not anybody reads it. */
+/* The copy may write the memory until the waits, even if nothing reads it, so
+ * it is kept up to here. */
 pl_status lower_await_value(struct lower *w, const struct placed *h, int u)
 {
     struct arrival *a = &h->arrives[w->shard[u].local];
