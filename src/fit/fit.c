@@ -129,7 +129,7 @@ static pl_status find_free_options(struct fit *f, const pl_options *o,
     return in->open.mode ? PL_OK : fit_assign_ranks(f, &f->default_config, err);
 }
 
-/* Forgets all guesses. */
+/* Frees all candidates. */
 static void forget(struct fit *f)
 {
     fit_unref(f->ready);

@@ -1,4 +1,5 @@
-/* Compiles one guess, weighs it, prices it, and keeps it if it is the best. */
+/* Compiles one candidate, computes its memory and time, and keeps it if it is
+ * the best. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
@@ -22,7 +23,7 @@ void fit_unref(struct fit_candidate *p)
     free(p);
 }
 
-/* *to refers to p instead. */
+/* Makes *to refer to p instead. */
 static void take(struct fit_candidate **to, struct fit_candidate *p)
 {
     fit_ref(p);
@@ -30,7 +31,8 @@ static void take(struct fit_candidate **to, struct fit_candidate *p)
     *to = p;
 }
 
-/* Is it what stands with nothing changed? */
+/* Returns true if the plan config is the one that options and defaults ask
+ * for. */
 static bool is_usual(const struct fit *f, const struct plan_config *in)
 {
     const struct plan_config *u = &f->default_config;
@@ -146,7 +148,7 @@ double candidate_bound(const struct fit *f, const struct plan_config *in)
     return slower && is_on_devices(f, in) && !is_usual(f, in) ? least : 0;
 }
 
-/* Prices a plan, and keeps it as the best if it fits and is. */
+/* Estimates the time of a plan, and keeps it as the best if it fits and is. */
 static pl_status score(struct fit *f, struct fit_candidate *p, pl_err *err)
 {
     struct cost_rates *r;

@@ -2,14 +2,14 @@
  *
  *   fit.c               decides what to search; ends with a plan
  *   fit_modes.c         tries split modes and numbers of devices
- *   fit_spill.c         moves to the host what does not fit
+ *   fit_spill.c         moves parts that do not fit to the host
  *   fit_local_search.c  makes small changes
- *   fit_candidate.c     compiles one guess and keeps the best
- *   fit_score.c         computes what a guess needs and how fast it is
- *   fit_explain.c       says what is missing
+ *   fit_candidate.c     compiles one candidate and keeps the best
+ *   fit_score.c         computes a candidate's memory and time
+ *   fit_explain.c       reports the memory that is missing
  *
- * A *guess* is an intent with nothing left open. Short names: f is the search,
- * p a guess's plan, q that plan compiled, in or x an intent. */
+ * A *candidate* is a plan config with nothing left open. Short names: f is the
+ * search, p a candidate, q its compiled plan, in or x a plan config. */
 #ifndef FIT_FIT_INTERNAL_H
 #define FIT_FIT_INTERNAL_H
 
@@ -17,17 +17,18 @@
 #include "cost/calibration.h"
 #include "fit/fit.h"
 
-/* Guesses that lack memory, kept for fit_spill. */
+/* Number of candidates that lack memory, kept for fit_spill. */
 enum { FIT_MAX_OVERSIZED = 8 };
 
-/* Micro-batches that are tried: the guess's own, its half, and so on. */
+/* Sizes of micro-batches that are tried: the candidate's own, its half, and so
+ * on. */
 enum { FIT_N_UBATCH = 5 };
 static inline int64_t fit_ubatch(const struct plan_config *in, int i)
 {
     return in->n_ubatch >> i > 0 ? in->n_ubatch >> i : 1;
 }
 
-/* A compiled guess, counted by references: freed with the last. */
+/* A compiled candidate. It is freed with the last reference. */
 struct fit_candidate {
     struct plan_config in;
     struct compiled *q;
@@ -42,7 +43,7 @@ struct fit_candidate {
 struct fit {
     struct arena arena;
     struct notes notes;       /* of reading the options */
-    struct plan_config asked; /* owned; arrays of guesses are the arena's */
+    struct plan_config asked; /* owned; arrays of candidates are the arena's */
     struct calibration cal;
     bool calibrated, unlike; /* unlike: devices are not all the same */
     bool known;              /* all of them tell their memory */
@@ -66,9 +67,9 @@ struct fit {
         *oversized[FIT_MAX_OVERSIZED]; /* refs: modes and shares that lack
                                          memory, the fastest first */
     int n_lack;
-    bool layers_fit;            /* some guess in layer mode fits */
+    bool layers_fit;            /* some candidate in layer mode fits */
     const volatile int *cancel; /* pl_options's */
-    pl_status failed; /* of the first guess that could not be compiled */
+    pl_status failed; /* of the first candidate that could not be compiled */
     pl_err why;
 };
 
@@ -78,9 +79,9 @@ struct fit {
  * not known. */
 uint64_t fit_memory(const struct fit *f, const struct device_desc *x);
 uint64_t fit_margin(const struct fit *f, const struct device_desc *x);
-/* Returns the bytes that device d and those that it shares memory with need for
- * plan p beyond that memory less the margin. A negative result is what is left;
- * INT64_MIN: the memory is unknown, or that of others. */
+/* Returns the bytes by which plan p exceeds the memory, less the margin, of
+ * device d and those that share its memory. A negative result is what is left;
+ * INT64_MIN: the memory is unknown, or belongs to others. */
 int64_t fit_lacks(const struct fit *f, const struct fit_candidate *p, int d);
 /* Returns the bytes that all devices lack together. */
 int64_t fit_all_lacks(const struct fit *f, const struct fit_candidate *p);
@@ -92,19 +93,19 @@ pl_status fit_rates(struct fit *f, const struct compiled *q,
 
 /* ---- fit_candidate.c --------------------------------------------------- */
 
-/* Compiles a guess. *out is a reference of the caller's; NULL where it cannot
- * be compiled, which is an error only for want of memory. */
+/* Compiles a candidate. *out is a reference of the caller's; NULL if it cannot
+ * be compiled, which is an error only if out of memory. */
 pl_status candidate_compile(struct fit *f, const struct plan_config *in,
                             struct fit_candidate **out, pl_err *err);
-/* Returns seconds that a guess takes at least, if these are more than those of
- * the best plan; else 0. */
+/* Returns a lower bound of a candidate's seconds if it exceeds those of the
+ * best plan, else 0. */
 double candidate_bound(const struct fit *f, const struct plan_config *in);
-/* Compiles and prices a guess, and keeps it as the best if it fits and is. If
- * it has a candidate_bound, does not compile it. *out is set as above; `out`
- * may be NULL. */
+/* Compiles a candidate, estimates its time, and keeps it as the best if it fits
+ * and is. Does not compile it if it has a candidate_bound. *out is set as
+ * above; `out` may be NULL. */
 pl_status candidate_try(struct fit *f, const struct plan_config *in,
                         struct fit_candidate **out, pl_err *err);
-/* Keeps a guess that lacks memory among the fastest such. */
+/* Keeps a candidate that lacks memory, if it is among the fastest of these. */
 void fit_keep_oversized(struct fit *f, struct fit_candidate *p);
 struct fit_candidate *fit_ref(struct fit_candidate *p);
 void fit_unref(struct fit_candidate *p); /* takes NULL */
@@ -113,26 +114,28 @@ void fit_unref(struct fit_candidate *p); /* takes NULL */
 
 /* Fills in f->speed. */
 pl_status fit_find_speeds(struct fit *f, pl_err *err);
-/* The ranks of a mixed group, if they are left open, and who carries how many:
- * an intent's shares of devices. */
+/* Sets the ranks of a mixed group, if they are left open, and how many of them
+ * each device carries: the plan config's shares of devices. */
 pl_status fit_assign_ranks(struct fit *f, struct plan_config *x, pl_err *err);
-/* Tries all that may be tried; *f says what was best. */
+/* Tries all that may be tried. *f has the best candidate. */
 pl_status fit_search(struct fit *f, pl_err *err);
 
 /* ---- fit_spill.c ------------------------------------------------------- */
 
-/* Of guesses that lack memory moves to the host what is best there. */
+/* Moves parts of the candidates that lack memory to the host, so that they fit
+ * and are fastest. */
 pl_status fit_spill(struct fit *f, pl_err *err);
 
 /* ---- fit_local_search.c ------------------------------------------------ */
 
-/* In layer mode on a few devices: layers go from who lacks memory to the
- * fastest that have room, so that what devices can hold together they do hold.
- * Where devices are not alike, the fastest are filled first. */
+/* In layer mode on a few devices, moves layers from devices that lack memory to
+ * the fastest that have space, so that the devices hold all that they can hold
+ * together. If devices are not alike, the fastest are filled first. */
 pl_status fit_balance_layers(struct fit *f, pl_err *err);
-/* Small changes of the best guess as long as they help. */
+/* Makes small changes to the best candidate as long as they help. */
 pl_status fit_local_search(struct fit *f, pl_err *err);
-/* The best guess with the longest context that fits, to within 256 tokens. */
+/* Finds the longest context with which the best candidate fits, to within 256
+ * tokens. */
 pl_status fit_grow_context(struct fit *f, pl_err *err);
 
 /* ---- fit_explain.c ------------------------------------------------------ */

@@ -1,13 +1,13 @@
-/* Moves to the host what does not fit: whole layers, the experts of some
- * layers; and the micro-batch may shrink.
+/* Moves parts of a model that do not fit to the host: whole layers, or the
+ * experts of some layers. It also makes the micro-batch smaller.
  *
  * A surrogate predicts the bytes and seconds of each such choice without
  * compiling it. It is made from two compiled plans of one mode: one with
  * everything on devices, one with everything on the host. From these it takes
  * the seconds and bytes of each layer, and sums them. There is a surrogate for
- * each mode and each set of shares that lacks memory. The choice that promises
- * most of all is compiled, and corrects its surrogate. This ends when no choice
- * promises more than the best plan that fits. */
+ * each mode and each set of shares that lacks memory. The choice with the least
+ * predicted seconds is compiled, and corrects its surrogate. This ends when no
+ * choice is predicted to be faster than the best plan that fits. */
 #include "base/err.h"
 #include "fit/fit_internal.h"
 
@@ -73,8 +73,9 @@ struct surrogate {
 
 /* ---- making a surrogate -------------------------------------------------- */
 
-/* Returns the row of a step's node, or -1 for none. Sets *part. `row` is the
- * row of the step before. */
+/* Returns the row of an instruction's node; -1 if there is none. Sets *part.
+ * `row` is the row of the instruction before, which is also the result for an
+ * instruction without a node. */
 static int row_of(const struct surrogate *k, int node, int row, enum part *part)
 {
     const struct graph_node *x;
