@@ -244,7 +244,7 @@ static void say_quoted(const char *s, char quote)
     putchar(quote);
 }
 
-/* Returns true if a value has a place in CSV and SQL. */
+/* Returns true if a value can be a field in CSV and SQL. */
 static bool is_scalar(const json_t *v)
 {
     return !json_is_array(v) && !json_is_object(v);

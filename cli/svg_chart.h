@@ -23,7 +23,7 @@ enum exit_code svg_begin(struct whole_file *w, const struct options *o,
 enum exit_code svg_end(struct whole_file *w, const struct options *o, bool keep,
                        enum exit_code c);
 
-/* Return the place in pixels of a value on an axis. */
+/* Return the position in pixels of a value on an axis. */
 double svg_x(const struct svg_chart *p, double v);
 double svg_y(const struct svg_chart *p, double v);
 /* Draws the axes, with ticks. */

@@ -6,7 +6,7 @@
 #include "chat/render.h"
 #include "chat/unicode.h"
 
-/* Decodes the character at offset *at of the string and advances *at behind it.
+/* Decodes the character at offset *at of the string and advances *at past it.
  * Returns false at the end of the string. */
 static inline bool string_next(const struct string *s, size_t *at, uint32_t *c)
 {

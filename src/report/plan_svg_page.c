@@ -25,7 +25,7 @@ enum {
                   columns */
 };
 
-/* ---- places of tensors --------------------------------------------------- */
+/* ---- positions of tensors ------------------------------------------------ */
 
 /* Returns the number of the layer in whose column a tensor is drawn: -1 for the
  * embedding, n_layer for the output. */
@@ -125,10 +125,10 @@ static void name_groups(const struct svg_page *g, struct svg_lane *v)
         snprintf(v->groups, sizeof v->groups, "none: idle");
 }
 
-/* Deals devices or layers first .. end - 1 to lanes. joins() says if one is
- * drawn in the same lane as the one before it. If there are more than `most`
- * lanes, makes one of those in the middle, so that the first and the last
- * stay. */
+/* Assigns devices or layers first .. end - 1 to lanes. joins() returns true if
+ * one is drawn in the same lane as the one before it. If there are more than
+ * `most` lanes, makes one of those in the middle, so that the first and the
+ * last stay. */
 static pl_status make_lanes(struct svg_lanes *l, struct arena *a,
                             const struct svg_page *g, int first, int end,
                             bool (*joins)(const struct svg_page *g, int i),
