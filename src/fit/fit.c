@@ -196,9 +196,9 @@ static pl_status pick_best(struct fit *f, bool *searched, pl_err *err)
     return search(f, err);
 }
 
-/* Begins again by what is available now, with the ranks of the best guess and
- * their shares. Only in tensor mode may shares of devices be those of ranks:
- * then they stay. */
+/* Begins again with the memory that is available now, with the ranks of the
+ * best candidate and their shares. Only in tensor mode may shares of devices be
+ * those of ranks; then they are kept. */
 static void keep_bits(struct fit *f)
 {
     const struct plan_config *x = &f->best->in;

@@ -1,19 +1,18 @@
-/* Filling in what placement options leave open: the split mode and how many
- * devices take part (-sm auto), and, where memory is short, shares, layers and
- * experts on the host, the micro-batch and the context (-fit).
+/* Chooses what placement options leave open: the split mode and the number of
+ * devices (-sm auto), and, if memory is short, shares, layers and experts on
+ * the host, the micro-batch and the context (-fit).
  *
  * Ranks, and the shares of ranks, are chosen by all the memory that devices
  * have, never by what is available of it, so the same options give the same
- * bits at any hour. What is available now decides the rest: which devices carry
- * which ranks and layers, what goes to the host, the context, and whether the
- * model is refused.
+ * bits at any hour. The memory that is available now decides the rest: which
+ * devices carry which ranks and layers, what is on the host, the context, and
+ * whether the model is rejected.
  *
- * Every guess is planned for real: its bytes are those that would be allocated,
+ * Every candidate is compiled: its bytes are those that would be allocated, and
  * its speed is the cost function's for a prompt of FIT_PROMPT tokens and
- * FIT_ANSWER tokens after it. Nothing is measured, nothing here decides a bit
- * but by the ranks and shares that a mode chosen here brings along. What is on
- * no device though it would fit there is not tried: the host is for what does
- * not fit. */
+ * FIT_ANSWER tokens after it. Nothing is measured. Nothing here decides a bit,
+ * except by the ranks and shares of the chosen mode. Parts that fit on a device
+ * are not tried on the host. */
 #ifndef FIT_FIT_H
 #define FIT_FIT_H
 

@@ -140,15 +140,18 @@ pl_status fit_grow_context(struct fit *f, pl_err *err);
 
 /* ---- fit_explain.c ------------------------------------------------------ */
 
-/* "cpu1: needs 3.20 GiB more (weights ..": a line a device that lacks memory;
- * f NULL: a line each, what they have and what they need. */
+/* Prints a line for each device that lacks memory, "cpu1: needs 3.20 GiB more
+ * (weights ..". If f is NULL, prints a line for each device, with the memory
+ * that it has and needs. */
 void fit_table(struct plan_config_text *t, const struct fit *f,
                const struct fit_candidate *p);
-/* Appends what half the context, half the micro-batch and smaller cache formats
- * save of what the nearest guess lacks: "; -c 2048 saves 1.20 GiB, ...". */
+/* Appends the part of the memory that the nearest candidate lacks which half
+ * the context, half the micro-batch and smaller cache formats save: "; -c 2048
+ * saves 1.20 GiB, ...". */
 pl_status fit_savings(struct plan_config_text *t, struct fit *f, pl_err *err);
-/* What of `asked` guess `in` changes, so that who adds it to the options has
- * what fits; `any`: mode and shares were not searched for, so tell them too. */
+/* Prints the options by which candidate `in` differs from `asked`, so that a
+ * user who adds them gets the same plan. `any`: also prints mode and shares,
+ * because they were not searched for. */
 void fit_format_options(struct plan_config_text *out,
                         const struct plan_config *in,
                         const struct plan_config *asked, bool any);

@@ -1,5 +1,5 @@
-/* From one guess to others beside it: layers from one group to another, where
- * that makes room or evens out work; and the context. */
+/* Makes small changes to a candidate: moves layers from one group to another,
+ * if that frees memory or balances work, and changes the context. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
@@ -75,8 +75,9 @@ static double buffer_bytes(const struct compiled *q)
     return most;
 }
 
-/* Is device a, which lacks lack[a] bytes, a better place for a layer than b? To
- * those with room for it go the fastest first, of these who has most. */
+/* Returns true if device a, which lacks lack[a] bytes, is a better target for a
+ * layer than b. Devices with space for it come first, the fastest before the
+ * others; then those that have the most memory. */
 static bool better_target(const struct fit *f, const double *lack, double layer,
                           int a, int b)
 {
@@ -89,8 +90,8 @@ static bool better_target(const struct fit *f, const double *lack, double layer,
     return lack[a] < lack[b];
 }
 
-/* Layers from who lacks memory to who has room, by what p needs. False: there
- * is no room. */
+/* Moves layers from devices that lack memory to devices that have space, by the
+ * needs of p. Returns false if there is no space. */
 static bool level_by_memory(const struct fit *f, const struct fit_candidate *p,
                             int *count)
 {

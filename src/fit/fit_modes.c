@@ -150,7 +150,7 @@ static pl_status share_out(struct fit *f, const struct plan_config *c, int k,
     return PL_OK;
 }
 
-/* ---- guesses ----------------------------------------------------------- */
+/* ---- candidates ---------------------------------------------------------- */
 
 /* Do the k fastest devices lack room for the weights alone? */
 static bool cannot_hold_weights(const struct fit *f, int k)
