@@ -27,29 +27,29 @@
 #include <math.h>
 #include <string.h>
 
-/* What goes to one peer. */
+/* The copies to one peer. */
 struct peer_push {
     struct push_to to;
     const struct copy_desc *p;
     int n;
 };
 
-/* What one device pushes to its peers. */
+/* The copies that one device pushes to its peers. */
 struct pushes {
     int n;
     struct peer_push *peer_push; /* [units] */
-    struct copy_desc *range;     /* [units] pieces that are made on the way */
+    struct copy_desc *range;     /* [shards] copies made for one PUSH */
 };
 
-/* A message of one group under way. */
+/* The collective of one group that is being emitted. */
 struct exchange {
     struct lower *w;
     int group, n;
     const struct lower_group *g;
     const int *item;          /* [n] conversions */
-    struct lower_item *it;    /* [units][n] */
+    struct lower_item *it;    /* [shards][n] */
     const pl_dim *bytes;      /* [2] */
-    struct insn_event *event; /* [units] of the shot under way */
+    struct insn_event *event; /* [shards] of the current shot */
     struct pushes out;
 };
 
@@ -97,7 +97,8 @@ static void push_later(struct pushes *x, int dev, int out, size_t at,
         x->peer_push[x->n++] = (struct peer_push){{dev, out, at}, p, n};
 }
 
-/* The step for parcels x[n], which are alike, or of a piece each. */
+/* Emits one PUSH to the peers x[n], each of which gets the same copies, or if
+ * `deal` one copy. */
 static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
                            int n, bool deal)
 {
@@ -116,8 +117,8 @@ static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
     return lower_insn(w, from, &s);
 }
 
-/* As few steps as can be: neighbours that get the same, or a piece each, are
- * one. */
+/* Emits as few PUSHes as possible: neighbours that get the same copies, or one
+ * copy each, share one. */
 static pl_status emit_merged_pushes(struct lower *w, int from, struct pushes *x)
 {
     for (int k = 0, n; k < x->n; k += n) {
@@ -137,14 +138,14 @@ static pl_status emit_merged_pushes(struct lower *w, int from, struct pushes *x)
 
 /* ---- staging ------------------------------------------------------------- */
 
-/* Room in unit k's inbox for the addends of one sum: an entry for each that
- * comes from elsewhere. */
+/* The staging buffer in shard k's inbox for the addends of one sum: an entry
+ * for each that is received. */
 struct staging {
     int tensor, n;
     size_t entry_bytes; /* bytes of each */
 };
 
-/* Addends that unit k does not have itself. */
+/* Returns the number of addends that shard k does not have itself. */
 static int n_remote(const struct exchange *e, int k, const struct merge_item *m)
 {
     int n = 0;
@@ -154,7 +155,8 @@ static int n_remote(const struct exchange *e, int k, const struct merge_item *m)
     return n;
 }
 
-/* bytes: of a value, or what is summed of it here, at its largest. */
+/* `bytes` is the largest size of an addend, or of the part of it that is summed
+ * here. */
 static pl_status make_staging(const struct exchange *e, int k,
                               const struct merge_item *m, size_t bytes,
                               struct staging *b)
@@ -168,7 +170,8 @@ static pl_status make_staging(const struct exchange *e, int k,
                               &b->tensor);
 }
 
-/* The addend, which comes into the next entry of the staging; *at: where. */
+/* Makes *ad refer to the next entry of the staging buffer. Sets *at to the
+ * offset of the entry. */
 static void add_staged_addend(const struct exchange *e, int k,
                               struct staging *b, struct merge_addend *ad,
                               pl_dim skip, size_t *at)
@@ -181,7 +184,7 @@ static void add_staged_addend(const struct exchange *e, int k,
                                 .n_add = ad->n_add};
 }
 
-/* The addend's entry as a tensor of its own. */
+/* Sets *tensor to a tensor of the addend's entry alone. */
 static pl_status entry_of(const struct exchange *e, int j,
                           const struct merge_addend *ad, int *tensor)
 {
@@ -193,8 +196,9 @@ static pl_status entry_of(const struct exchange *e, int j,
                    : PL_OK;
 }
 
-/* The pieces of a sum that unit k wants, p[n], from an entry of the sender into
- * the same places of an entry. A single one is kept until all are pushed. */
+/* Sets *out to the copies p[n] of the parts of a sum that shard k computes,
+ * from an entry of the sender to the same offsets of an entry. A single copy is
+ * kept in e->out.range until all are pushed. */
 static pl_status staged_copies(const struct exchange *e, int k,
                                const struct copy_desc *p, int n, int from,
                                int entry, const struct copy_desc **out)
@@ -217,9 +221,9 @@ static pl_status staged_copies(const struct exchange *e, int k,
     return PL_OK;
 }
 
-/* ---- the range of elements that a unit sums ---------------------------- */
+/* ---- the range of elements that a shard sums ---------------------------- */
 
-/* Elements of the value for each n_tok or n_out. */
+/* Returns the number of elements of the value, per n_tok or n_out. */
 static pl_dim elements(const struct exchange *e, int j)
 {
     const struct graph_node *x = lower_node(e->w, e->item[j]);
@@ -257,8 +261,9 @@ static struct copy_desc range_piece(const struct exchange *e, int j, int k)
 
 /* ---- shots ------------------------------------------------------------- */
 
-/* The staging of a shot, [units][n], and items that read from them. ranges: of
- * sums only each unit's own range; most: rows, 0: as many as there may be. */
+/* The staging buffers of a shot, [shards][n], and the items that read them.
+ * ranges: each shard sums only its own range of a sum. most: maximum number of
+ * rows; 0 if not limited. */
 struct first_shot {
     bool ranges;
     int64_t most;
@@ -266,7 +271,8 @@ struct first_shot {
     struct merge_item *m;
 };
 
-/* What unit k stages of one addend of sum j, at its largest. */
+/* Returns the largest number of bytes that shard k stages of one addend of sum
+ * j. */
 static size_t staged_bytes(const struct exchange *e, const struct first_shot *x,
                            int k, int j)
 {
@@ -286,7 +292,8 @@ static size_t staged_bytes(const struct exchange *e, const struct first_shot *x,
     return bytes;
 }
 
-/* Items as they are before addends are pointed at what is staged. */
+/* Copies the items, whose addends are later changed to refer to staging
+ * buffers. */
 static pl_status open_shot(const struct exchange *e, struct first_shot *x)
 {
     struct lower *w = e->w;
@@ -318,8 +325,8 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
     return PL_OK;
 }
 
-/* Unit k's range, from an entry of the sender to the beginning of a staged
- * one. */
+/* Returns a copy of shard k's range, from an entry of the sender to the
+ * beginning of a staged one. */
 static const struct copy_desc *range_copy(const struct exchange *e,
                                           const struct merge_item *m, int k,
                                           int from, int entry)
@@ -333,12 +340,12 @@ static const struct copy_desc *range_copy(const struct exchange *e,
     return p;
 }
 
-/* Addend a of sum j, from unit s to all others. */
+/* Pushes addend a of sum j from shard s to all others. */
 static pl_status push_addend(struct exchange *e, const struct first_shot *x,
                              int s, int j, int a)
 {
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
-    struct peer_push like = {.n = -1}; /* what is staged as it is wanted */
+    struct peer_push like = {.n = -1}; /* the copies that `p` was made from */
     const struct copy_desc *p = NULL;
     bool range = x->ranges && is_all_reduce(e, j);
     int entry;
@@ -368,10 +375,10 @@ static pl_status push_addend(struct exchange *e, const struct first_shot *x,
     return emit_merged_pushes(e->w, from.dev, &e->out);
 }
 
-/* ---- rooms --------------------------------------------------------------- */
+/* ---- gather buffers ------------------------------------------------------ */
 
-/* Room in unit k's inbox for what peers have of value j, which lies there as in
- * the result. */
+/* Allocates the gather buffer in shard k's inbox for the parts of value j that
+ * peers have. It is laid out like the result. */
 static pl_status alloc_gather_buffer(const struct exchange *e, int k, int j)
 {
     struct lower_item *it = item_of(e, k, j);
@@ -383,7 +390,8 @@ static pl_status alloc_gather_buffer(const struct exchange *e, int k, int j)
                               &it->room);
 }
 
-/* A piece of what has come to unit k's room, to its place in the result. */
+/* Returns a copy from shard k's gather buffer to the same offset of the
+ * result. */
 static struct copy_desc gather_copy(const struct exchange *e, int k, int j,
                                     const struct copy_desc *came)
 {
@@ -398,7 +406,7 @@ static struct copy_desc gather_copy(const struct exchange *e, int k, int j,
     return p;
 }
 
-/* Gathers take what peers have out of rooms of their own. */
+/* Makes gathers read the parts of peers from gather buffers. */
 static pl_status gather_from_buffers(const struct exchange *e)
 {
     for (int i = 0; i < e->g->n * e->n; i++) {
@@ -422,14 +430,16 @@ static pl_status gather_from_buffers(const struct exchange *e)
     return PL_OK;
 }
 
-/* What unit s has of gather j, into the rooms of all others. */
+/* Pushes the parts of gather j that shard s has to the gather buffers of all
+ * others. */
 static pl_status push_parts(struct exchange *e, int s, int j)
 {
     for (int i = 1; i < e->g->n; i++) {
         int k = (s + i) % e->g->n, n;
         const struct lower_item *it = item_of(e, k, j);
 
-        for (int b = 0; b < it->remote.n; b += n) { /* mostly once a peer */
+        /* usually one iteration per peer */
+        for (int b = 0; b < it->remote.n; b += n) {
             n = lower_same_source(it->remote.p + b, it->remote.n - b);
             if (it->remote.p[b].src_dev != dev_of(e, s))
                 continue;
@@ -447,20 +457,21 @@ static pl_status post_pushed(const struct exchange *e, int k)
     return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k].event);
 }
 
-/* Events of a shot that nobody has waited for yet. */
+/* Allocates the events of a shot. Each shot has an array of its own, because
+ * WAITs refer to it. */
 static pl_status new_events(struct exchange *e)
 {
     e->event = arena_alloc(e->w->a, (size_t)e->g->n, sizeof *e->event);
     return lower_memory(e->w);
 }
 
-/* Each has pushed: posts, and waits for all. */
+/* Waits until all have pushed. */
 static pl_status wait_pushed(const struct exchange *e, int k)
 {
     return lower_wait_all(e->w, dev_of(e, k), e->event, e->g->n);
 }
 
-/* The first shot: all push, and each puts together what has come. */
+/* Emits the first shot: all push, and each merges what it received. */
 static pl_status first_shot(struct exchange *e, struct first_shot *x)
 {
     PL_TRY(new_events(e));
@@ -487,7 +498,8 @@ static pl_status first_shot(struct exchange *e, struct first_shot *x)
     return PL_OK;
 }
 
-/* Unit k has its range of sum j, and pushes it into the rooms of all. */
+/* Pushes shard k's range of sum j, which it has summed, to the gather buffers
+ * of all others. */
 static pl_status push_sum(struct exchange *e, int k, int j)
 {
     struct copy_desc *p = e->out.range;
@@ -504,7 +516,7 @@ static pl_status push_sum(struct exchange *e, int k, int j)
     return emit_merged_pushes(e->w, dev_of(e, k), &e->out);
 }
 
-/* Unit k puts the ranges that have come beside its own. */
+/* Copies the ranges that shard k received to the result, beside its own. */
 static pl_status take_sums(const struct exchange *e, int k)
 {
     struct lower *w = e->w;
@@ -551,10 +563,11 @@ static pl_status second_shot(struct exchange *e)
     return PL_OK;
 }
 
-/* ---- one or two -------------------------------------------------------- */
+/* ---- one shot or two ----------------------------------------------------- */
 
-/* Bytes that go over the group's slowest link in the time that another shot
- * takes to begin. What is not known is 16 GB/s and 10 us. */
+/* Returns the number of bytes that the group's slowest link transfers in the
+ * time that another shot takes to begin. Unknown rates count as 16 GB/s and 10
+ * us. */
 static double bytes_of_a_shot(const struct exchange *e)
 {
     double link = INFINITY, p2p = INFINITY, latency = 0;
@@ -569,9 +582,9 @@ static double bytes_of_a_shot(const struct exchange *e)
     return fmax(link > 0 ? link : 16e9, p2p) * (latency > 0 ? latency : 10e-6);
 }
 
-/* Rows up to which one shot is taken: while the bytes that two would save go
- * over the link sooner than another shot begins, and no more are staged than
- * the value has at its largest, a quarter. */
+/* Returns the number of rows up to which one shot is used. The link then
+ * transfers the bytes that two shots would save before another shot begins, and
+ * no more is staged than a quarter of the largest value. */
 static int64_t max_one_shot_rows(const struct exchange *e, int j)
 {
     int64_t row = elements(e, j).n * 4, n = e->g->n;
@@ -584,7 +597,8 @@ static int64_t max_one_shot_rows(const struct exchange *e, int j)
     return most > 1 ? most : 1;
 }
 
-/* Guards of the two ways; PRED_NONE twice: one way does. */
+/* Sets the predicates of one shot and of two shots; both to PRED_NONE if one
+ * shot is enough for any number of rows. */
 static void set_predicates(const struct exchange *e, enum predicate *few,
                            enum predicate *many)
 {
@@ -602,9 +616,10 @@ static void set_predicates(const struct exchange *e, enum predicate *few,
     }
 }
 
-/* Most rows that the message has where it takes one shot, which is how much is
- * staged for it: those that guard `few` lets through. 0: any number, since
- * there is no guard, or some value's rows are not the ones that it counts. */
+/* Returns the maximum number of rows of a collective with the predicate `few`,
+ * which determines the size of its staging buffers. Returns 0 if the number is
+ * not limited, because there is no predicate or because it does not count the
+ * rows of some value. */
 static int64_t max_rows_of(const struct exchange *e, enum predicate few)
 {
     pl_symbol s = few == PRED_ONE_SHOT_TOK ? PL_N_TOK : PL_N_OUT;

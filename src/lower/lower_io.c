@@ -1,13 +1,13 @@
-/* What goes into a run and what comes out of it.
+/* The inputs and results of a step.
  *
- * The last device, "io", carries no ranks. In its memory the caller puts inputs
- * before a run and finds results after it, so a run needs nothing else of the
- * host. The table that says who the tokens are (program_token_table) is one
- * more input, of graphs that have a cache. A group takes all inputs that its
- * ops read when the first of them is wanted, in one transfer a device, a
- * *bundle*: pulled by a device that reads io's memory, else pushed by io into
- * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
- * for it but the run's end. */
+ * The last device, "io", carries no ranks. The caller writes inputs into its
+ * memory before a step and reads results from it afterwards, so a step needs
+ * nothing else of the host. For graphs with a cache, the token table
+ * (program_token_table) is one more input. When a group needs its first input,
+ * each of its devices gets all inputs that the group's ops read, in one *input
+ * transfer*. The device pulls it if it can read io's memory; else io pushes it
+ * into the device's inbox. A result is transferred to io's inbox as soon as it
+ * is computed. Only the end of the step waits for it. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
@@ -32,7 +32,7 @@ static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
     return (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &w->opt->max);
 }
 
-/* Device d pushes p[n], for a node of the graph. */
+/* Emits a PUSH of device d with copies p[n], for a node of the graph. */
 static pl_status push(struct lower *w, int d, int node, struct push_to to,
                       const struct copy_desc *p, int n)
 {
@@ -49,7 +49,7 @@ static pl_status push(struct lower *w, int d, int node, struct push_to to,
 
 /* ---- io's own memory ----------------------------------------------------- */
 
-/* Words of the table. */
+/* Returns the number of words of the token table. */
 static pl_dim token_table_words(const struct lower *w)
 {
     const struct program p = {.max = w->opt->max,
@@ -58,7 +58,7 @@ static pl_dim token_table_words(const struct lower *w)
     return (pl_dim){program_token_table_words(&p), PL_CONST};
 }
 
-/* Room for the table of each micro-batch. */
+/* Adds the token table of each micro-batch. */
 static pl_status io_token_table(struct lower *w)
 {
     const pl_dim n = token_table_words(w);
@@ -146,8 +146,8 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
 /* The inputs of one micro-batch that a group reads and does not have. */
 struct inputs {
     int n, *num;
-    struct placed **group_value; /* there */
-    bool token_table;            /* the token table too */
+    struct placed **group_value; /* in the group */
+    bool token_table;            /* the token table, too */
 };
 
 static bool is_read(const struct lower *w, int i, int group)
@@ -158,7 +158,7 @@ static bool is_read(const struct lower *w, int i, int group)
     return false;
 }
 
-/* first: one that it reads, or -1. */
+/* `first` is an input that the group reads, or -1. */
 static pl_status find_inputs(struct lower *w, int first, int group,
                              struct inputs *in)
 {
@@ -179,8 +179,8 @@ static pl_status find_inputs(struct lower *w, int first, int group,
     return PL_OK;
 }
 
-/* The table, `at` bytes into a bundle of unit u. What of it has the size of the
- * run goes from its place to the same place. */
+/* Adds the token table at byte `at` of an input transfer to shard u. The parts
+ * whose size depends on the step are copied to the same offsets. */
 static pl_status add_token_table(struct lower *w, int u, int input_transfer,
                                  size_t at, struct lower_pieces *p)
 {
@@ -209,7 +209,8 @@ static pl_status add_token_table(struct lower *w, int u, int input_transfer,
     return PL_OK;
 }
 
-/* A bundle of unit u: inputs one after another, then the table. */
+/* Builds an input transfer to shard u: the inputs one after another, then the
+ * token table. */
 static pl_status emit_input_transfer(struct lower *w, int u,
                                      const struct inputs *in, bool pushed,
                                      int *input_transfer,
@@ -253,8 +254,8 @@ static pl_status emit_input_transfer(struct lower *w, int u,
                            : PL_OK;
 }
 
-/* The device does not go on before its bundle is there: it has nothing to do
- * without it. */
+/* The device waits for its input transfer, because it has no work without
+ * it. */
 static pl_status fetch_inputs(struct lower *w, int u, const struct inputs *in)
 {
     int d = lower_dev(w, u), input_transfer, event;
@@ -338,7 +339,7 @@ pl_status lower_output(struct lower *w, int i)
     out = &w->out->variant[w->variant.index]
                .result[(size_t)w->now.micro * (size_t)w->g->n_node +
                        (size_t)node];
-    /* born before the run begins, it shares its place with no other one */
+    /* born before the step begins, so that no other buffer shares its memory */
     PL_TRY(lower_inbox_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0,
                               out));
     PL_TRY(lower_pieces(w, io_shard(w), w->variant.at[i], i, i, &none, &p));

@@ -1,4 +1,5 @@
-/* The steps of ops: operands, spans of contractions, head maps, costs. */
+/* The instructions of ops: operands, spans of contractions, head maps,
+ * costs. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -6,7 +7,7 @@
 
 #include <string.h>
 
-/* Arguments are the op's operands behind the result. */
+/* Arguments are the op's operands after the result. */
 static pl_status head_map(struct lower *w, int u, int i, int many, int few,
                           struct insn_kernel *s)
 {

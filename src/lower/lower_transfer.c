@@ -1,19 +1,20 @@
-/* Deliveries: how pieces of a value come to a device of another group.
+/* Transfers of parts of a value to a device of another group.
  *
  * A receiver that can read the source's memory pulls: it waits for the source's
- * post, takes its pieces, and posts that it has them. To any other the source
- * pushes into its inbox, when it has the value and the receiver has posted that
- * the place is free. Only pushes write into an inbox, so what is pushed in part
- * is pushed by all, the receiver itself among them. Devices with a copy queue
- * start as soon as they can, and the value is waited for at its first use
- * (lower_value.c); the others copy among their other steps. */
+ * POST, copies its parts, and posts that it has them. To other receivers the
+ * source pushes into the inbox, when it has the value and the receiver has
+ * posted that the memory is free. Only pushes write into an inbox, so if one
+ * source pushes its part, all do, including the receiver itself. Devices with a
+ * copy queue start as soon as they can, and the value is waited for at its
+ * first use (lower_value.c). The others copy in the order of their other
+ * instructions. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* ---- who can do what ----------------------------------------------------- */
+/* ---- access to memory ---------------------------------------------------- */
 
 bool lower_can_read(const struct lower *w, int d, int from)
 {
@@ -101,10 +102,10 @@ struct transfer lower_transfer_init(const struct lower *w, int i, int from,
                              .done = done};
 }
 
-/* ---- room at the receiver ------------------------------------------------ */
+/* ---- memory at the receiver ---------------------------------------------- */
 
-/* Memory that is given out now is free when the unit has done all that it was
- * told to do so far: its next event says so. */
+/* Memory that is allocated now is free when the shard has executed all
+ * instructions so far, which its next event signals. */
 pl_status lower_alloc_dst(struct lower *w, struct transfer *y, bool pushed,
                           pl_format f, int n_dim, const pl_dim *dim,
                           int entries, size_t *stride)
@@ -159,8 +160,8 @@ static pl_status wait_all(struct lower *w, int d, enum queue q,
 
 /* ---- a receiver that pulls ----------------------------------------------- */
 
-/* The copy queue takes no step before all that the device has been told to do
- * so far is done: whoever had the buffers before is done with them. */
+/* Makes the copy queue wait for all instructions of the device so far, because
+ * these may use memory that the copy overwrites. */
 static pl_status copy_queue_after_compute(struct lower *w, int d)
 {
     int mine;
@@ -218,7 +219,7 @@ pl_status lower_push(struct lower *w, const struct transfer *y, int s,
     return lower_add_arrival(w, y->done, s, event);
 }
 
-/* Device s pushes p[n], all its own. */
+/* Emits the PUSH of the copies p[n], whose source is device s. */
 static pl_status push_pieces_of(struct lower *w, const struct transfer *y,
                                 int s, int ready, const struct copy_desc *p,
                                 int n)
