@@ -59,8 +59,9 @@ static void add_bad(struct receipt_list *list, const struct options *o,
     list->n_bad++;
 }
 
-/* Parses one receipt per line. Empty lines are allowed. Ends after a first line
- * that is not even JSON, because the file is another. */
+/* Parses one receipt per line. Empty lines are allowed. Stops after a first
+ * line that is not even JSON, because then the file does not consist of
+ * receipts. */
 static enum exit_code read_lines(struct receipt_list *list,
                                  const struct options *o, const char *path,
                                  const struct input *in,

@@ -1,17 +1,18 @@
-/* Copies: what one group computes and another one reads.
+/* Copies of values that one group computes and another reads.
  *
- * A value is copied as the receivers want it: if a conversion stands between,
- * the copy is the conversion. PARTIAL values go rank by rank. A copy sets out
- * when the value is there, or, where the receivers pull and have no copy queue,
- * when it is wanted. What is not computed comes in ways of its own: inputs
- * (lower_io.c), weights (lower_stream.c), caches (lower_pages.c). */
+ * A value is copied as the receivers need it: if a conversion is in between,
+ * the copy is the conversion. PARTIAL values are copied rank by rank. A copy
+ * starts when the value is computed, or when it is needed, if the receivers
+ * pull and have no copy queue. Values that are not computed are copied by other
+ * files: inputs by lower_io.c, weights by lower_stream.c, caches by
+ * lower_pages.c. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
 /* ---- values -------------------------------------------------------------- */
 
-/* All units of the group that has the value say that it is there. */
+/* Makes all shards of the group that has the value post that it is ready. */
 static pl_status post_ready(struct lower *w, struct placed *h)
 {
     const struct lower_group *g = lower_group(w, h->h.group);
@@ -22,7 +23,8 @@ static pl_status post_ready(struct lower *w, struct placed *h)
     return PL_OK;
 }
 
-/* Value i of group a to value j (itself, or a conversion of it) in group b. */
+/* Copies value i of group a to value j (itself, or a conversion of it) in group
+ * b. */
 static pl_status copy_value(struct lower *w, int i, int j, int b)
 {
     int a = w->variant.at[i];
@@ -60,8 +62,8 @@ pl_status lower_convert_copy(struct lower *w, int j)
                : copy_value(w, w->num->node[j].in[0], j, w->variant.at[j]);
 }
 
-/* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces
- * into entries that lie `stride` apart. */
+/* Sets the copies of the addends of shard u's ranks of PARTIAL value i, from
+ * group a, to entries that are `stride` bytes apart. */
 static int rank_pieces(const struct lower *w, int i, int a, int u,
                        const struct placed *src, size_t stride,
                        struct copy_desc *p)
@@ -157,8 +159,8 @@ pl_status lower_start_copies(struct lower *w, int i)
             continue;
         if (lower_one_queue(w, b) &&
             lower_all_can_read(w, w->variant.at[i], b)) {
-            /* They pull later. In a pipeline this group goes on with another
-               micro-batch, which they must not wait for. */
+            /* The receivers pull later. In a pipeline, this group continues
+             * with another micro-batch, for which they must not wait. */
             if (pipeline && h)
                 PL_TRY(post_ready(w, h));
             continue;

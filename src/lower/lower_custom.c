@@ -1,11 +1,11 @@
-/* Steps of ops of the caller's own (pl_custom).
+/* Instructions of caller-defined ops (pl_custom).
  *
- * A kernel that is not ours is told what is here of each split dimension, and
- * sees contiguous operands only. Where a letter is summed over, the step of a
- * rank is preceded by copies: one tensor an operand that bears the letter, with
- * the indices that this rank counts. What ours do inside (one call for all
- * ranks of a device, the sum along the tree) the lowering then does outside,
- * as for any op in a PARTIAL subgraph. */
+ * Their kernels get the part of each split dimension that is on the device, and
+ * see contiguous operands only. If a letter is summed over, the instruction of
+ * a rank is preceded by copies: one tensor per operand with the letter, with
+ * the indices that this rank counts. Our own kernels handle all ranks of a
+ * device in one call, and sum along the tree. For caller-defined ops, lowering
+ * does this outside the kernel, as for any op in a PARTIAL subgraph. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -14,8 +14,8 @@
 
 static const struct kernel_custom_split whole = {-1, 0, NULL};
 
-/* What unit u holds of dimension `dim` of value i; rank >= 0: what that rank
- * counts of it. */
+/* Finds the part of dimension `dim` of value i that shard u has. If rank >= 0,
+ * only the part that the rank counts. */
 static pl_status parts(struct lower *w, int u, int i, int dim, int rank,
                        pl_op_part **out, int *n)
 {
@@ -61,8 +61,8 @@ static pl_dim bytes_of(const pl_dim *dim, int from, int to, int64_t n)
     return lower_product(dim, from, to, 4 * n);
 }
 
-/* Copies what `rank` counts of value i, tensor *in at unit u, to a tensor of
- * its own, which becomes *in. */
+/* Copies the part of value i that `rank` counts, from tensor *in at shard u, to
+ * a tensor of its own, and sets *in to that. */
 static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
                            struct kernel_custom_split *s)
 {
@@ -102,7 +102,7 @@ static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
         piece[k].dst_s0 = bytes_of(want, axis, x->n_dim, 1);
     }
     *s = (struct kernel_custom_split){axis, n, p};
-    if (at == have[axis].n) /* the device has no other rank's */
+    if (at == have[axis].n) /* the device has no part of another rank */
         return PL_OK;
     PL_TRY(lower_tensor(w, d, x->format, x->n_dim, want, 1, in, NULL));
     m->out = *in;

@@ -33,7 +33,8 @@ static pl_status head_map(struct lower *w, int u, int i, int many, int few,
     return PL_OK;
 }
 
-/* Indices of a dimension that each rank counts. */
+/* Sets count[] to the number of indices of a dimension that each rank
+ * counts. */
 static void counted(const pl_layout *l, int64_t size, int64_t *count)
 {
     memset(count, 0, PL_MAX_RANKS * sizeof *count);
@@ -83,7 +84,8 @@ static pl_status costs(struct lower *w, int u, int i, struct insn_kernel *s)
     return PL_OK;
 }
 
-/* The summed dimension of a plain contraction (gather_rows, sum). */
+/* Sets the spans of the summed dimension of a contraction without blocks
+ * (gather_rows, sum). */
 static pl_status plain_spans(struct lower *w, int u, int i,
                              struct insn_kernel *s)
 {
@@ -95,7 +97,7 @@ static pl_status plain_spans(struct lower *w, int u, int i,
     if (s->kernel == KERNEL_gather_rows &&
         (w->num->node[n->in[0]].layout->kind != PL_SPLIT ||
          w->num->node[n->in[0]].layout->dim != 0))
-        return PL_OK; /* all rows are here, however many the step has */
+        return PL_OK; /* the device has all rows, whatever their number */
     PL_TRY(lower_local(w, u, n->in[0],
                        s->kernel == KERNEL_gather_rows ? 0 : x->n_dim - 2, &m));
     PL_TRY(lower_spans(w, &m, &rs, &s->n_span));
@@ -103,8 +105,8 @@ static pl_status plain_spans(struct lower *w, int u, int i,
     return PL_OK;
 }
 
-/* How a contraction wants its activations quantized: where the weight has
- * super-blocks, with one scale for each chunk of theirs. */
+/* Sets the spans by which a contraction's activations are quantized: if the
+ * weight has super-blocks, with one scale per chunk of these. */
 static pl_status chunk_spans(struct lower *w, int u, int weight,
                              struct insn_kernel *s)
 {
@@ -128,7 +130,8 @@ static bool is_so_quantized(const struct draft_q8 *a,
             !memcmp(a->span, how->span, (size_t)a->n_span * sizeof *a->span));
 }
 
-/* The quantized form of a tensor, for this weight. The newest one is kept. */
+/* Sets *out to the quantized form of a tensor for this weight. The newest form
+ * is remembered. */
 static pl_status quantized(struct lower *w, int u, int weight, int tensor,
                            bool memo, int *out)
 {
@@ -161,8 +164,8 @@ static pl_status quantized(struct lower *w, int u, int weight, int tensor,
     return PL_OK;
 }
 
-/* The kernel's arguments: the result, then the op's operands. Of what is
- * updated the result is the operand. */
+/* Sets the kernel's arguments: the result, then the op's operands. An operand
+ * that is updated is the result. */
 static void set_args(struct insn_kernel *k, const int *in, int n_in, int out)
 {
     enum access first = kernel_access(k->kernel, 0);
@@ -173,7 +176,7 @@ static void set_args(struct insn_kernel *k, const int *in, int n_in, int out)
             (struct kernel_arg){in[i], kernel_access(k->kernel, k->n_arg)};
 }
 
-/* The token table is the last argument of what reads it. */
+/* Adds the token table as the last argument of a kernel that reads it. */
 static pl_status token_table_arg(struct lower *w, int u, struct insn_kernel *k)
 {
     int last = k->n_arg, tensor;
@@ -190,8 +193,8 @@ static pl_status token_table_arg(struct lower *w, int u, struct insn_kernel *k)
     return PL_OK;
 }
 
-/* A contraction reads quantized activations where the weight's format has
- * blocks: its last argument. */
+/* Completes a contraction. It reads quantized activations if the weight's
+ * format has blocks; they are its last argument. */
 static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
                              struct insn_kernel *k)
 {
@@ -207,7 +210,8 @@ static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
     return PL_OK;
 }
 
-/* A slice of a split dimension begins elsewhere in what is here of it. */
+/* Converts the start of a slice of a split dimension to the index in the local
+ * part. */
 static pl_status slice_start(struct lower *w, int u, int i,
                              struct insn_kernel *k)
 {

@@ -1,19 +1,19 @@
-/* Streamed caches: where attention is computed away from its cache, the pages
- * come that the run's sequences use.
+/* Streamed caches: if attention is computed in another group than its cache,
+ * the pages that the step's sequences use are copied.
  *
- * Which pages those are is known when a run begins, so the step that copies
- * them (PAGES) has the token table among its arguments. A receiver takes
- * the heads that it computes with; their tiles are the same bytes on both
- * sides. */
+ * The step determines these pages, so the instruction that copies them (PAGES)
+ * has the token table among its arguments. A receiver gets the heads that it
+ * computes with. Their tiles are the same bytes on both sides. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
 #include "program/cache_tile.h"
 
-/* For each head of cache `root` that unit u has: which head of unit su's part
- * it is, or -1 where it does not come from su. Of units that have a head the
- * first that is asked brings it: got[u's heads] says which somebody brings
- * already, and is brought up to date. *out NULL: su brings none. */
+/* Sets *out, for each head of cache `root` that shard u has, to the head of
+ * shard su's part from which it is copied, or -1 if it is not copied from su.
+ * If several shards have a head, the first that is asked is its source. got[],
+ * of u's heads, marks those that have a source; it is updated. Sets *out to
+ * NULL if su is the source of none. */
 static pl_status head_source(struct lower *w, int root, int u, int su,
                              bool *got, const int32_t **out)
 {
@@ -41,8 +41,8 @@ static pl_status head_source(struct lower *w, int root, int u, int su,
     return PL_OK;
 }
 
-/* The token table for a copy that unit u does. event: see
- * lower_token_table_copied; stays as it is where there is no copy queue. */
+/* Sets *tensor to the token table for a copy by shard u. For `event` see
+ * lower_token_table_copied; it is unchanged if there is no copy queue. */
 static pl_status table(struct lower *w, int u, int *tensor, int *event)
 {
     return lower_copy_queue(w, lower_dev(w, u)) == QUEUE_COPY
@@ -50,7 +50,7 @@ static pl_status table(struct lower *w, int u, int *tensor, int *event)
                : lower_token_table(w, u, tensor);
 }
 
-/* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
+/* Copies the pages of cache `root` from `y->src` to shard y->u, which has
  * n_head heads. */
 static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
                              struct transfer *y)

@@ -1,18 +1,19 @@
-/* PARTIAL subgraphs: the nodes from split contractions to where sums are taken,
- * whose values are an addend a rank.
+/* PARTIAL subgraphs: the nodes from split contractions to the points where sums
+ * are taken. Their values are one addend per rank.
  *
  * A contraction that is reduced at once adds its ranks in the kernel. A longer
- * subgraph is computed once a rank, through the same scratch, each rank's
- * result going onto a stack of subtree sums. One whose nodes live in several
- * groups is cut into *segments* where the group changes; what crosses a cut is
- * kept, and goes to the other group rank by rank. */
+ * subgraph is computed once per rank, with the same scratch memory, and each
+ * rank's result is pushed onto a stack of subtree sums. If its nodes are in
+ * several groups, the subgraph is cut into *segments* where the group changes.
+ * A value that crosses a cut is kept, and copied to the other group rank by
+ * rank. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
 
 #include <string.h>
 
-/* Of PARTIAL values; all are [num->n]. */
+/* Tables of PARTIAL values; all are [num->n]. */
 struct partials {
     bool *lone; /* a contraction that no PARTIAL op reads */
     /* those of the conversions that are being computed */
@@ -26,7 +27,7 @@ static bool is_partial(const struct lower *w, int i)
            w->num->node[i].layout->kind == PL_PARTIAL;
 }
 
-/* Room for the tables, and which contractions no PARTIAL op reads. */
+/* Allocates the tables, and finds the contractions that no PARTIAL op reads. */
 static pl_status open_partials(struct lower *w)
 {
     const struct numeric *p = w->num;
@@ -53,10 +54,10 @@ static pl_status open_partials(struct lower *w)
     return PL_OK;
 }
 
-/* Which ranks have an addend of each PARTIAL value. A contraction has one
- * where the rank's slice is not empty; one that flows on through other ops
- * also has rank 0's, perhaps of zeros, so that what must be added once has a
- * place. */
+/* Finds the ranks that have an addend of each PARTIAL value. For a contraction,
+ * these are the ranks whose slice is not empty. If its value is passed on
+ * through other ops, rank 0 has an addend, too, perhaps of zeros, to which
+ * values are added that must be added once. */
 pl_status lower_find_addend_ranks(struct lower *w)
 {
     const struct numeric *p = w->num;
@@ -137,7 +138,8 @@ static pl_status plain_insn(struct lower *w, int d, enum kernel kernel, int a,
     return lower_insn(w, d, &s);
 }
 
-/* A PARTIAL op for one rank, into `out`. in[k] < 0: that addend is absent. */
+/* Emits a PARTIAL op for one rank, into `out`. in[k] < 0: that addend is
+ * absent. */
 static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
                          int out)
 {
@@ -178,7 +180,7 @@ struct stack {
     int top, next; /* height; index of the next tree item */
 };
 
-/* Entry of rank r among those present at unit u. */
+/* Returns the index of rank r among the ranks that are present at shard u. */
 static int rank_entry(const struct lower *w, int u, int i, int r)
 {
     uint64_t below = ((uint64_t)1 << r) - 1;
@@ -186,7 +188,7 @@ static int rank_entry(const struct lower *w, int u, int i, int r)
     return __builtin_popcountll(w->present[i] & w->shard[u].u.ranks & below);
 }
 
-/* The addend of rank r of a value that was kept rank by rank. */
+/* Sets the tensor of rank r's addend of a value that was kept rank by rank. */
 static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
@@ -199,7 +201,7 @@ static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
                        (size_t)rank_entry(w, u, i, r) * a->stride, tensor);
 }
 
-/* Memory for what node i of the segment gives at unit u. */
+/* Allocates memory for the results of node i of the segment at shard u. */
 static pl_status open_node(struct lower *w, int u, const struct segment *g,
                            int i, struct stack *st, int *tensor)
 {
@@ -233,7 +235,7 @@ static pl_status open_node(struct lower *w, int u, const struct segment *g,
     return PL_OK;
 }
 
-/* The addend of rank r goes onto its stack; complete subtrees are added. */
+/* Pushes the addend of rank r onto its stack, and adds complete subtrees. */
 static pl_status push(struct lower *w, int d, struct stack *st)
 {
     st->top++;

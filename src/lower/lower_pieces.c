@@ -1,10 +1,10 @@
-/* Strided copies that carry a value from one layout to another, in closed form
- * for any number of tokens.
+/* Strided copies from one layout of a value to another, in closed form for any
+ * number of tokens.
  *
- * What lies in one interval of the source's split dimension and in one of the
- * result's is a box. A box is contiguous bytes inside loops over the dimensions
- * outside; a copy_piece has two such loops, and further ones, whose counts are
- * constant, are unrolled. */
+ * The elements that are in one interval of the source's split dimension and in
+ * one of the result's are a box. A box is contiguous bytes inside loops over
+ * the outer dimensions. A copy_desc has two such loops. Further ones, whose
+ * counts are constant, are unrolled. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -28,9 +28,9 @@ static bool same(pl_dim a, pl_dim b)
     return a.n == b.n && (a.symbol == b.symbol || a.n == 0);
 }
 
-/* Moves an offset on: what is constant and what grows with the step are kept
- * apart, since both occur where a symbolic dimension lies between two split
- * ones. */
+/* Advances an offset by n strides. Its constant part and the part that grows
+ * with the step are separate, because both occur if a symbolic dimension lies
+ * between two split ones. */
 static void advance(pl_dim *off, int64_t *at, pl_dim stride, int64_t n)
 {
     if (stride.symbol == PL_CONST)
@@ -84,7 +84,7 @@ static pl_status emit(struct lower *w, struct lower_pieces *out,
     return PL_OK;
 }
 
-/* Per dimension: where the box starts on either side, and how long it is. */
+/* A box: for each dimension, its start on both sides and its length. */
 struct box {
     int64_t src[GRAPH_MAX_DIM], dst[GRAPH_MAX_DIM];
     pl_dim len[GRAPH_MAX_DIM];
@@ -122,13 +122,15 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     return emit(w, out, &p, l, n);
 }
 
-/* An interval of the source's split dimension, and which unit gives it. */
+/* An interval of the source's split dimension, and the shard from which it is
+ * copied. */
 struct source {
     int64_t at, n;
-    int shard; /* -1: nobody */
+    int shard; /* -1 if none has it */
 };
 
-/* The unit itself if it can, else those of the group in order. */
+/* Finds the source of each interval: the shard itself if it has the interval,
+ * else the first shard of the group that has it. */
 static pl_status find_sources(struct lower *w, int u,
                               const struct lower_group *a, int from,
                               struct source **out, int *n)
@@ -160,8 +162,8 @@ static pl_status find_sources(struct lower *w, int u,
     return PL_OK;
 }
 
-/* Who gives all of a value that every unit of group `a` has: the unit itself,
- * else one for each receiver in turn. */
+/* Returns the source of a value that every shard of group `a` has whole: the
+ * shard itself, else one for each receiver in turn. */
 static int whole_source(const struct lower *w, int u,
                         const struct lower_group *a)
 {
@@ -171,7 +173,7 @@ static int whole_source(const struct lower *w, int u,
 }
 
 /* The two sides of a copy of the graph's value x. Dimension `a` is split in the
- * source and `b` in the result, -1: none is. */
+ * source and `b` in the result; -1 if none is. */
 struct sides {
     const struct graph_node *x;
     int a, b;
@@ -184,7 +186,7 @@ static int split_dim(const struct num_node *n)
     return n->layout->kind == PL_SPLIT ? n->layout->dim : -1;
 }
 
-/* How unit u stores the result, value i. */
+/* Sets the result's side to value i as shard u stores it. */
 static pl_status open_result(struct lower *w, int u, int i, struct sides *s)
 {
     static const struct layout_part whole = {0, 0, 0, 0};
@@ -196,7 +198,7 @@ static pl_status open_result(struct lower *w, int u, int i, struct sides *s)
     return PL_OK;
 }
 
-/* How unit u stores the source, value i. */
+/* Sets the source's side to value i as shard u stores it. */
 static pl_status open_source(struct lower *w, int u, int i, struct sides *s)
 {
     if (w->num->node[i].layout->kind == PL_PARTIAL)
@@ -206,8 +208,8 @@ static pl_status open_source(struct lower *w, int u, int i, struct sides *s)
     return s->a >= 0 ? lower_local(w, u, i, s->a, &s->have) : PL_OK;
 }
 
-/* What interval `from` of the source has of interval `to` of the result; false:
- * nothing. */
+/* Sets *box to the elements of interval `to` of the result that interval `from`
+ * of the source has. Returns false if there are none. */
 static bool cut_box(const struct sides *s, const struct source *from,
                     const struct layout_part *to, struct box *box)
 {

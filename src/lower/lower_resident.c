@@ -1,4 +1,4 @@
-/* Weights and caches: local shapes, packed forms, places in regions. */
+/* Weights and caches: local shapes, packed forms, offsets in regions. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -122,7 +122,7 @@ static pl_status plain_form(struct lower *w, int u, int i, int *tensor)
     return PL_OK;
 }
 
-/* What each weight is read for: a bit a use. */
+/* Returns the uses of each weight: a bit per use. */
 static unsigned char *weight_uses(struct lower *w)
 {
     const struct numeric *num = w->num;
@@ -139,14 +139,15 @@ static unsigned char *weight_uses(struct lower *w)
         const struct graph_node *x = &w->g->node[num->node[i].node];
         bool matrix = format_info(x->format)->block > 1 && x->n_dim > 1;
 
-        if (use[i] == 0) /* read by nobody: as it mostly is */
+        if (use[i] == 0) /* if nothing reads it, the usual form */
             use[i] =
                 (unsigned char)(1 << (matrix ? USE_CONTRACTION : USE_VALUES));
     }
     return use;
 }
 
-/* A weight at unit u, in each form that its device wants for these uses. */
+/* Adds a weight at shard u, in each form that its device needs for these
+ * uses. */
 static pl_status weight(struct lower *w, int u, int i, unsigned use,
                         struct lowered_value *v)
 {

@@ -1,5 +1,6 @@
-/* Slices: from MIRRORED to SPLIT each device only leaves out what it does not
- * have to have. One that has nothing to leave out takes the value as it is. */
+/* Slices: in a conversion from MIRRORED to SPLIT, each device only leaves out
+ * the part that it need not have. A device that has nothing to leave out uses
+ * the value as it is. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"

@@ -1,16 +1,16 @@
-/* Streamed weights: those that are read away from home, as experts kept on the
- * host are in a step of many tokens.
+/* Streamed weights: those that are read in another group than their home group,
+ * such as experts that are kept on the host, in a step of many tokens.
  *
- * Each device gets only its part, and of a packed weight the packed form:
- * panels and chunks of k are the same bytes on both sides, so a part is a
- * number of intervals of bytes. The weights of a layer set out while the layer
- * before is computed; where a device has no copy queue nothing would be hidden,
- * and they are copied when they are needed. */
+ * Each device gets only its part; of a packed weight, the packed form. Panels
+ * and chunks of k are the same bytes on both sides, so a part consists of
+ * intervals of bytes. The copies of a layer's weights start while the layer
+ * before is computed. If a device has no copy queue, this would hide nothing,
+ * and weights are copied when they are needed. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
-/* A weight read away from home. */
+/* A weight that is read in another group than its home group. */
 struct stream {
     int num, group, layer;
 };
@@ -19,7 +19,7 @@ struct stream {
 struct streams {
     struct stream *item;
     int n, cap;
-    int next; /* the first that was not started */
+    int next; /* index of the first that was not started */
 };
 
 /* ---- parts of packed weights --------------------------------------------- */
@@ -32,7 +32,7 @@ static pl_status unaligned(struct lower *w, int i)
         lower_node(w, i)->name, PACK_ROWS);
 }
 
-/* Where an interval lies on either side: of indices, or of bytes. */
+/* An interval of indices or of bytes, and its offsets on both sides. */
 struct interval {
     int64_t src, dst, n;
 };
@@ -43,8 +43,8 @@ static int64_t chunk_bytes(const struct pack *p, const struct pack_chunk *c)
            c->n / p->rule->tile_values * (int64_t)p->rule->tile_bytes;
 }
 
-/* The next of dst's chunks, from *k on, that are of these ranks, in src too,
- * and one after another on both sides; false: there are none. */
+/* Finds the next of dst's chunks, from *k on, that are of these ranks, are in
+ * src, too, and are adjacent on both sides. Returns false if there are none. */
 static bool next_chunks(const struct pack *src, const struct pack *dst,
                         rankset ranks, int *k, struct interval *r)
 {
@@ -60,7 +60,7 @@ static bool next_chunks(const struct pack *src, const struct pack *dst,
             src->chunk[s].k != c->k || src->chunk[s].n != c->n) {
             if (r->n)
                 return true;
-            continue; /* another unit's */
+            continue; /* of another shard */
         }
         if (r->n == 0)
             *r = (struct interval){(int64_t)src->chunk[s].off, (int64_t)c->off,
@@ -73,8 +73,8 @@ static bool next_chunks(const struct pack *src, const struct pack *dst,
     return r->n > 0;
 }
 
-/* The i-th interval of `want`, if unit s is to give it: of several units that
- * have it, its first owner. */
+/* Sets *out to the i-th interval of `want`. Returns false unless shard s is its
+ * source: of several shards that have it, the first owner. */
 static bool part_from(const struct lower_shard *s,
                       const struct layout_local *have,
                       const struct layout_local *want, int64_t i,
@@ -87,7 +87,7 @@ static bool part_from(const struct lower_shard *s,
            (p.owners == ~(rankset)0 || (s->ranks >> rank_first(p.owners) & 1));
 }
 
-/* Some chunks of all panels of some rows of some matrices. */
+/* Returns a copy of some chunks of all panels of some rows of some matrices. */
 static struct copy_desc packed_piece(const struct pack *src,
                                      const struct pack *dst,
                                      const struct interval *matrix,
@@ -114,8 +114,8 @@ static struct copy_desc packed_piece(const struct pack *src,
     };
 }
 
-/* Pieces of packed weight i from unit s's form to unit u's: by matrix, rows and
- * chunks of k. */
+/* Adds the copies of packed weight i from shard s's form to shard u's: by
+ * matrix, rows and chunks of k. */
 static pl_status packed_pieces(struct lower *w, int i, int s, int u,
                                const struct pack *dst, struct lower_pieces *out)
 {
@@ -162,8 +162,9 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
 
 /* ---- a weight ------------------------------------------------------------ */
 
-/* The packed form of weight i to unit u. Every unit of the home group gives
- * what it has of the part; of a weight that all have whole, one does. */
+/* Copies the packed form of weight i to shard u. Every shard of the home group
+ * is the source of what it has of the part. If all have the whole weight, one
+ * is. */
 static pl_status stream_packed(struct lower *w, int i, struct transfer *y,
                                pl_dim sum[2])
 {
@@ -211,7 +212,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                       .pack != NULL;
     bool plain = !packed || src->h.v[0].plain >= 0;
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
-    struct arrival done = {0}; /* weights stay as they are */
+    struct arrival done = {0}; /* not used, because weights do not change */
     struct placed *dst;
 
     if (plain && format_info(lower_node(w, i)->format)->block > 1)
@@ -235,9 +236,10 @@ static pl_status stream_weight(struct lower *w, int i, int b)
     return lower_record_copy(w, i, a, b, false, sum);
 }
 
-/* ---- which, and when ----------------------------------------------------- */
+/* ---- start of copies ----------------------------------------------------- */
 
-/* Is value y, read by op i, a weight that lives elsewhere? */
+/* Returns true if value y, which op i reads, is a weight of another home
+ * group. */
 static bool is_streamed(const struct lower *w, int y, int i)
 {
     return y >= 0 && lower_node(w, y)->op == OP_weight &&
@@ -265,8 +267,8 @@ pl_status lower_find_streams(struct lower *w)
     return lower_prefetch_weights(w, -1, -1);
 }
 
-/* Streams stand in order of use, so those of one layer are neighbours: the
- * first behind stream k that is of another layer. */
+/* Returns the index of the first stream after stream k that is of another
+ * layer. Streams are in order of use, so those of one layer are adjacent. */
 static int layer_end(const struct streams *x, int k)
 {
     int end = k;
@@ -276,14 +278,14 @@ static int layer_end(const struct streams *x, int k)
     return end;
 }
 
-/* Starts the streams of the layer that weight i is of, where they have not been
- * started yet, and of the layer after it; i = -1, when the script begins: of
- * the first layer. All that is started by one call is one wave. Where group b
- * has no copy queue only weight i is copied. */
+/* Starts the streams of the layer of weight i that were not started yet, and
+ * those of the layer after it. If i is -1, when the variant begins, starts
+ * those of the first layer. All that one call starts is one copy batch. If
+ * group b has no copy queue, only weight i is copied. */
 pl_status lower_prefetch_weights(struct lower *w, int i, int b)
 {
     struct streams *x = w->streams;
-    int last = -1, end; /* stream of weight i; end of what is started */
+    int last = -1, end; /* stream of weight i; end of those that are started */
 
     for (int k = 0; k < x->n; k++)
         if (x->item[k].num == i && x->item[k].group == b)

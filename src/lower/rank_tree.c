@@ -17,7 +17,7 @@ struct local {
     int n, height, depth, left;
 };
 
-/* Returns whether the subtree has an addend on this device. */
+/* Returns true if the subtree has an addend on this device. */
 static bool local_walk(struct local *w, int lo, int hi)
 {
     int mid;
@@ -91,7 +91,7 @@ static bool join_walk(struct join *w, int lo, int hi)
         return true;
     }
     if (hi - lo == 1)
-        return false; /* no device carries it: cannot be */
+        return false; /* cannot happen: no device carries it */
     mid = lo + left_half(hi - lo);
     l = join_walk(w, lo, mid);
     r = join_walk(w, mid, hi);
