@@ -1,15 +1,16 @@
-/* What is to be searched, and the end of it: a plan, or what is missing.
+/* Decides what to search, and ends with a plan or a report of the memory that
+ * is missing.
  *
- * The search goes by all the memory that devices have. Where its plan lacks
- * memory that is available now, a second search keeps the ranks and their
- * shares, and so every bit, and finds by what is available which devices carry
- * them, what goes to the host and how long the context is.
+ * The search counts all the memory that devices have. If its plan lacks memory
+ * that is available now, a second search keeps the ranks and their shares, and
+ * so every bit. It uses the available memory to find which devices carry them,
+ * what is on the host and how long the context is.
  *
- * One plan is enough where the mode is given, or there is one device, and all
- * fits. Else the search takes some ten, fewer of large graphs. Tensor split
- * over all devices, where that was tried, stays unless another is clearly
- * faster: by a part in thirty where the rates are a description's, in twenty
- * where they are a calibration's, in five where they are only assumed. */
+ * One plan is enough if the mode is given, or there is one device, and all
+ * fits. Otherwise the search makes some ten, fewer of large graphs. Tensor
+ * split over all devices, if that was tried, is kept unless another is clearly
+ * faster: by a part in thirty if the rates are a description's, in twenty if
+ * they are a calibration's, in five if they are only assumed. */
 #include "fit/fit.h"
 
 #include "base/err.h"
@@ -21,7 +22,7 @@
 #include <string.h>
 
 enum { BUDGET = 60, LEAST_BUDGET = 4, FEW = 8 };
-/* More than any device has, and what all of them lack is still a number. */
+/* More than any device has; the sum over all devices still fits in 64 bits. */
 static const uint64_t most_margin = (uint64_t)1 << 52;
 
 /* ---- what is open ------------------------------------------------------ */
@@ -65,7 +66,7 @@ static void scan_devices(struct fit *f)
     }
 }
 
-/* How many plans are worth making: fewer of large graphs. */
+/* Returns the number of plans that are worth making: fewer of large graphs. */
 static int count_budget(const struct fit *f)
 {
     int64_t work = (int64_t)f->asked.g->n_node * (f->asked.list.n + 1);
@@ -76,7 +77,7 @@ static int count_budget(const struct fit *f)
                               : (int)n;
 }
 
-/* What is known without measuring. */
+/* Reads the rates that are known without measuring. */
 static pl_status find_rates(struct fit *f, pl_err *err)
 {
     pl_status s = PL_NOT_FOUND;
@@ -90,7 +91,7 @@ static pl_status find_rates(struct fit *f, pl_err *err)
     return fit_find_speeds(f, err);
 }
 
-/* f->asked and these options say what may be changed. */
+/* Sets f->may by f->asked and the options. */
 static pl_status find_free_options(struct fit *f, const pl_options *o,
                                    int64_t n_ctx_train, pl_err *err)
 {
@@ -167,7 +168,8 @@ static pl_status search(struct fit *f, pl_err *err)
     return PL_OK;
 }
 
-/* The mode is given and its plan fits: is it as good as any? */
+/* Returns true if the mode is given and its plan fits, so that no search is
+ * needed. */
 static bool is_final(const struct fit *f, const struct fit_candidate *p)
 {
     bool shares = f->unlike && f->may.share &&
@@ -177,7 +179,7 @@ static bool is_final(const struct fit *f, const struct fit_candidate *p)
     return p->missing == 0 && !shares;
 }
 
-/* f->best, if anything fits. */
+/* Finds f->best, if anything fits. */
 static pl_status pick_best(struct fit *f, bool *searched, pl_err *err)
 {
     struct fit_candidate *p = NULL;
@@ -216,7 +218,7 @@ static void keep_bits(struct fit *f)
     scan_devices(f);
 }
 
-/* f->best, if anything fits now. */
+/* Finds f->best, if anything fits now. */
 static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
 {
     *searched = f->now = false;
@@ -230,7 +232,7 @@ static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
 
 /* ---- explanations ------------------------------------------------------ */
 
-/* With less asked for: does anything fit, and what? */
+/* Searches for a plan that fits with less asked for. */
 static pl_status find_fallback(const struct fit *f, const pl_options *opt,
                                int64_t n_ctx_train, bool shorter,
                                struct plan_config_text *out, bool *found,
@@ -270,7 +272,7 @@ static pl_status find_fallback(const struct fit *f, const pl_options *opt,
     return s;
 }
 
-/* Why there is no plan. */
+/* Sets the error that explains why there is no plan. */
 static pl_status explain(struct fit *f, const pl_options *opt,
                          int64_t n_ctx_train, pl_err *err)
 {

@@ -1,4 +1,5 @@
-/* What is missing, device by device, and what would fit instead. */
+/* Reports the memory that each device lacks, and plans that would fit
+ * instead. */
 #include "fit/fit_internal.h"
 
 #include "base/bytes.h"
@@ -11,7 +12,7 @@
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Is the memory of d told of with an earlier device's? */
+/* Returns true if the memory of d is reported with an earlier device. */
 static bool is_told(const struct device_list *l, int d)
 {
     for (int k = 0; k < d; k++)
@@ -21,7 +22,8 @@ static bool is_told(const struct device_list *l, int d)
     return false;
 }
 
-/* " with cpu1, host": whose bytes count in device d's memory too. */
+/* Appends the devices that share device d's memory, such as " with cpu1,
+ * host". */
 static void say_sharers(struct plan_config_text *t, const struct device_list *l,
                         int d)
 {

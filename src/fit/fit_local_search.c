@@ -11,7 +11,8 @@
 
 enum { MOST_GROUPS = 16, MOST_SHIFTS = 4, MOST_LEVELS = 3, CTX_STEP = 256 };
 
-/* Groups of neighbours that a mode makes, and how many devices each has. */
+/* Returns the number of groups of neighbours that a mode makes. Sets *width to
+ * the number of devices of each. */
 static int count_groups(const struct fit *f, const struct plan_config *in,
                         int *width)
 {
@@ -21,7 +22,7 @@ static int count_groups(const struct fit *f, const struct plan_config *in,
     return f->asked.list.n % *width ? 1 : f->asked.list.n / *width;
 }
 
-/* Layers that each of the groups has. */
+/* Counts the layers of each group. */
 static void count_layers(const struct compiled *q, int n_group, int *count)
 {
     memset(count, 0, (size_t)n_group * sizeof *count);
@@ -30,7 +31,7 @@ static void count_layers(const struct compiled *q, int n_group, int *count)
             count[q->place.layer_group[l]]++;
 }
 
-/* Shares that give group k of `width` devices count[k] layers. */
+/* Sets the shares with which group k of `width` devices has count[k] layers. */
 static pl_status share_layers(struct fit *f, struct plan_config *x,
                               const int *count, int width, pl_err *err)
 {
@@ -47,7 +48,7 @@ static pl_status share_layers(struct fit *f, struct plan_config *x,
 
 /* ---- evening out -------------------------------------------------------- */
 
-/* Bytes of weights and caches that a layer takes, about. */
+/* Returns the average number of bytes of a layer's weights and caches. */
 static double layer_bytes(const struct compiled *q)
 {
     double all = 0;
@@ -58,7 +59,8 @@ static double layer_bytes(const struct compiled *q)
     return all / (q->place.n_layer + 1);
 }
 
-/* Bytes of a device beside weights and caches, at most. */
+/* Returns the largest number of bytes of a device besides weights and
+ * caches. */
 static double buffer_bytes(const struct compiled *q)
 {
     double most = 0;
@@ -117,13 +119,15 @@ static bool level_by_memory(const struct fit *f, const struct fit_candidate *p,
             return false;
         count[a]--;
         count[b]++;
-        lack[a] = count[a] > 0 ? lack[a] - layer : 0; /* it is left idle */
+        /* the device is left idle */
+        lack[a] = count[a] > 0 ? lack[a] - layer : 0;
         lack[b] += layer;
     }
     return true;
 }
 
-/* Layer mode with the shares of x, and then others as long as memory lacks. */
+/* Tries layer mode with the shares of x, and then with others as long as memory
+ * is missing. */
 static pl_status even_out(struct fit *f, struct plan_config *x, bool keep,
                           pl_err *err)
 {
@@ -144,8 +148,9 @@ static pl_status even_out(struct fit *f, struct plan_config *x, bool keep,
     return PL_OK;
 }
 
-/* As many layers on each device as it has room for, the fastest first, by what
- * a plan of any mode needs. False: one holds all, or together they do not. */
+/* Sets count[] to as many layers on each device as fit, the fastest devices
+ * first, by what a plan of any mode needs. Returns false if one device holds
+ * all, or if all together do not. */
 static bool fill(const struct fit *f, const struct compiled *q, int *count)
 {
     const struct device_list *l = &f->asked.list;
@@ -184,7 +189,7 @@ pl_status fit_balance_layers(struct fit *f, pl_err *err)
         return PL_OK;
     x.mode = PL_SPLIT_LAYER;
     may_fill = f->unlike && f->known && fill(f, any->q, count);
-    /* none fits as it comes; a shorter micro-batch leaves room for more */
+    /* none fits as it is; a smaller micro-batch leaves more space */
     for (int i = 0; i <= (f->unlike && f->may.ubatch ? 2 : 0) && !f->layers_fit;
          i += 2) {
         x.share = f->default_config.share;
@@ -200,7 +205,8 @@ pl_status fit_balance_layers(struct fit *f, pl_err *err)
 
 /* ---- small changes ----------------------------------------------------- */
 
-/* Seconds that each of the groups works in a prompt and its answer. */
+/* Computes the seconds that each of the groups works in a prompt and its
+ * answer. */
 static pl_status find_work(struct fit *f, const struct compiled *q, int n_group,
                            double *work, pl_err *err)
 {
@@ -231,8 +237,9 @@ static pl_status find_work(struct fit *f, const struct compiled *q, int n_group,
     return PL_OK;
 }
 
-/* One layer of the group that works longest to others, who works least first,
- * until that helps; then once more. */
+/* Moves one layer of the group that works longest to another group, first to
+ * the one that works least, until that is faster. Sets *better to true if it
+ * is. */
 static pl_status move_one_layer(struct fit *f, bool *better, pl_err *err)
 {
     struct fit_candidate *p = fit_ref(f->best);

@@ -1,8 +1,8 @@
-/* Split modes and numbers of devices: what -sm auto goes through, or the one
- * mode that was asked for with the shares that suggest themselves.
+/* Tries split modes and numbers of devices: those of -sm auto, or the one mode
+ * that was asked for, with the usual shares.
  *
- * Fewer devices are tried as long as that is faster. Guesses that lack memory
- * are kept for fit_spill.c. */
+ * Fewer devices are tried as long as that is faster. Candidates that lack
+ * memory are kept for fit_spill.c. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
@@ -12,14 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEW = 4, MANY = 16 }; /* plans are cheap up to FEW, dear from MANY */
+/* Numbers of devices: plans are cheap to make up to FEW, expensive from
+ * MANY. */
+enum { FEW = 4, MANY = 16 };
 
 /* ---- shares ------------------------------------------------------------ */
 
 enum shares { AS_IT_COMES, EVEN, BY_SPEED, BY_MEMORY, SHARES_COUNT };
 
-/* One over the seconds that a byte of weights takes in a prompt, multiplied
- * once a token, and in its answer. */
+/* Returns the speed of a device: one divided by the seconds that a byte of
+ * weights takes in a prompt, multiplied once per token, and in its answer. */
 static double speed_of(const struct cost_rates *r)
 {
     return 1 /
@@ -45,7 +47,8 @@ pl_status fit_find_speeds(struct fit *f, pl_err *err)
     return PL_OK;
 }
 
-/* Is it one of the k fastest? Earlier ones are, of devices that are alike. */
+/* Returns true if device d is one of the k fastest. Among devices that are
+ * alike, the first count as faster. */
 static bool among_fastest(const struct fit *f, int d, int k)
 {
     int before = 0;
@@ -56,7 +59,8 @@ static bool among_fastest(const struct fit *f, int d, int k)
     return before < k;
 }
 
-/* Whole numbers for the k fastest devices, nothing for the others. */
+/* Makes shares of a kind: whole numbers for the k fastest devices, 0 for the
+ * others. */
 static pl_status make_shares(struct fit *f, enum shares kind, int k,
                              const double **out, pl_err *err)
 {
@@ -86,8 +90,8 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
     return PL_OK;
 }
 
-/* Are the k fastest accelerators alone, or none of them one, of a mode that
- * puts both into a group? */
+/* Returns true if the mode puts accelerators and others into one group, but the
+ * k fastest devices are all accelerators, or none is. */
 static bool is_homogeneous(const struct fit *f, const struct plan_config *c,
                            int k)
 {
@@ -100,16 +104,17 @@ static bool is_homogeneous(const struct fit *f, const struct plan_config *c,
            (n_accelerator == 0 || n_accelerator == k);
 }
 
-/* Of devices that are alike shares are even. Else layers are dealt by memory
- * and ranks evenly as it comes; both by speed; and ranks by memory where
- * nothing else fits. In mixed groups ranks come dealt by speed. */
+/* Returns true if a kind of shares is worth trying. Devices that are alike get
+ * even shares. Otherwise layers are apportioned by memory and ranks evenly, or
+ * both by speed; ranks are apportioned by memory only if nothing else fits. In
+ * mixed groups ranks are already apportioned by speed. */
 static bool worth_trying(const struct fit *f, enum shares kind, int k,
                          const struct plan_config *c, double seconds)
 {
     bool all = k == f->asked.list.n;
 
     switch (kind) {
-    case AS_IT_COMES: /* none given, it deals to all */
+    case AS_IT_COMES: /* no shares given: all devices get some */
         return all;
     case EVEN:
         return f->may.share && !all && (!f->unlike || is_homogeneous(f, c, k));
@@ -130,9 +135,9 @@ pl_status fit_assign_ranks(struct fit *f, struct plan_config *x, pl_err *err)
     return make_shares(f, BY_SPEED, f->asked.list.n, &x->share, err);
 }
 
-/* Mode c->mode on the k fastest devices, their shares of a kind. Fewer devices
- * have equal ranks where shares are even; uneven shares are ranks of their own,
- * but of mixed groups, whose ranks are dealt whole. */
+/* Sets *x to mode c->mode on the k fastest devices with a kind of shares. If
+ * shares are even, fewer devices have equal ranks. Uneven shares are ranks of
+ * their own, except for mixed groups, whose ranks are apportioned whole. */
 static pl_status share_out(struct fit *f, const struct plan_config *c, int k,
                            enum shares kind, struct plan_config *out,
                            pl_err *err)
@@ -152,7 +157,7 @@ static pl_status share_out(struct fit *f, const struct plan_config *c, int k,
 
 /* ---- candidates ---------------------------------------------------------- */
 
-/* Do the k fastest devices lack room for the weights alone? */
+/* Returns true if the k fastest devices lack memory for the weights alone. */
 static bool cannot_hold_weights(const struct fit *f, int k)
 {
     const struct device_list *l = &f->asked.list;
@@ -178,7 +183,7 @@ static pl_status guess(struct fit *f, const struct plan_config *c,
     return PL_OK;
 }
 
-/* Mode c->mode on the k fastest devices, with all shares. */
+/* Tries mode c->mode on the k fastest devices, with all kinds of shares. */
 static pl_status with_shares(struct fit *f, const struct plan_config *c, int k,
                              double *seconds, pl_err *err)
 {
@@ -196,7 +201,7 @@ static pl_status with_shares(struct fit *f, const struct plan_config *c, int k,
     return PL_OK;
 }
 
-/* All devices, then fewer as long as that is faster. */
+/* Tries all devices, then fewer as long as that is faster. */
 static pl_status try_fewer_devices(struct fit *f, const struct plan_config *c,
                                    pl_err *err)
 {
@@ -214,8 +219,8 @@ static pl_status try_fewer_devices(struct fit *f, const struct plan_config *c,
     return PL_OK;
 }
 
-/* Of many devices few, then more as long as that is faster: plans of a tensor
- * split over all of them take longest to make. */
+/* Tries few of many devices, then more as long as that is faster, because plans
+ * of a tensor split over all of them take longest to make. */
 static pl_status try_more_devices(struct fit *f, const struct plan_config *c,
                                   pl_err *err)
 {
@@ -238,8 +243,8 @@ static pl_status try_more_devices(struct fit *f, const struct plan_config *c,
     return PL_OK;
 }
 
-/* The fastest device; and where that lacks memory, the fastest with more, and
- * with room for all weights if any has that. */
+/* Tries the fastest device. If it lacks memory, also tries the fastest with
+ * more memory, with enough for all weights if any has that. */
 static pl_status try_one_device(struct fit *f, const struct plan_config *c,
                                 pl_err *err)
 {
@@ -249,7 +254,7 @@ static pl_status try_one_device(struct fit *f, const struct plan_config *c,
     double s = INFINITY;
 
     x.mode = PL_SPLIT_NONE;
-    if (x.main_device > 0) /* somebody wants that one */
+    if (x.main_device > 0) /* the options name this device */
         return guess(f, &x, &s, err);
     for (int d = 0; d < l->n; d++)
         if (fit_memory(f, &l->dev[d]) > most)

@@ -1,10 +1,10 @@
-/* What a plan needs and how fast it is.
+/* Computes the memory and the time of a plan.
  *
  * Memory is what the devices would allocate, counted as device_set counts it:
  * cpu devices on one node share its memory, and with a host over all nodes all
- * of the machine's. What they have is all their memory, or what is available of
- * it now (fit.c says when which counts). Time is a prompt's and an answer's on
- * the cost function's timeline. */
+ * of the machine's. The memory of devices is all that they have, or what is
+ * available of it now; fit.c explains which one counts when. Time is that of a
+ * prompt and its answer on the cost function's timeline. */
 #include "fit/fit_internal.h"
 
 #include "base/err.h"
@@ -31,7 +31,7 @@ static int64_t missing(const struct compiled *q, const uint64_t *need, int d,
     const struct device_desc *x = &q->list.dev[d];
     uint64_t all = 0;
 
-    if (has == 0 || x->io) /* it is in others' memory */
+    if (has == 0 || x->io) /* its memory belongs to others */
         return INT64_MIN;
     for (int k = 0; k < q->list.n; k++)
         if (k == d || device_shares_memory(x, &q->list.dev[k]))
@@ -39,7 +39,7 @@ static int64_t missing(const struct compiled *q, const uint64_t *need, int d,
     return (int64_t)(all + margin) - (int64_t)has;
 }
 
-/* Bytes to leave of those that a device has. */
+/* Returns the bytes of a device's memory that a plan must leave free. */
 static uint64_t margin_of(uint64_t has, uint64_t margin)
 {
     return margin == FIT_NO_MARGIN ? 0 : margin == 0 ? has / 64 : margin;

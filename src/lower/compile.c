@@ -27,8 +27,9 @@ static void set_sizes(struct compiled *p, const struct plan_config *in)
     p->max.n_out = in->n_out < in->n_ubatch ? in->n_out : in->n_ubatch;
 }
 
-/* Threads that share cores wait for one another at every step. Of all devices
- * the one with fewest cores is named: what it needs is right for all. */
+/* Warns about cpu devices with more threads than cores, because these threads
+ * wait for each other in every instruction. Names the device with the fewest
+ * cores, whose limit suits all. */
 static void warn_threads(struct compiled *p)
 {
     const struct device_desc *least = NULL;
@@ -88,7 +89,8 @@ struct lower_device compiled_device(const struct compiled *p, int d)
     return y;
 }
 
-/* What is multiplied decides bits, so all devices must do the same. */
+/* Checks that all devices quantize activations alike, because that decides
+ * bits. */
 static pl_status check_activations(const struct compiled *p,
                                    const struct lower_device *dev, pl_err *err)
 {
@@ -102,7 +104,7 @@ static pl_status check_activations(const struct compiled *p,
     return PL_OK;
 }
 
-/* Groups and units as the lowering wants them. */
+/* Fills in the groups and shards of the options of lowering. */
 static pl_status fill_shards(struct compiled *p, struct lower_options *lo,
                              pl_err *err)
 {
@@ -140,8 +142,8 @@ static pl_status fill_shards(struct compiled *p, struct lower_options *lo,
     return PL_OK;
 }
 
-/* Weights and caches on the host whose layer is elsewhere: they could be
- * streamed. */
+/* Finds the weights and caches on the host whose layer is elsewhere, which
+ * could be streamed. */
 static int find_streamable(const struct compiled *p, bool *away)
 {
     int n = 0;
@@ -166,8 +168,8 @@ static bool pipelined(const struct placement *y)
     return false;
 }
 
-/* What is made of inputs alone lives as they do wherever it is read: with its
- * first reader. */
+/* Moves nodes that depend on inputs alone to the group of their first reader,
+ * because inputs are wherever they are read. */
 static void place_input_only_nodes(const struct compiled *p, int *at)
 {
     for (int i = p->num->n - 1; i >= 0; i--)
@@ -182,7 +184,7 @@ static void place_input_only_nodes(const struct compiled *p, int *at)
             at[i] = p->place.input_group;
 }
 
-/* Slots of each pool, for the largest run. */
+/* Sets the number of slots of each pool, for the largest step. */
 static void set_slots(struct compiled *p)
 {
     int64_t n = (pipelined(&p->place) ? COMPILED_PIPELINE : 1) * p->max.n_tok;
@@ -268,7 +270,7 @@ pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
     return s;
 }
 
-/* "mirrored", "split:1": a layout as an override names it. */
+/* Prints a layout as an override names it, such as "mirrored" or "split:1". */
 static void format_layout(char s[16], const pl_layout *l)
 {
     if (l->kind == PL_SPLIT)
@@ -277,8 +279,8 @@ static void format_layout(char s[16], const pl_layout *l)
         snprintf(s, 16, "mirrored");
 }
 
-/* Weights are stored as those who read them need them, which may not be what
- * was asked for (leaf[] where it is not usual[]). */
+/* Warns about weights that are not stored as the options ask (leaf[] that is
+ * not usual[]), because their readers need another layout. */
 static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
                          const pl_layout *const *leaf)
 {
@@ -313,13 +315,15 @@ static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
 
 /* ---- the stages ---------------------------------------------------------- */
 
-/* Of the leaves; what stages hand on beside *p. */
+/* The layouts of the leaves, which the stages of compilation pass on besides
+ * *p. */
 struct leaf_layouts {
     const pl_layout **leaf;  /* [n_node] */
-    const pl_layout **usual; /* [n_node] by their roles alone */
+    const pl_layout **usual; /* [n_node] layouts by their roles alone */
 };
 
-/* Groups of devices, and who carries which ranks. */
+/* Makes the groups of devices, and determines which ranks each device
+ * carries. */
 static pl_status group(struct compiled *p, const struct plan_config *in,
                        pl_err *err)
 {
@@ -327,7 +331,7 @@ static pl_status group(struct compiled *p, const struct plan_config *in,
     return place_groups(&p->place, &p->arena, &p->list, in, err);
 }
 
-/* Layouts of the leaves by their roles, before overrides. */
+/* Sets the layouts of the leaves by their roles, before overrides. */
 static pl_status split_leaves(struct compiled *p, struct leaf_layouts *y,
                               pl_err *err)
 {
@@ -343,7 +347,8 @@ static pl_status split_leaves(struct compiled *p, struct leaf_layouts *y,
     return PL_OK;
 }
 
-/* A home for each weight and cache; overrides of their layouts. */
+/* Sets the home group of each weight and cache, and applies overrides of their
+ * layouts. */
 static pl_status place_leaves_and_layouts(struct compiled *p,
                                           const struct plan_config *in,
                                           struct leaf_layouts *y, pl_err *err)
@@ -355,7 +360,7 @@ static pl_status place_leaves_and_layouts(struct compiled *p,
                         &p->notes, err);
 }
 
-/* The numeric plan. */
+/* Makes the numeric plan. */
 static pl_status propagate(struct compiled *p, const struct leaf_layouts *y,
                            pl_err *err)
 {
@@ -382,7 +387,7 @@ static pl_status run_passes(struct compiled *p, const struct plan_config *in,
     return lower_all(p, in->offload, err); /* places the ops first */
 }
 
-/* Each kernel is looked at where it comes first. */
+/* Checks each kernel once, at its first instruction. */
 static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
 {
     const struct device_options opt = {.kernel_set = p->kernel_set};

@@ -81,7 +81,7 @@ void lower_add_bytes(pl_dim sum[2], pl_dim b)
     int k = b.symbol == PL_N_OUT;
 
     if (b.symbol == PL_CONST && sum[0].n > 0 && sum[0].symbol != PL_CONST)
-        k = 1; /* rare: a constant beside n_tok takes the other place */
+        k = 1; /* rare: a constant besides n_tok uses the other entry */
     if (sum[k].n == 0 || sum[k].symbol == b.symbol)
         sum[k] = (pl_dim){sum[k].n + b.n, b.symbol};
     else

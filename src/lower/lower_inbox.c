@@ -37,7 +37,7 @@ struct peer_push {
 /* The copies that one device pushes to its peers. */
 struct pushes {
     int n;
-    struct peer_push *peer_push; /* [units] */
+    struct peer_push *peer_push; /* [shards] */
     struct copy_desc *range;     /* [shards] copies made for one PUSH */
 };
 

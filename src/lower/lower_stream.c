@@ -212,7 +212,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                       .pack != NULL;
     bool plain = !packed || src->h.v[0].plain >= 0;
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
-    struct arrival done = {0}; /* not used, because weights do not change */
+    struct arrival done = {0}; /* filled, but not used: weights do not change */
     struct placed *dst;
 
     if (plain && format_info(lower_node(w, i)->format)->block > 1)
