@@ -68,7 +68,9 @@ struct surrogate {
     double copy_bytes;               /* bytes of one token in such a copy */
     double pipelined; /* seconds of a prompt divided by those of its steps */
     struct learned learned[2]; /* without, and with, experts on the host */
-    bool *tried; /* [n_row, n_layer + 1, FIT_N_UBATCH] choices compiled */
+    /* [n_row, n_row, FIT_N_UBATCH] compiled choices: by n_on, n_experts,
+     * micro-batch */
+    bool *tried;
 };
 
 /* ---- making a surrogate -------------------------------------------------- */

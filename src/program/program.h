@@ -77,8 +77,8 @@ struct prog_tensor {
     int n_dim;
     pl_dim dim[GRAPH_MAX_DIM];
     enum region region;
-    /* offset in bytes from the start of the region, or, until buffers have
-     * places, from the start of its buffer; a multiple of 64 */
+    /* offset in bytes from the start of the region or, until buffers have
+     * offsets, from the start of its buffer; a multiple of 64 */
     size_t offset;
     /* Size in bytes at the largest sizes of a step. If a rank tree leaves
      * several sums (n_out), this is the size of one. */
@@ -258,14 +258,15 @@ struct insn_event {
     int dev, event;
 };
 
-/* When a POST is due. All but POST_NOW exist only until the pass that thins
- * events has run (lower/events.h). */
+/* When a POST is due. All but POST_NOW exist only until the pass "events"
+ * (lower/events.h). */
 enum post_time {
     POST_NOW,
-    POST_BATCHED,  /* before the device's next work other than transfers, once
-                      for all that are batched */
-    POST_DEFERRED, /* when somebody waits for it, or at a POST_FLUSH */
-    POST_FLUSH     /* no event: the queue's batched or deferred POSTs are due */
+    /* before the device's next instruction other than transfers, once for all
+     * that are batched */
+    POST_BATCHED,
+    POST_DEFERRED, /* before a WAIT for it, or at a POST_FLUSH */
+    POST_FLUSH     /* no event: posts the queue's batched or deferred POSTs */
 };
 
 struct insn_post {
@@ -318,9 +319,10 @@ struct dead_range {
     size_t offset, bytes;
 };
 
-/* Memory of tensors that have no place yet. It lives from position `born` of
- * the total order, before which no instruction writes it, to the last
- * instruction that accesses it, or longer where a buffer_hold says so. */
+/* Memory of tensors that have no offset in a region yet. It is needed from
+ * position `born` of the total order, before which no instruction writes it, to
+ * the last instruction that accesses it, or longer if a buffer_hold requires
+ * so. */
 struct prog_buffer {
     size_t bytes; /* a multiple of 64 */
     enum region region;
@@ -328,7 +330,7 @@ struct prog_buffer {
     int born; /* -1: before the step */
 };
 
-/* The buffer of a tensor lives up to position `until` of the total order; to
+/* Keeps the buffer of a tensor up to position `until` of the total order, or to
  * the end of the step if no instruction of the device follows. */
 struct buffer_hold {
     int tensor, until;
@@ -349,7 +351,7 @@ struct variant {
     int n_dead;
     const struct dead_range *dead; /* [n_dead] ranges of memory that become
                                       unused, in ascending `insn` */
-    int n_hold;                    /* 0 if buffers have places */
+    int n_hold;                    /* 0 if buffers have offsets */
     struct buffer_hold *hold;      /* [n_hold] in ascending `until` */
 };
 
@@ -358,11 +360,11 @@ struct program {
     bool active; /* the device carries ranks of at least one group */
     int n_tensor;
     const struct prog_tensor *tensor;
-    /* Buffers without a place, until the last pass gives them one
-     * (lower/buffers.h). in_buffer is NULL afterwards. */
+    /* Buffers, until the pass "buffers" assigns offsets (lower/buffers.h). Then
+     * n_buffer is 0 and in_buffer is NULL. */
     int n_buffer;
     struct prog_buffer *buffer; /* [n_buffer] */
-    const int *in_buffer;       /* [n_tensor] the tensor's buffer, -1: none */
+    const int *in_buffer;       /* [n_tensor] the tensor's buffer; -1 if none */
     int n_variant;              /* number of variants; equal on all devices */
     const struct variant *variant;
     int n_event, n_group;

@@ -196,8 +196,8 @@ static bool all_devices(struct read *r)
                     r->n_dev, r->dev.n);
 }
 
-/* Stores the instructions and dead ranges of the variant that has just been
- * read in the programs of all devices. */
+/* Stores the instructions, dead ranges and holds of the variant that has just
+ * been read in the programs of all devices. */
 static bool end_variant(struct read *r)
 {
     for (int i = 0; i < r->dev.n && r->n_variant > 0; i++) {
@@ -263,8 +263,8 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* Reads the tensors that follow the word `holds`. Their buffers live up to this
- * position. */
+/* Reads the tensors that follow the word `holds`. Their buffers are kept up to
+ * this position. */
 static bool holds(struct read *r, struct read_dev *d)
 {
     int64_t until = r->order.any ? (int64_t)r->order.last.order + 1 : 0;

@@ -8,7 +8,7 @@
  *     %1: f32[n_tok, 8] work @128 bytes 256 micro 1
  *     %2: q8_0[64, 32] weights packed    # f32[n_tok, 32] q8: struct q8_block
  *     %3: f32[8] inbox                   # its inbox, where peers write
- *     buffer 0: 256 work born 3          # script 1; only before places exist
+ *     buffer 0: 256 work born 3          # script 1; before the pass "buffers"
  *     %4: f32[n_tok, 8] in 0 @64         # in buffer 0
  *   device 1
  *     %0: f32[n_tok, 8]
@@ -19,7 +19,7 @@
  *     1 copy: pull %0 <- 0.%1@32 32*n_tok to 64
  *     1 copy if n_tok 2..: push 0.%3 <- %0 32
  *     0: dies 128 @0, %1                 # after the device's instruction above
- *     0: holds %4                        # its buffer lives up to here
+ *     0: holds %4                        # its buffer is kept up to here
  *     0, 1: merge meet message; %0 <- sum(0.%0, 1.%0+) 16 x n_tok(32, 32)
  *
  * An instruction's line begins with its devices, each of which executes it.
