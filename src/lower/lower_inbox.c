@@ -98,11 +98,11 @@ static void push_later(struct pushes *x, int dev, int out, size_t at,
 }
 
 /* Emits one PUSH to the peers x[n], each of which gets the same copies, or if
- * `deal` one copy. */
+ * `scatter` one copy. */
 static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
-                           int n, bool deal)
+                           int n, bool scatter)
 {
-    int n_piece = deal ? n : x->n;
+    int n_piece = scatter ? n : x->n;
     struct push_to *to = arena_alloc(w->a, (size_t)n, sizeof *to);
     struct copy_desc *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
     struct insn s = {.kind = INSN_PUSH, .node = -1};
@@ -111,9 +111,12 @@ static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
     for (int i = 0; i < n; i++)
         to[i] = x[i].to;
     for (int i = 0; i < n_piece; i++)
-        p[i] = deal ? x[i].p[0] : x->p[i];
-    s.push = (struct insn_push){
-        .n_to = n, .to = to, .piece = p, .n_piece = n_piece, .scatter = deal};
+        p[i] = scatter ? x[i].p[0] : x->p[i];
+    s.push = (struct insn_push){.n_to = n,
+                                .to = to,
+                                .piece = p,
+                                .n_piece = n_piece,
+                                .scatter = scatter};
     return lower_insn(w, from, &s);
 }
 
@@ -122,15 +125,15 @@ static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
 static pl_status emit_merged_pushes(struct lower *w, int from, struct pushes *x)
 {
     for (int k = 0, n; k < x->n; k += n) {
-        bool deal;
+        bool scatter;
 
         for (n = 1; k + n < x->n; n++)
             if (!same_pieces(&x->peer_push[k], &x->peer_push[k + n]))
                 break;
-        deal = n == 1 && x->peer_push[k].n == 1;
-        while (deal && k + n < x->n && x->peer_push[k + n].n == 1)
+        scatter = n == 1 && x->peer_push[k].n == 1;
+        while (scatter && k + n < x->n && x->peer_push[k + n].n == 1)
             n++;
-        PL_TRY(emit_push(w, from, x->peer_push + k, n, deal && n > 1));
+        PL_TRY(emit_push(w, from, x->peer_push + k, n, scatter && n > 1));
     }
     x->n = 0;
     return PL_OK;
