@@ -20,10 +20,11 @@
 
 enum { FIT_PROMPT = 512, FIT_ANSWER = 128 };
 
-/* The plan of `opt`, what is open chosen. *text, malloc'ed, has the options
- * that reproduce it beside those that it does not name; *n_ctx is its context.
- * n_ctx_train: the model's, 0 if it tells none. NO_DEVICE_MEMORY: nothing that
- * may be chosen fits, and the message says what is missing where. */
+/* Creates the plan of `opt`, with open options chosen. *text, malloc'ed, has
+ * the options that reproduce it if they are added to `opt`. *n_ctx is its
+ * context. n_ctx_train is the model's; 0 if unknown. Returns
+ * PL_NO_DEVICE_MEMORY if nothing that may be chosen fits; the message has the
+ * memory that each device lacks. */
 pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
                      const pl_graph *g, const pl_options *opt,
                      int64_t n_ctx_train, pl_err *err);
@@ -33,21 +34,22 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
 void fit_explain(pl_err *err, const struct compiled *q);
 
 struct cost_rates;
-/* Seconds of a prompt and its answer, as above, as the engine would run them by
- * rates[list.n], and of the prompt's part (may be NULL); a prompt of n_ctx if
- * that is shorter. The plan's own context does not count: plans of different
- * ones are compared. */
+/* Estimates the seconds of a prompt and its answer, as above, with
+ * rates[list.n], and of the prompt's part (may be NULL). The prompt has at most
+ * n_ctx tokens. The plan's own context does not count, because plans of
+ * different contexts are compared. */
 pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, double *prompt_s,
                       pl_err *err);
 
-/* Bytes that device d lacks now to hold what is planned for it and for those it
- * shares memory with, `margin` left free (0: 1/64 of it; FIT_NO_MARGIN: none);
- * below zero: what is left. */
+/* Returns the bytes that device d lacks now for the plan's memory on it and on
+ * those that it shares memory with, with `margin` left free (0: 1/64 of it;
+ * FIT_NO_MARGIN: none). A negative result is what is left. */
 #define FIT_NO_MARGIN UINT64_MAX
 int64_t fit_shortfall(const struct compiled *q, int d, uint64_t margin);
 
-/* Sets from how many tokens on a run streams the host's weights and caches. */
+/* Sets q->stream_from, the number of tokens from which on a step streams the
+ * host's weights and caches. */
 pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err);
 
 #endif

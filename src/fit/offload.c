@@ -1,9 +1,9 @@
-/* From how many tokens on a run streams the host's weights and caches to the
- * devices.
+/* Finds the number of tokens from which on a step streams the host's weights
+ * and caches to the devices.
  *
- * Both ways give the same bits; the cost function says which is faster, by the
- * rates that are known without measuring: a description's, the machine's
- * calibration if there is one, typical ones else. */
+ * Both ways give the same bits. The cost function determines the faster one, by
+ * the rates that are known without measuring: a description's, the machine's
+ * calibration if there is one, else typical ones. */
 #include "fit/fit.h"
 
 #include "base/err.h"
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* Is streaming the faster way for a step of n tokens? */
+/* Sets *out to true if streaming is faster for a step of n tokens. */
 static pl_status faster(const struct compiled *q, const struct cost_machine *m,
                         int64_t n, bool *out, pl_err *err)
 {

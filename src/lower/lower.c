@@ -61,7 +61,8 @@ static bool is_leaf(const struct lower *w, int i)
            !op_info(lower_node(w, i)->op)->dims;
 }
 
-/* Does conversion i take its operand straight from another group? */
+/* Returns true if conversion i reads its operand directly from another
+ * group. */
 static bool is_group_crossing(const struct lower *w, int i)
 {
     int from = w->num->node[i].in[0];
@@ -75,7 +76,7 @@ static pl_status emit_node(struct lower *w, struct order *o, int i)
     bool flush_first = false;
 
     if (is_leaf(w, i))
-        return PL_OK; /* leaves lie where they are */
+        return PL_OK; /* leaves are in their home groups */
     for (int k = 0; k < x->n_in; k++)
         flush_first |= x->in[k] >= 0 && o->waits[x->in[k]];
     if (flush_first)
