@@ -244,6 +244,7 @@ static bool list_dead(const struct lives *x, struct variant *k, struct arena *a)
 
     if (!dead)
         return false;
+    k->n_dead = 0;
     for (int i = 0; i < x->n; i++)
         if (x->b[i].region == REGION_WORK && x->b[i].bytes &&
             x->b[i].death < k->n_insn)
@@ -262,6 +263,10 @@ static bool place_variant(struct program *p, int variant, bool is_private,
     struct lives x = {.p = p, .k = k};
     bool ok;
 
+    if (p->n_buffer == 0) { /* all tensors have places */
+        k->n_hold = 0;
+        return true;
+    }
     find_buffers(&x, variant);
     x.b = malloc(((size_t)x.n + 1) * sizeof *x.b);
     ok = x.b != NULL;
