@@ -135,13 +135,10 @@ static void *write_thread(void *user)
         is_first = r->error == 0 && e != 0;
         r->error = e;
         r->n_lost += lost;
-        if (is_first) {
-            pthread_mutex_unlock(&r->lock);
+        if (is_first) /* under the lock, because r->o may go when r is left */
             serve_log((void *)r->o, PL_LOG_WARN,
                       "--receipt cannot be written: this receipt and all later "
                       "ones are lost; stop the server to see why");
-            pthread_mutex_lock(&r->lock);
-        }
     }
     r->ended = true;
     is_left = r->is_left;

@@ -1,10 +1,13 @@
 /* Fuzzes the parser of programs' text: parsing gives a status, and parsed
  * programs print a text that parses to programs which print the same.
  * program_check must not fault on parsed programs, for devices that share
- * memory and for devices with private memory.
+ * memory and for devices with private memory. Nor must the passes over parsed
+ * programs; drafts that they accept have no buffers left.
  *
  * Aborts if a rule is broken. The seeds in corpus/program have every kind of
  * instruction, every kernel and every default, and some damage. */
+#include "lower/buffers.h"
+#include "lower/events.h"
 #include "program/program_check.h"
 #include "program/program_text.h"
 
@@ -71,6 +74,23 @@ static void check(const struct program *p, int n_dev, bool shared)
     free(dev);
 }
 
+/* Runs the passes, which may change the programs. */
+static void run_passes(struct program *p, int n_dev, bool flag, struct arena *a)
+{
+    bool *flags = calloc((size_t)n_dev, sizeof *flags);
+    pl_err err = {0};
+
+    require(flags != NULL);
+    for (int i = 0; i < n_dev; i++)
+        flags[i] = flag;
+    if (events_pass(p, n_dev, flags, a, &err) == PL_OK)
+        require(buffers_pass(p, n_dev, flags, a, &err) == PL_OK &&
+                p->n_buffer == 0);
+    else
+        require(strlen(err.message) > 0);
+    free(flags);
+}
+
 int fuzz_program(const uint8_t *data, size_t n)
 {
     struct text first = {0}, second = {0};
@@ -87,6 +107,7 @@ int fuzz_program(const uint8_t *data, size_t n)
     require(program_print(p, n_dev, collect, &first, &err) == PL_OK);
     check(p, n_dev, false);
     check(p, n_dev, true);
+    run_passes(p, n_dev, n % 2 > 0, &a);
     arena_fini(&a);
     require(program_parse(&p, &n_dev, &b, first.s, first.len, &err) == PL_OK);
     require(program_print(p, n_dev, collect, &second, &err) == PL_OK);

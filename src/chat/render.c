@@ -594,7 +594,7 @@ static bool run_loop(struct render *r, struct value self)
         before = r->n_event;
         run(r, loop->node->kid[0]);
         whole |= r->flow == FLOW_ON;
-        idle = r->n_event == before;
+        idle = r->n_event == before && loop->node->a->kind == N_NAME;
     }
     r->flow = FLOW_ON;
     return whole;

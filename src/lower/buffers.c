@@ -246,6 +246,7 @@ static bool list_dead(const struct lives *x, struct variant *k, struct arena *a)
 
     if (!dead)
         return false;
+    k->n_dead = 0;
     for (int i = 0; i < x->n; i++)
         if (x->b[i].region == REGION_WORK && x->b[i].bytes &&
             x->b[i].death < k->n_insn)
@@ -264,6 +265,11 @@ static bool place_variant(struct program *p, int variant, bool is_private,
     struct lives x = {.p = p, .k = k};
     bool ok;
 
+    if (p->n_buffer == 0) { /* all tensors have places */
+        k->n_hold = 0;
+        k->hold = NULL;
+        return true;
+    }
     find_buffers(&x, variant);
     x.b = malloc(((size_t)x.n + 1) * sizeof *x.b);
     ok = x.b != NULL;
@@ -285,6 +291,7 @@ static bool place_variant(struct program *p, int variant, bool is_private,
     }
     ok = ok && list_dead(&x, k, a);
     k->n_hold = 0;
+    k->hold = NULL;
     free(x.b);
     return ok;
 }
@@ -297,6 +304,7 @@ pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
             if (!place_variant(&p[d], k, is_private[d], a))
                 return err_no_memory(err, "a program");
         p[d].n_buffer = 0;
+        p[d].buffer = NULL;
         p[d].in_buffer = NULL;
     }
     return PL_OK;

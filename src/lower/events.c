@@ -17,9 +17,9 @@ enum { MAX_GUARD = 5 }; /* predicates of a variant, including "always" */
 
 /* An event of the program before the pass. */
 struct event {
-    int post; /* its event in the new program; -1 until it is posted */
-    int next; /* next event in the list of its device; -1 if none */
-    int micro;
+    int post;  /* its event in the new program; -1 until it is posted */
+    int next;  /* next event in the list of its device; -1 if none */
+    int micro; /* of its POST; -1 until the pass has come to that */
 };
 
 /* A POST of the new program. */
@@ -222,31 +222,40 @@ static pl_status post_now(struct pass *x, int d, const struct insn *s)
                      &v->event[s->post.event].post);
 }
 
+static pl_status flush(struct pass *x, int d, enum queue q)
+{
+    struct device *v = &x->dev[d];
+
+    if (q == QUEUE_COMPUTE)
+        return flush_batched(x, d);
+    while (v->deferred >= 0)
+        PL_TRY(post_deferred(x, d, v->deferred));
+    return PL_OK;
+}
+
 static pl_status post(struct pass *x, int d, const struct insn *s)
 {
     struct device *v = &x->dev[d];
-    struct event *e = &v->event[s->post.event];
+    struct event *e;
 
-    switch (s->post.time) {
-    case POST_NOW:
+    if (s->post.time == POST_FLUSH)
+        return flush(x, d, s->queue);
+    e = &v->event[s->post.event];
+    if (e->micro >= 0) /* its list would become a ring */
+        return err_set(x->err, PL_BAD_ARGUMENT, "event %d.%d is posted twice",
+                       d, s->post.event);
+    e->micro = s->micro;
+    if (s->post.time == POST_NOW)
         return post_now(x, d, s);
-    case POST_BATCHED:
-        if (v->batched >= 0 && v->event[v->batched].micro != s->micro)
-            PL_TRY(flush_batched(x, d));
-        *e = (struct event){-1, v->batched, s->micro};
-        v->batched = s->post.event;
-        return PL_OK;
-    case POST_DEFERRED:
-        *e = (struct event){-1, v->deferred, s->micro};
+    if (s->post.time == POST_DEFERRED) {
+        e->next = v->deferred;
         v->deferred = s->post.event;
         return PL_OK;
-    case POST_FLUSH:
-        if (s->queue == QUEUE_COMPUTE)
-            return flush_batched(x, d);
-        while (v->deferred >= 0)
-            PL_TRY(post_deferred(x, d, v->deferred));
-        return PL_OK;
     }
+    if (v->batched >= 0 && v->event[v->batched].micro != s->micro)
+        PL_TRY(flush_batched(x, d));
+    e->next = v->batched;
+    v->batched = s->post.event;
     return PL_OK;
 }
 
@@ -485,6 +494,8 @@ static pl_status begin_variant(struct pass *x, int d)
     v->batched = v->deferred = -1;
     memset(v->posts, 0, sizeof v->posts);
     memset(v->n_unlinked, 0, sizeof v->n_unlinked);
+    for (int i = 0; i < v->n_event; i++)
+        v->event[i] = (struct event){-1, -1, -1};
     for (int i = 0; i < k->n_insn; i++) {
         PL_TRY(check(x, d, i));
         x->dev_at[v->in[i].order] = d;
@@ -550,8 +561,6 @@ static pl_status begin(struct pass *x, const bool *one_queue)
         v->event = malloc(((size_t)v->n_event + 1) * sizeof *v->event);
         if (!v->event)
             return no_memory(x);
-        for (int i = 0; i < v->n_event; i++)
-            v->event[i] = (struct event){-1, -1, 0};
     }
     return PL_OK;
 }

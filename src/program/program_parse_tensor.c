@@ -176,6 +176,9 @@ bool read_buffer_line(struct read *r, struct read_dev *d)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
                         "buffer %d has %zu bytes; give a multiple of 64",
                         (int)i, b.bytes);
+    d->buffer_bytes += b.bytes;
+    if (d->buffer_bytes > (size_t)FORM_MAX_BYTES)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "the buffers are too large");
     to = read_add(r, &d->buffer, sizeof *to);
     if (to)
         *to = b;
@@ -227,6 +230,19 @@ static bool tensor_word(struct read *r, const struct read_dev *d,
                                "micro or packed");
 }
 
+/* Checks that the tensor, which ends at `end`, lies in its buffer. */
+static bool fits_buffer(struct read *r, const struct read_dev *d,
+                        const struct prog_tensor *t, int buffer, size_t end)
+{
+    const struct prog_buffer *b =
+        (const struct prog_buffer *)d->buffer.p + buffer;
+
+    if (t->region != b->region || end > b->bytes)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "the tensor is not in buffer %d", buffer);
+    return true;
+}
+
 bool read_tensor_line(struct read *r, struct read_dev *d)
 {
     struct prog_tensor t = {.region = REGION_WORK}, *to;
@@ -250,6 +266,8 @@ bool read_tensor_line(struct read *r, struct read_dev *d)
     end = (t.offset + t.bytes + 63) & ~(size_t)63;
     if (end > (size_t)FORM_MAX_BYTES)
         return lex_fail(&r->x, PL_BAD_ARGUMENT, "the region is too large");
+    if (told.buffer >= 0 && !fits_buffer(r, d, &t, told.buffer, end))
+        return false;
     if (end > d->end[t.region] && told.buffer < 0)
         d->end[t.region] = end;
     to = read_add(r, &d->tensor, sizeof *to);

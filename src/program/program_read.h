@@ -28,6 +28,7 @@ struct read_dev {
     /* for each region, the end in bytes of the tensors read so far, a multiple
      * of 64 */
     size_t end[REGION_COUNT];
+    size_t buffer_bytes; /* of all buffers together */
     /* one more than the highest event number, and than the highest group
      * number, that the text uses */
     int end_event, end_group;

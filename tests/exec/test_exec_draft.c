@@ -247,11 +247,22 @@ TEST(exec_texts_that_are_no_drafts_are_refused)
     refuses("  0: merge meet 0, 9\n",
             "instruction 0 of device 0: a peer of the barrier is no device");
     refuses("  0 if n_tok ..1: post 0\n"
-            "  0 if n_tok ..2: post 0\n"
-            "  0 if n_tok ..3: post 0\n"
-            "  0 if n_tok ..4: post 0\n"
-            "  0 if n_tok ..5: post 0\n",
+            "  0 if n_tok ..2: post 1\n"
+            "  0 if n_tok ..3: post 2\n"
+            "  0 if n_tok ..4: post 3\n"
+            "  0 if n_tok ..5: post 4\n",
             "a script with more than 4 predicates");
+    refuses("  0: post 0 batched\n"
+            "  0: post 0 batched\n"
+            "  1: wait 0.0\n",
+            "event 0.0 is posted twice");
+    refuses("  0 copy: post 0 deferred\n"
+            "  0: post 0\n",
+            "event 0.0 is posted twice");
+    refuses("  0: post 0\n"
+            "script\n"
+            "  1: wait 0.0\n",
+            "a wait for event 0.0, which is not posted before it");
 }
 
 /* Programs of one device whose tensors lie in buffers, before and after the
@@ -302,6 +313,40 @@ TEST(exec_places_are_used_again)
            "  0: %1 = scale(%1)\n"
            "  0: %2 = scale(%1)\n"
            "  0: dies 64 @0, 64 @64\n");
+}
+
+/* The pass lists anew what dies where, and leaves programs alone whose tensors
+ * have places. */
+TEST(exec_dead_ranges_of_a_text_are_replaced)
+{
+    places(THREE_BUFFERS "  0: dies 64 @0, 64 @64, 64 @128, 64 @192\n"
+                         "  0: dies 64 @0, 64 @64, 64 @128, 64 @192\n"
+                         "  0: %2 = scale(%1)\n",
+           false,
+           "device 0 weights 0 cache 0 work 128 inbox 0 events 0 groups 0\n"
+           "  %0: f32[8] work @0\n"
+           "  %1: f32[8] work @64\n"
+           "  %2: f32[8] work @0\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: %1 = scale(%0)\n"
+           "  0: dies 64 @0\n"
+           "  0: %1 = scale(%1)\n"
+           "  0: %2 = scale(%1)\n"
+           "  0: dies 64 @0, 64 @64\n");
+    places("programs 1\n"
+           "device 0\n"
+           "  %0: f32[8]\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: dies 64 @0\n"
+           "  0: holds %0\n",
+           false,
+           "device 0 weights 0 cache 0 work 64 inbox 0 events 0 groups 0\n"
+           "  %0: f32[8] work @0\n"
+           "script\n"
+           "  0: %0 = scale(%0)\n"
+           "  0: dies 64 @0\n");
 }
 
 /* Memory that no other device reads rests before it is used again. */

@@ -214,6 +214,8 @@ TEST(chat_loops_end_with_nothing_left_to_do)
               "{% set i = [1, 2]|reverse %}{% for x in 'abc' %}"
               "{% if not i|list %}i{% endif %}{% endfor %}",
               "xii");
+    must_fail("{% for a, b in [[1, 2], [3]] %}{% endfor %}", PL_BAD_ARGUMENT,
+              "unpack");
 }
 
 /* Each of these expressions looks at a megabyte or more: 99,999 times, or once
