@@ -153,7 +153,7 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
             : large            ? block_huge(HUGE_BYTES, BLOCK_BYTES)
                                : block_new(BLOCK_BYTES);
         if (!b)
-            return fail(a, need);
+            return fail(a, bytes);
         /* A block for one large request becomes the second of the list. The
          * first block, which is only partly filled, stays first, because
          * further memory is allocated from the first block. */

@@ -130,7 +130,7 @@ static bool unwrap(struct span t, struct reply_text *made, struct span *out)
     json_decref(j);
     if (made->failed || made->n == from)
         return false;
-    *out = span_trim((struct span){made->s + from, made->n - from});
+    *out = span_trim(reply_added(made, from));
     return reply_is_object(out, made);
 }
 
@@ -180,7 +180,7 @@ static void gather_arguments(struct span object, const json_t *schema,
         return;
     add(made, "}");
     if (!made->failed)
-        *out = (struct span){made->s + from, made->n - from};
+        *out = reply_added(made, from);
 }
 
 static bool read_object(const struct reply_format *f, struct span t,
@@ -717,7 +717,7 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     add(made, "}");
     if (made->failed)
         return false;
-    out->arguments = (struct span){made->s + from, made->n - from};
+    out->arguments = reply_added(made, from);
     return true;
 }
 
@@ -807,7 +807,7 @@ bool reply_call_read_begun(const struct reply_format *f, struct span t,
         (!span_begins(t, f->key_open) && !span_begins(f->key_open, t) &&
          !span_begins(f->call_close, t)))
         return false;
-    out->arguments = (struct span){made->s + from, made->n - from};
+    out->arguments = reply_added(made, from);
     return true;
 }
 
@@ -921,7 +921,7 @@ static bool read_nested(const struct reply_format *f, struct span t,
         !take_elements(f, &t, schema_of(tools, out->name), MOST_DEEP, made) ||
         span_trim(t).n > 0 || made->failed)
         return false;
-    out->arguments = (struct span){made->s + from, made->n - from};
+    out->arguments = reply_added(made, from);
     return true;
 }
 
@@ -1007,11 +1007,11 @@ static bool read_quoted(const struct reply_format *f, struct span t, bool loose,
     }
     if (made->failed)
         return false;
-    out->arguments = (struct span){made->s + from, made->n - from};
+    out->arguments = reply_added(made, from);
     if (loose && reply_add_closed(&closed, out->arguments) >= 0) {
         made->n = from;
         reply_add(made, (struct span){closed.s, closed.n});
-        out->arguments = (struct span){made->s + from, made->n - from};
+        out->arguments = reply_added(made, from);
     }
     made->failed = made->failed || closed.failed;
     free(closed.s);

@@ -15,6 +15,12 @@ struct reply_text {
     bool failed; /* memory was short; text that is added later is lost */
 };
 void reply_add(struct reply_text *t, struct span s);
+/* Returns the text from offset `from` on. */
+static inline struct span reply_added(const struct reply_text *t, size_t from)
+{
+    return t->s ? (struct span){t->s + from, t->n - from}
+                : (struct span){"", 0};
+}
 /* Appends the text `s` as a JSON string, with quotes. */
 void reply_add_string(struct reply_text *t, struct span s);
 

@@ -215,7 +215,7 @@ static bool take_call(struct span *t, bool open, struct reply_text *made,
     reply_add(made, span_of("}"));
     if (made->failed)
         return false;
-    out->arguments = (struct span){made->s + from, made->n - from};
+    out->arguments = reply_added(made, from);
     return true;
 }
 

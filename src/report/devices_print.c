@@ -101,8 +101,9 @@ static void print_json(const struct sink *to, const struct topology *t,
     json_put(&j, "devices:{");
     for (int i = 0; i < N_EXAMPLE; i++) {
         json_put(&j, "*:[", examples[i]);
-        for (const struct device_desc *d = l[i].dev; d < l[i].dev + l[i].n;
-             d++) {
+        for (int n = 0; n < l[i].n; n++) {
+            const struct device_desc *d = &l[i].dev[n];
+
             json_put(&j, "{name:s threads:i node:i cores:[", d->name,
                      d->n_thread, d->numa_node);
             for (int k = 0; k < d->n_core; k++)

@@ -88,6 +88,13 @@ struct plan_facts {
     struct plan_pipeline pipeline;
 };
 
+/* Returns the end of the list, which may be empty. */
+static inline const struct lowered_copy *
+plan_copies_end(const struct plan_copies *c)
+{
+    return c->n > 0 ? c->v + c->n : c->v;
+}
+
 /* Collects the facts of plan p. The caller frees *f with plan_facts_fini, even
  * on failure. */
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);

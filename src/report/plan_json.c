@@ -69,7 +69,7 @@ static void put_groups(struct json_out *j, const struct compiled *q)
 static void put_copies(struct json_out *j, const struct compiled *q,
                        const struct plan_copies *all, const char *name)
 {
-    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+    for (const struct lowered_copy *c = all->v; c < plan_copies_end(all); c++)
         json_put(j, "{from:s to:s name:s layer:i bytes:I per:s script:s}",
                  q->place.group[c->from].name, q->place.group[c->to].name,
                  q->g->node[q->num->node[c->node].node].name, c->layer,

@@ -187,7 +187,7 @@ static int64_t copies_of(const struct svg_page *g,
     const struct plan_copies *all = &g->f->copies[variant];
     int64_t sum = 0;
 
-    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+    for (const struct lowered_copy *c = all->v; c < plan_copies_end(all); c++)
         if (c->layer == layer && !passes_on(g, c))
             sum += (int64_t)(c->from + 1) * 4099 + c->to + 1;
     return sum;
@@ -425,7 +425,7 @@ static pl_status find_copies(struct svg_page *g, struct arena *a,
     const struct plan_copies *all = &g->f->copies[variant];
     bool plain = variant == VARIANT_RESIDENT;
 
-    for (const struct lowered_copy *c = all->v; c < all->v + all->n; c++)
+    for (const struct lowered_copy *c = all->v; c < plan_copies_end(all); c++)
         if (plain || c->pages || !strcmp(plan_bytes_symbol(c->bytes), "step"))
             PL_TRY(add_line(
                 g, a,
