@@ -11,8 +11,15 @@
 
 TEST(cli_receipts_hold_on_other_devices)
 {
-    static const char *const devices[] = {"cpu", "'cpu*2'", "'sim*3'",
-                                          "'cpu*2' -sm layer", "emu"};
+    static const char *const devices[] = {
+        "cpu",
+        "'cpu*2'",
+        "'sim*3'",
+        "'cpu*2' -sm layer",
+        "emu",
+        "'sim*2' -ot 'ffn_down=CPU'",
+        "'sim*2' -ot 'blk[.]1[.]=sim1'",
+    };
 
     sh(0, RUN "-s 5 -dev 'cpu*2' -ts 3,1 --receipt a.json");
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
