@@ -421,6 +421,11 @@ TEST(serve_conversations_in_a_small_cache_answer_the_same)
             try_close(&c[k]);
         }
     }
+    /* slow clients may have come one after another; choices begin together */
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"prompt\":\"Once\",\"max_tokens\":110,\"n\":8,"
+                        "\"ignore_eos\":true}",
+                        200));
     assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
     serve_try_idle(&s);
     serve_try_stop(&s);
