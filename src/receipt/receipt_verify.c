@@ -459,15 +459,12 @@ static pl_status check_tokens(struct check *c)
 {
     const struct sampling_record *a = &c->r->record;
     int64_t n = c->r->n_prompt + a->n, done = 0;
-    int64_t n_out = c->e->plan->compiled->max.n_out;
     int64_t most = ROW_BYTES / (c->n_vocab * (int64_t)sizeof(float));
     int32_t *seq = malloc((size_t)n * sizeof *seq);
     uint8_t *wanted = malloc((size_t)n);
     float *rows;
     pl_status s = PL_OK;
 
-    if (most > n_out) /* whole steps of the engine */
-        most -= most % n_out;
     most = most > a->n ? a->n : most;
     most = most < 1 ? 1 : most;
     rows = malloc((size_t)(most + 1) * (size_t)c->n_vocab * sizeof *rows);
