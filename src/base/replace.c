@@ -75,7 +75,7 @@ static pl_status guard(const char *path, struct stat *old, pl_err *err)
 
         /* A link without a target is rejected, because rename would replace the
          * link itself. */
-        if (lstat(path, &st) == 0)
+        if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
             return err_set(err, PL_BAD_ARGUMENT,
                            "%s: a symbolic link without a target file (%s); "
                            "remove it, or name the file itself",
