@@ -1,13 +1,15 @@
-/* Fuzzes the parser of programs' text: parsing gives a status, and parsed
- * programs print a text that parses to programs which print the same.
+/* Fuzzes the parsers of what passes of lowering read: parsing gives a status,
+ * and what was parsed prints a text that parses to what prints the same.
  * program_check must not fault on parsed programs, for devices that share
  * memory and for devices with private memory. Nor must the passes over parsed
- * programs; drafts that they accept have no buffers left.
+ * programs; drafts that they accept have no buffers left. A text that begins
+ * with "transfers" goes to the parser of these.
  *
  * Aborts if a rule is broken. The seeds in corpus/program have every kind of
  * instruction, every kernel and every default, and some damage. */
 #include "lower/buffers.h"
 #include "lower/events.h"
+#include "lower/transfers.h"
 #include "program/program_check.h"
 #include "program/program_text.h"
 
@@ -91,6 +93,29 @@ static void run_passes(struct program *p, int n_dev, bool flag, struct arena *a)
     free(flags);
 }
 
+static void fuzz_transfers(const char *s, size_t n)
+{
+    struct text first = {0}, second = {0};
+    struct arena a = {0}, b = {0};
+    struct transfers *t;
+    pl_err err = {0};
+
+    if (transfers_parse(&t, &a, s, n, &err) != PL_OK) {
+        require(t == NULL && strlen(err.message) > 0);
+        arena_fini(&a);
+        return;
+    }
+    require(transfers_choose(t, &a, &err) == PL_OK);
+    require(transfers_print(t, collect, &first) == PL_OK);
+    require(transfers_parse(&t, &b, first.s, first.len, &err) == PL_OK);
+    require(transfers_print(t, collect, &second) == PL_OK);
+    require(first.len == second.len && !memcmp(first.s, second.s, first.len));
+    arena_fini(&a);
+    arena_fini(&b);
+    free(first.s);
+    free(second.s);
+}
+
 int fuzz_program(const uint8_t *data, size_t n)
 {
     struct text first = {0}, second = {0};
@@ -99,6 +124,10 @@ int fuzz_program(const uint8_t *data, size_t n)
     pl_err err = {0};
     int n_dev;
 
+    if (n > 9 && !memcmp(data, "transfers", 9)) {
+        fuzz_transfers((const char *)data, n);
+        return 0;
+    }
     if (program_parse(&p, &n_dev, &a, (const char *)data, n, &err) != PL_OK) {
         require(p == NULL && strlen(err.message) > 0);
         arena_fini(&a);

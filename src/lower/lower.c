@@ -51,55 +51,39 @@ static pl_status emit_pending_collectives(struct lower *w, struct order *o)
         PL_TRY(lower_collective(w, group, m, mine));
     }
     for (int k = 0; k < n; k++)
-        PL_TRY(lower_start_copies(w, o->item[k]));
+        PL_TRY(lower_start_transfers(w, o->item[k]));
     return PL_OK;
-}
-
-static bool is_leaf(const struct lower *w, int i)
-{
-    return w->num->node[i].kind == NUM_OP &&
-           !op_info(lower_node(w, i)->op)->dims;
-}
-
-/* Returns true if conversion i reads its operand directly from another
- * group. */
-static bool is_group_crossing(const struct lower *w, int i)
-{
-    int from = w->num->node[i].in[0];
-
-    return !is_leaf(w, from) && w->variant.at[from] != w->variant.at[i];
 }
 
 static pl_status emit_node(struct lower *w, struct order *o, int i)
 {
     const struct num_node *x = &w->num->node[i];
+    int group = w->variant.at[i];
     bool flush_first = false;
 
-    if (is_leaf(w, i))
+    if (lower_is_leaf(w, i))
         return PL_OK; /* leaves are in their home groups */
     for (int k = 0; k < x->n_in; k++)
         flush_first |= x->in[k] >= 0 && o->waits[x->in[k]];
     if (flush_first)
         PL_TRY(emit_pending_collectives(w, o));
-    if (x->kind != NUM_OP && is_group_crossing(w, i)) {
-        PL_TRY(lower_convert_copy(w, i));
-        return lower_start_copies(w, i);
+    if (lower_is_partial(w, i))
+        return PL_OK;
+    if (x->kind == NUM_OP) {
+        PL_TRY(lower_op_all_shards(w, i));
+        return lower_start_transfers(w, i);
     }
+    PL_TRY(lower_bring(w, x->in[0], i, group)); /* if that is the conversion */
+    if (lower_find(w, i, group))
+        return lower_start_transfers(w, i);
+    PL_TRY(lower_bring(w, x->in[0], x->in[0], group));
     if (x->kind == NUM_SLICE) {
         PL_TRY(lower_slice(w, i));
-        return lower_start_copies(w, i);
+        return lower_start_transfers(w, i);
     }
-    if (x->kind != NUM_OP) {
-        if (is_leaf(w, x->in[0]))
-            PL_TRY(lower_copy_to_group(w, x->in[0], w->variant.at[i]));
-        o->waits[i] = true;
-        o->item[o->n_item++] = i;
-        return PL_OK;
-    }
-    if (x->layout->kind == PL_PARTIAL)
-        return PL_OK;
-    PL_TRY(lower_op_all_shards(w, i));
-    return lower_start_copies(w, i);
+    o->waits[i] = true;
+    o->item[o->n_item++] = i;
+    return PL_OK;
 }
 
 /* Sets first[] to the first node of each stage, and returns their number. */
@@ -108,7 +92,7 @@ static int find_stages(const struct lower *w, int *first)
     int n = 0, group = -1;
 
     for (int i = 0; i < w->num->n; i++) {
-        if (is_leaf(w, i) || w->variant.at[i] == group)
+        if (lower_is_leaf(w, i) || w->variant.at[i] == group)
             continue;
         group = w->variant.at[i];
         first[n] = n ? i : 0;
@@ -135,7 +119,7 @@ static pl_status emit_variant(struct lower *w, struct lowered_variant *variant)
         PL_TRY(lower_memory(w));
     }
     PL_TRY(lower_io_begin(w, variant));
-    PL_TRY(lower_find_streams(w));
+    PL_TRY(lower_first_weights(w));
     n_stage = find_stages(w, first);
     if (n_micro == 1) { /* collectives may be combined across stages */
         for (int i = 0; i < w->num->n; i++)
@@ -187,52 +171,12 @@ pl_status lower_variant(struct lower *w, int k)
         PL_TRY(lower_memory(w));
     }
     w->variant =
-        (struct variant_builder){.index = k, .at = o->at, .value = value};
+        (struct variant_builder){.index = k,
+                                 .at = o->at,
+                                 .value = value,
+                                 .transfers = &w->transfers->variant[k]};
     PL_TRY(emit_variant(w, o));
     return hold_to_end(w, o);
-}
-
-/* Lists the devices of each group. */
-static pl_status find_group_devs(struct lower *w)
-{
-    w->group_dev =
-        arena_alloc(w->a, (size_t)w->opt->n_group, sizeof *w->group_dev);
-    PL_TRY(lower_memory(w));
-    for (int i = 0; i < w->opt->n_group; i++) {
-        const struct lower_group *g = lower_group(w, i);
-        int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);
-
-        PL_TRY(lower_memory(w));
-        for (int k = 0; k < g->n; k++)
-            dev[k] = lower_dev(w, g->first + k);
-        w->group_dev[i] = dev;
-    }
-    return PL_OK;
-}
-
-/* Lists the readers of each node. */
-static pl_status find_users(struct lower *w)
-{
-    const struct numeric *p = w->num;
-    int n = 0;
-
-    w->user0 = arena_alloc(w->a, (size_t)p->n + 2, sizeof *w->user0);
-    PL_TRY(lower_memory(w));
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < p->node[i].n_in; k++)
-            if (p->node[i].in[k] >= 0) {
-                w->user0[p->node[i].in[k] + 2]++;
-                n++;
-            }
-    w->user = arena_alloc(w->a, (size_t)n + 1, sizeof *w->user);
-    PL_TRY(lower_memory(w));
-    for (int i = 2; i <= p->n + 1; i++)
-        w->user0[i] += w->user0[i - 1];
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; k < p->node[i].n_in; k++)
-            if (p->node[i].in[k] >= 0)
-                w->user[w->user0[p->node[i].in[k] + 1]++] = i;
-    return PL_OK;
 }
 
 /* Adds "io" as a group of one shard, the last one, which has all ranks. */
@@ -287,8 +231,6 @@ static pl_status init_lowering(struct lower *w)
                                          sizeof *o->prog[d].variant);
         PL_TRY(lower_memory(w));
     }
-    PL_TRY(find_users(w));
-    PL_TRY(find_group_devs(w));
     PL_TRY(lower_find_addend_ranks(w));
     PL_TRY(lower_stored(w));
     PL_TRY(lower_io(w));

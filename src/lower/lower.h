@@ -66,6 +66,9 @@ struct lower_options {
     struct graph_sizes max;              /* n_slot: exact */
     int page_stride;
     const struct lower_dump *dump; /* NULL: none */
+    /* for tests: what the pass "transfer" would choose, for this plan; NULL: it
+     * chooses */
+    const struct transfers *transfers;
 };
 
 /* The location of a value: a tensor of a device's program. */

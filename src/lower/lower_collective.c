@@ -127,18 +127,6 @@ static void count_collective(struct lower *w, int group, int n, const int *item,
     }
 }
 
-/* Returns true if all devices of the group read each other's memory. */
-static bool shares_memory(const struct lower *w, int group)
-{
-    const struct lower_group *g = lower_group(w, group);
-    int memory = w->opt->dev[lower_dev(w, g->first)].memory;
-
-    for (int k = 0; k < g->n; k++)
-        if (w->opt->dev[lower_dev(w, g->first + k)].memory != memory)
-            return false;
-    return memory >= 0;
-}
-
 /* Emits a collective of one shard. Nothing is sent, and a conversion is only
  * another name. */
 static pl_status alone(struct lower *w, int group, int n, const int *item)
@@ -160,7 +148,6 @@ static pl_status alone(struct lower *w, int group, int n, const int *item)
 pl_status lower_collective(struct lower *w, int group, int n, const int *item)
 {
     const struct lower_group *g = lower_group(w, group);
-    bool share = shares_memory(w, group);
     struct lower_item *it;
     struct placed *h;
     pl_dim bytes[2];
@@ -185,8 +172,9 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
     /* the device's next instruction is the collective's */
     for (int m = 0; m < g->n; m++)
         PL_TRY(lower_flush_posts(w, lower_dev(w, g->first + m), QUEUE_COMPUTE));
-    return share ? lower_collective_shared(w, group, n, item, it, bytes)
-                 : lower_collective_inbox(w, group, n, item, it, bytes);
+    return w->transfers->group[group].exchange == EXCHANGE_SHARED
+               ? lower_collective_shared(w, group, n, item, it, bytes)
+               : lower_collective_inbox(w, group, n, item, it, bytes);
 }
 
 pl_status lower_end_collectives(struct lower *w)

@@ -1,11 +1,9 @@
-/* Copies of values that one group computes and another reads.
+/* Transfers of values that one group computes and another reads, and the start
+ * of all transfers.
  *
- * A value is copied as the receivers need it: if a conversion is in between,
- * the copy is the conversion. PARTIAL values are copied rank by rank. A copy
- * starts when the value is computed, or when it is needed, if the receivers
- * pull and have no copy queue. Values that are not computed are copied by other
- * files: inputs by lower_io.c, weights by lower_stream.c, caches by
- * lower_pages.c. */
+ * A transfer starts when the value is computed, or if it is late, when it is
+ * read. Values that are not computed are transferred by other files: inputs by
+ * lower_io.c, weights by lower_stream.c, caches by lower_pages.c. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
@@ -23,43 +21,31 @@ static pl_status post_ready(struct lower *w, struct placed *h)
     return PL_OK;
 }
 
-/* Copies value i of group a to value j (itself, or a conversion of it) in group
- * b. */
-static pl_status copy_value(struct lower *w, int i, int j, int b)
+static pl_status copy_value(struct lower *w, const struct transfer *t)
 {
-    int a = w->variant.at[i];
-    const struct graph_node *x = lower_node(w, j);
-    struct placed *src = lower_find(w, i, a), *dst;
+    const struct graph_node *x = lower_node(w, t->as);
+    struct placed *src = lower_find(w, t->value, t->from), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
     PL_TRY(post_ready(w, src));
-    PL_TRY(lower_add_value(w, j, b, &dst));
+    PL_TRY(lower_add_value(w, t->as, t->to, &dst));
     w->variant.copy_batch++;
-    for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
+    for (int m = 0; m < lower_group(w, t->to)->n; m++) {
+        struct receiver y = lower_receiver(w, t, dst, m, &done);
         struct lower_pieces none = {0}, p = {0};
         pl_dim dim[GRAPH_MAX_DIM];
 
         y.src = src;
-        lower_dims(w, y.u, j, dim);
-        PL_TRY(lower_pieces(w, y.u, a, i, j, &none, &p));
-        PL_TRY(lower_alloc_dst(w, &y,
-                               lower_needs_push(w, lower_dev(w, y.u), p.p, p.n),
-                               x->format, x->n_dim, dim, 1, NULL));
+        lower_dims(w, y.u, t->as, dim);
+        PL_TRY(lower_pieces(w, y.u, t->from, t->value, t->as, &none, &p));
+        PL_TRY(lower_alloc_dst(w, &y, x->format, x->n_dim, dim, 1, NULL));
         dst->h.v[m].tensor = y.out;
         lower_count_pieces(sum, p.p, p.n);
         PL_TRY(lower_transfer(w, &y, p.p, p.n, 0));
     }
-    PL_TRY(lower_track_inflight(w, src, b, &done, false));
-    return lower_record_copy(w, j, a, b, false, sum);
-}
-
-pl_status lower_convert_copy(struct lower *w, int j)
-{
-    return lower_find(w, j, w->variant.at[j])
-               ? PL_OK
-               : copy_value(w, w->num->node[j].in[0], j, w->variant.at[j]);
+    PL_TRY(lower_track_inflight(w, src, t->to, &done, false));
+    return lower_record_copy(w, t, sum);
 }
 
 /* Sets the copies of the addends of shard u's ranks of PARTIAL value i, from
@@ -95,80 +81,77 @@ static int rank_pieces(const struct lower *w, int i, int a, int u,
     return n;
 }
 
-pl_status lower_copy_ranks(struct lower *w, int i, int b)
+static pl_status copy_ranks(struct lower *w, const struct transfer *t)
 {
-    int a = w->variant.at[i];
-    const struct graph_node *x = lower_node(w, i);
-    struct placed *src = lower_find(w, i, a), *dst;
+    const struct graph_node *x = lower_node(w, t->value);
+    struct placed *src = lower_find(w, t->value, t->from), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
-    if (lower_find(w, i, b))
-        return PL_OK;
-    PL_TRY(lower_add_value(w, i, b, &dst));
+    PL_TRY(lower_add_value(w, t->value, t->to, &dst));
     w->variant.copy_batch++;
-    for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
-        const struct lower_shard *v = &w->shard[y.u].u;
+    for (int m = 0; m < lower_group(w, t->to)->n; m++) {
+        struct receiver y = lower_receiver(w, t, dst, m, &done);
         struct addends *to = &dst->by_rank[m];
-        struct copy_desc *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
-        int n;
+        int n_rank = w->shard[y.u].u.n_rank, n;
+        struct copy_desc *p = arena_alloc(w->a, (size_t)n_rank, sizeof *p);
 
         PL_TRY(lower_memory(w));
         y.src = src;
-        n = rank_pieces(w, i, a, y.u, src, 0, p);
+        n = rank_pieces(w, t->value, t->from, y.u, src, 0, p);
         if (n == 0)
             continue;
-        PL_TRY(lower_alloc_dst(w, &y, lower_needs_push(w, v->dev, p, n),
-                               x->format, x->n_dim, x->dim, n, &to->stride));
+        PL_TRY(lower_alloc_dst(w, &y, x->format, x->n_dim, x->dim, n,
+                               &to->stride));
         to->tensor = y.out;
-        rank_pieces(w, i, a, y.u, src, to->stride, p);
+        rank_pieces(w, t->value, t->from, y.u, src, to->stride, p);
         lower_count_pieces(sum, p, n);
         PL_TRY(lower_transfer(w, &y, p, n, (size_t)n * to->stride));
     }
-    PL_TRY(lower_track_inflight(w, src, b, &done, true));
-    return lower_record_copy(w, i, a, b, false, sum);
+    PL_TRY(lower_track_inflight(w, src, t->to, &done, true));
+    return lower_record_copy(w, t, sum);
 }
 
-/* ---- anything ------------------------------------------------------------ */
+/* ---- the start of transfers ---------------------------------------------- */
 
-pl_status lower_copy_to_group(struct lower *w, int i, int b)
+/* Starts a transfer, unless that was done before. */
+static pl_status start(struct lower *w, const struct transfer *t)
 {
-    if (lower_is(w, i, OP_weight))
-        return w->opt->home[i] == b ? PL_OK : lower_prefetch_weights(w, i, b);
-    if (lower_find(w, i, b))
+    static pl_status (*const by_kind[TRANSFER_KIND_COUNT])(
+        struct lower * w, const struct transfer *t) = {
+        [TRANSFER_INPUT] = lower_inputs,   [TRANSFER_TABLE] = lower_inputs,
+        [TRANSFER_VALUE] = copy_value,     [TRANSFER_RANKS] = copy_ranks,
+        [TRANSFER_WEIGHT] = lower_weights, [TRANSFER_PAGES] = lower_pages,
+        [TRANSFER_RESULT] = lower_result,
+    };
+
+    if (t->kind == TRANSFER_TABLE
+            ? lower_has_token_table(w, t->to)
+            : t->kind != TRANSFER_WEIGHT && lower_find(w, t->as, t->to))
         return PL_OK;
-    if (lower_is(w, i, OP_input))
-        return lower_input(w, i, b);
-    if (w->num->node[i].kind == NUM_OP &&
-        graph_memory(w->g, w->num->node[i].node) >= 0)
-        return lower_stream_pages(w, i, b);
-    return copy_value(w, i, i, b);
+    return by_kind[t->kind](w, t);
 }
 
-pl_status lower_start_copies(struct lower *w, int i)
+pl_status lower_bring(struct lower *w, int i, int as, int b)
 {
+    const struct transfer *t =
+        transfers_find(w->transfers, w->variant.index, i, as, b);
+
+    return t ? start(w, t) : PL_OK;
+}
+
+pl_status lower_start_transfers(struct lower *w, int i)
+{
+    const struct variant_transfers *v = w->variant.transfers;
     bool pipeline = w->opt->variant[w->variant.index].n_micro > 1;
     struct placed *h = lower_find(w, i, w->variant.at[i]);
 
-    PL_TRY(lower_output(w, i));
-    for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {
-        int j = w->user[k], b = w->variant.at[j];
-
-        if (b == w->variant.at[i])
-            continue;
-        if (lower_one_queue(w, b) &&
-            lower_all_can_read(w, w->variant.at[i], b)) {
-            /* The receivers pull later. In a pipeline, this group continues
-             * with another micro-batch, for which they must not wait. */
-            if (pipeline && h)
-                PL_TRY(post_ready(w, h));
-            continue;
-        }
-        if (w->num->node[j].kind != NUM_OP)
-            PL_TRY(lower_convert_copy(w, j));
-        else
-            PL_TRY(lower_copy_to_group(w, i, b));
-    }
+    for (int k = v->first[i]; k >= 0; k = v->item[k].next)
+        if (!v->item[k].late)
+            PL_TRY(start(w, &v->item[k]));
+        /* The receivers pull later. In a pipeline, this group continues with
+         * another micro-batch, for which they must not wait. */
+        else if (pipeline && h)
+            PL_TRY(post_ready(w, h));
     return PL_OK;
 }

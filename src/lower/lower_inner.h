@@ -5,6 +5,7 @@
 
 #include "lower/lower.h"
 #include "lower/rank_tree.h"
+#include "lower/transfers.h"
 
 /* The predicates of instructions. A collective is emitted twice, for few rows
  * (one shot) and for many (two shots). Rows are n_tok or n_out. */
@@ -120,8 +121,10 @@ struct variant_builder {
     struct placed ***value;
     /* position of the next instruction in the total order */
     int order;
-    int copy_batch; /* number of the current copy batch */
-    int copy_cap;   /* capacity of lowered_variant.copy */
+    const struct variant_transfers *transfers;
+    int next_weight; /* index of the first transfer that no prefetch reached */
+    int copy_batch;  /* number of the current copy batch */
+    int copy_cap;    /* capacity of lowered_variant.copy */
 };
 
 struct lower {
@@ -132,8 +135,7 @@ struct lower {
     struct lowered *out;
     struct arena *a; /* out's */
     pl_err *err;
-    int *user0, *user; /* readers of node i: user[user0[i] .. user0[i + 1]) */
-    const int **group_dev;  /* [n_group] devices of its shards */
+    struct transfers *transfers; /* of all variants */
     struct placed **stored; /* [num->n] weights and caches, for all variants */
     uint64_t *present;      /* [num->n] PARTIAL: ranks that have an addend */
     /* Maximum number of rows for which a collective takes one shot, determined
@@ -148,8 +150,7 @@ struct lower {
     /* each used by one file; in w->a */
     struct partials *partials; /* lower_partial.c */
     struct transits
-        *transits;           /* lower_inflight.c; NULL before the first copy */
-    struct streams *streams; /* lower_stream.c, of the variant */
+        *transits; /* lower_inflight.c; NULL before the first copy */
 };
 
 /* Returns the graph node of value i. */
@@ -162,6 +163,20 @@ static inline const struct graph_node *lower_node(const struct lower *w, int i)
 static inline bool lower_is(const struct lower *w, int i, enum op op)
 {
     return w->num->node[i].kind == NUM_OP && lower_node(w, i)->op == op;
+}
+
+/* Returns true if value i is an input, a weight or a cache. */
+static inline bool lower_is_leaf(const struct lower *w, int i)
+{
+    return w->num->node[i].kind == NUM_OP &&
+           !op_info(lower_node(w, i)->op)->dims;
+}
+
+/* Returns true if value i is an op's PARTIAL result. i may be -1. */
+static inline bool lower_is_partial(const struct lower *w, int i)
+{
+    return i >= 0 && w->num->node[i].kind == NUM_OP &&
+           w->num->node[i].layout->kind == PL_PARTIAL;
 }
 
 static inline const struct lower_group *lower_group(const struct lower *w,
@@ -182,6 +197,11 @@ static inline pl_status lower_memory(const struct lower *w)
 {
     return arena_check(w->a, "a program", w->err);
 }
+
+/* ---- lower_place.c ------------------------------------------------------- */
+
+/* Pass "place": sets w->transfers. */
+pl_status lower_place(struct lower *w);
 
 /* ---- lower.c, lower_passes.c --------------------------------------------- */
 
@@ -303,8 +323,12 @@ void lower_append(struct program_builder *v, int t, enum region r,
 pl_status lower_io(struct lower *w);
 /* Begins a variant: "io" has its inputs, and no results. */
 pl_status lower_io_begin(struct lower *w, struct lowered_variant *o);
-/* Transfers input i to a group, with the other inputs that it reads. */
-pl_status lower_input(struct lower *w, int i, int group);
+/* Transfers all inputs that the transfer's group reads. */
+pl_status lower_inputs(struct lower *w, const struct transfer *t);
+/* Transfers a result to "io". */
+pl_status lower_result(struct lower *w, const struct transfer *t);
+/* Returns true if the group has the micro-batch's token table. */
+bool lower_has_token_table(const struct lower *w, int group);
 /* Sets *tensor to the micro-batch's token table on shard u. */
 pl_status lower_token_table(struct lower *w, int u, int *tensor);
 /* Sets *tensor to the token table for an instruction in the copy queue, which
@@ -312,8 +336,6 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor);
  * compute queue now. */
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event);
-/* Transfers value i, which is computed, to "io" if the caller may want it. */
-pl_status lower_output(struct lower *w, int i);
 /* Keeps the token tables that the copy queue may still read when the variant
  * ends. */
 pl_status lower_end_token_tables(struct lower *w, int n_micro);
@@ -352,6 +374,10 @@ pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);
 pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
                           const struct copy_desc *p);
+/* Sets *out to the shards of group a, a bit each, from which lower_pieces would
+ * copy. No tensor need exist yet. */
+pl_status lower_sources(struct lower *w, int u, int a, int from, int to,
+                        uint64_t *out);
 
 /* ---- lower_slice.c, lower_collective.c ----------------------------------- */
 
@@ -365,15 +391,12 @@ pl_status lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */
 
-/* Makes value i (computed, input, weight or cache) available to group b. */
-pl_status lower_copy_to_group(struct lower *w, int i, int b);
-/* Emits conversion j of group b, whose operand is in another group. */
-pl_status lower_convert_copy(struct lower *w, int j);
-/* Copies the addends of PARTIAL value i to group b, one rank after another. */
-pl_status lower_copy_ranks(struct lower *w, int i, int b);
-/* Starts the copies of value i, which is computed, to the groups that will read
- * it. */
-pl_status lower_start_copies(struct lower *w, int i);
+/* Transfers value i (computed, input, weight or cache; -1: the token table) to
+ * group b as value `as`, unless that has it. */
+pl_status lower_bring(struct lower *w, int i, int as, int b);
+/* Starts the transfers of value i, which is computed, but those that are
+ * late. */
+pl_status lower_start_transfers(struct lower *w, int i);
 
 /* ---- lower_inflight.c ---------------------------------------------------- */
 
@@ -386,13 +409,14 @@ pl_status lower_extend_inflight(struct lower *w);
 
 /* ---- lower_stream.c, lower_pages.c --------------------------------------- */
 
-/* Finds the weights that the variant streams, and starts the first. */
-pl_status lower_find_streams(struct lower *w);
-/* Called before weight i is read in group b: copies it unless that was started
- * before, and starts the copies of the weights that are read next. */
-pl_status lower_prefetch_weights(struct lower *w, int i, int b);
-/* Copies the pages of cache value i (a cache, or what was written into it) to
- * group b. */
-pl_status lower_stream_pages(struct lower *w, int i, int b);
+/* Starts the transfers of the first weights that the variant streams. */
+pl_status lower_first_weights(struct lower *w);
+/* Called before a weight is read: transfers it unless that was started before,
+ * and starts the transfers of the weights that are read next. */
+pl_status lower_weights(struct lower *w, const struct transfer *t);
+/* Returns the cache of which value i is a later state. */
+int lower_memory_of(const struct lower *w, int i);
+/* Transfers the pages of a cache, or of a cache after a write. */
+pl_status lower_pages(struct lower *w, const struct transfer *t);
 
 #endif

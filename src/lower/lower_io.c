@@ -32,21 +32,6 @@ static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
     return (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &w->opt->max);
 }
 
-/* Emits a PUSH of device d with copies p[n], for a node of the graph. */
-static pl_status push(struct lower *w, int d, int node, struct push_to to,
-                      const struct copy_desc *p, int n)
-{
-    const struct insn s = {.kind = INSN_PUSH,
-                           .queue = QUEUE_COMPUTE,
-                           .node = node,
-                           .push = {.n_to = 1,
-                                    .to = arena_memdup(w->a, &to, 1, sizeof to),
-                                    .piece = p,
-                                    .n_piece = n}};
-
-    return lower_insn(w, d, &s);
-}
-
 /* ---- io's own memory ----------------------------------------------------- */
 
 /* Returns the number of words of the token table. */
@@ -143,39 +128,28 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
 
 /* ---- inputs -------------------------------------------------------------- */
 
-/* The inputs of one micro-batch that a group reads and does not have. */
+/* The inputs of one micro-batch that a group reads. */
 struct inputs {
     int n, *num;
     struct placed **group_value; /* in the group */
     bool token_table;            /* the token table, too */
 };
 
-static bool is_read(const struct lower *w, int i, int group)
+static pl_status find_inputs(struct lower *w, int group, struct inputs *in)
 {
-    for (int k = w->user0[i]; k < w->user0[i + 1]; k++)
-        if (w->variant.at[w->user[k]] == group)
-            return true;
-    return false;
-}
+    size_t n = (size_t)w->num->n;
 
-/* `first` is an input that the group reads, or -1. */
-static pl_status find_inputs(struct lower *w, int first, int group,
-                             struct inputs *in)
-{
-    in->num = arena_alloc(w->a, (size_t)w->num->n, sizeof *in->num);
-    in->group_value =
-        arena_alloc(w->a, (size_t)w->num->n, sizeof(struct placed *));
+    in->num = arena_alloc(w->a, n, sizeof *in->num);
+    in->group_value = arena_alloc(w->a, n, sizeof(struct placed *));
     PL_TRY(lower_memory(w));
     for (int i = 0; i < w->num->n; i++)
-        if (lower_is(w, i, OP_input) && !lower_find(w, i, group) &&
-            (i == first || is_read(w, i, group))) {
+        if (lower_is(w, i, OP_input) &&
+            transfers_find(w->transfers, w->variant.index, i, i, group)) {
             PL_TRY(lower_add_value(w, i, group, &in->group_value[in->n]));
             in->num[in->n++] = i;
         }
-    in->token_table = w->out->token_table[w->now.micro] >= 0 &&
-                      w->shard[lower_group(w, group)->first]
-                              .token_table[w->now.micro]
-                              .tensor < 0;
+    in->token_table =
+        transfers_find(w->transfers, w->variant.index, -1, -1, group) != NULL;
     return PL_OK;
 }
 
@@ -209,14 +183,13 @@ static pl_status add_token_table(struct lower *w, int u, int input_transfer,
     return PL_OK;
 }
 
-/* Builds an input transfer to shard u: the inputs one after another, then the
- * token table. */
-static pl_status emit_input_transfer(struct lower *w, int u,
-                                     const struct inputs *in, bool pushed,
-                                     int *input_transfer,
-                                     struct lower_pieces *p)
+/* Builds the input transfer to shard y->u, y->out: the inputs one after
+ * another, then the token table. */
+static pl_status build_input_transfer(struct lower *w, struct receiver *y,
+                                      const struct inputs *in,
+                                      struct lower_pieces *p)
 {
-    int d = lower_dev(w, u);
+    int u = y->u, d = lower_dev(w, u);
     struct lower_pieces none = {0};
     size_t at = 0;
     pl_dim size = {0, PL_CONST}, dim[GRAPH_MAX_DIM];
@@ -230,18 +203,17 @@ static pl_status emit_input_transfer(struct lower *w, int u,
     }
     if (in->token_table)
         size.n += token_table_words(w).n;
-    if (pushed)
-        PL_TRY(
-            lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, input_transfer));
+    if (y->by->pushes)
+        PL_TRY(lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, &y->out));
     else
-        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, input_transfer, NULL));
+        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, &y->out, NULL));
     for (int k = 0; k < in->n; k++) {
         const struct graph_node *x = lower_node(w, in->num[k]);
         int *t = &in->group_value[k]->h.v[w->shard[u].local].tensor,
             first = p->n;
 
         lower_dims(w, u, in->num[k], dim);
-        PL_TRY(lower_alias(w, d, *input_transfer, x->n_dim, dim, at, t));
+        PL_TRY(lower_alias(w, d, y->out, x->n_dim, dim, at, t));
         w->dev[d].tensor[*t].format = x->format;
         w->dev[d].tensor[*t].bytes = at_most(w, x->n_dim, dim);
         PL_TRY(
@@ -250,51 +222,39 @@ static pl_status emit_input_transfer(struct lower *w, int u,
             p->p[j].dst_const += (int64_t)at;
         at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
     }
-    return in->token_table ? add_token_table(w, u, *input_transfer, at, p)
-                           : PL_OK;
+    return in->token_table ? add_token_table(w, u, y->out, at, p) : PL_OK;
 }
 
-/* The device waits for its input transfer, because it has no work without
- * it. */
-static pl_status fetch_inputs(struct lower *w, int u, const struct inputs *in)
+pl_status lower_inputs(struct lower *w, const struct transfer *t)
 {
-    int d = lower_dev(w, u), input_transfer, event;
-    bool pushed = !lower_can_read(w, d, io_dev(w));
-    struct lower_pieces p = {0};
-    struct insn s = {.queue = QUEUE_COMPUTE,
-                     .node = in->n ? w->num->node[in->num[0]].node : -1};
-
-    PL_TRY(emit_input_transfer(w, u, in, pushed, &input_transfer, &p));
-    if (!pushed) {
-        s.kind = INSN_PULL;
-        s.pull = (struct insn_pull){
-            .out = input_transfer, .piece = p.p, .n_piece = p.n};
-        return lower_insn(w, d, &s);
-    }
-    PL_TRY(push(w, io_dev(w), s.node, (struct push_to){d, input_transfer, 0},
-                p.p, p.n));
-    PL_TRY(lower_post(w, io_dev(w), QUEUE_COMPUTE, &event));
-    return lower_wait(w, d, QUEUE_COMPUTE, io_dev(w), event);
-}
-
-pl_status lower_input(struct lower *w, int i, int group)
-{
-    const struct lower_group *g = lower_group(w, group);
     struct inputs in = {0};
 
-    PL_TRY(find_inputs(w, i, group, &in));
-    for (int u = g->first; u < g->first + g->n; u++)
-        PL_TRY(fetch_inputs(w, u, &in));
+    PL_TRY(find_inputs(w, t->to, &in));
+    for (int m = 0; m < lower_group(w, t->to)->n; m++) {
+        struct receiver y = {.u = lower_group(w, t->to)->first + m,
+                             .node = in.n ? w->num->node[in.num[0]].node : -1,
+                             .by = &transport_info[t->by[m]],
+                             .group = t->from,
+                             .room = -1};
+        struct lower_pieces p = {0};
+
+        PL_TRY(build_input_transfer(w, &y, &in, &p));
+        PL_TRY(lower_transfer(w, &y, p.p, p.n, 0));
+    }
     return PL_OK;
+}
+
+bool lower_has_token_table(const struct lower *w, int group)
+{
+    int u = lower_group(w, group)->first;
+
+    return w->shard[u].token_table[w->now.micro].tensor >= 0;
 }
 
 pl_status lower_token_table(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->shard[u].token_table[w->now.micro].tensor;
-
-    if (*t < 0)
-        PL_TRY(lower_input(w, -1, w->shard[u].u.group));
-    *tensor = *t;
+    PL_TRY(lower_bring(w, -1, -1, w->shard[u].u.group));
+    *tensor = w->shard[u].token_table[w->now.micro].tensor;
     return PL_OK;
 }
 
@@ -326,30 +286,24 @@ pl_status lower_end_token_tables(struct lower *w, int n_micro)
 
 /* ---- results ------------------------------------------------------------- */
 
-pl_status lower_output(struct lower *w, int i)
+pl_status lower_result(struct lower *w, const struct transfer *t)
 {
-    int node = w->num->node[i].node, *out;
+    int i = t->value, node = w->num->node[i].node;
     const struct graph_node *x = &w->g->node[node];
-    const struct placed *h = lower_find(w, i, w->variant.at[i]);
+    struct receiver y = {.u = io_shard(w),
+                         .node = node,
+                         .by = &transport_info[t->by[0]],
+                         .src = lower_find(w, i, t->from),
+                         .group = t->from,
+                         .room = -1};
     struct lower_pieces none = {0}, p = {0};
 
-    if (!(x->output || x->keep) || graph_memory(w->g, node) >= 0 ||
-        w->num->value[node] != i)
-        return PL_OK;
-    out = &w->out->variant[w->variant.index]
-               .result[(size_t)w->now.micro * (size_t)w->g->n_node +
-                       (size_t)node];
     /* born before the step begins, so that no other buffer shares its memory */
     PL_TRY(lower_inbox_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0,
-                              out));
-    PL_TRY(lower_pieces(w, io_shard(w), w->variant.at[i], i, i, &none, &p));
-    for (int k = 0, n; k < p.n; k += n) {
-        int d = p.p[k].src_dev;
-
-        n = lower_same_source(p.p + k, p.n - k);
-        PL_TRY(lower_await_value(w, h, lower_shard_on(w, w->variant.at[i], d)));
-        PL_TRY(
-            push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
-    }
-    return PL_OK;
+                              &y.out));
+    w->out->variant[w->variant.index]
+        .result[(size_t)w->now.micro * (size_t)w->g->n_node + (size_t)node] =
+        y.out;
+    PL_TRY(lower_pieces(w, y.u, t->from, i, i, &none, &p));
+    return lower_transfer(w, &y, p.p, p.n, 0);
 }

@@ -41,6 +41,13 @@ static pl_status head_source(struct lower *w, int root, int u, int su,
     return PL_OK;
 }
 
+int lower_memory_of(const struct lower *w, int i)
+{
+    while (!op_info(lower_node(w, i)->op)->is_new)
+        i = w->num->node[i].in[op_info(lower_node(w, i)->op)->updates];
+    return i;
+}
+
 /* Sets *tensor to the token table for a copy by shard u. For `event` see
  * lower_token_table_copied; it is unchanged if there is no copy queue. */
 static pl_status table(struct lower *w, int u, int *tensor, int *event)
@@ -51,9 +58,9 @@ static pl_status table(struct lower *w, int u, int *tensor, int *event)
 }
 
 /* Copies the pages of cache `root` from `y->src` to shard y->u, which has
- * n_head heads. */
+ * n_head heads, from its sources. */
 static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
-                             struct transfer *y)
+                             uint64_t sources, struct receiver *y)
 {
     const struct lower_group *a = lower_group(w, y->group);
     const struct graph_node *x = lower_node(w, root);
@@ -61,15 +68,11 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
     struct insn *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
     bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
     struct arrival from = {0};
-    bool pushed = false;
     int n = 0;
 
     PL_TRY(lower_memory(w));
-    for (int k = 0; k < a->n; k++)
-        pushed |=
-            !lower_can_read(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
     PL_TRY(lower_alloc_resident_dst(
-        w, y, pushed, root,
+        w, y, root,
         (size_t)(dim_value(x->dim[0], &w->opt->max) / PAGE_TOKENS) *
             (size_t)n_head * tile));
     for (int k = 0; k < a->n; k++) {
@@ -77,9 +80,9 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
         struct insn p = {.kind = INSN_PAGES};
         const int32_t *map;
 
-        PL_TRY(head_source(w, root, y->u, su, got, &map));
-        if (!map)
+        if (!(sources >> k & 1))
             continue;
+        PL_TRY(head_source(w, root, y->u, su, got, &map));
         p.pages = (struct insn_pages){
             .out_dev = lower_dev(w, y->u),
             .out = y->out,
@@ -88,7 +91,7 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
             .map = map,
             .tile_bytes = tile};
         PL_TRY(lower_ready_event(w, y->src, su, &e[0]));
-        if (pushed) {
+        if (y->by->pushes) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
             PL_TRY(lower_push(w, y, sd, e, &p));
             continue;
@@ -100,32 +103,27 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
     return n == 0 ? PL_OK : lower_pull(w, y, &from, s, n);
 }
 
-pl_status lower_stream_pages(struct lower *w, int i, int b)
+pl_status lower_pages(struct lower *w, const struct transfer *t)
 {
-    int root = i, a;
-    const struct graph_node *x;
-    struct placed *src, *dst;
+    int root = lower_memory_of(w, t->value);
+    const struct graph_node *x = lower_node(w, root);
+    struct placed *src = lower_find(w, t->value, t->from), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
-    while (!op_info(lower_node(w, root)->op)->is_new)
-        root = w->num->node[root].in[op_info(lower_node(w, root)->op)->updates];
-    a = w->opt->home[root];
-    x = lower_node(w, root);
-    src = lower_find(w, i, a);
-    PL_TRY(lower_add_value(w, i, b, &dst));
+    PL_TRY(lower_add_value(w, t->value, t->to, &dst));
     w->variant.copy_batch++;
-    for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
+    for (int m = 0; m < lower_group(w, t->to)->n; m++) {
+        struct receiver y = lower_receiver(w, t, dst, m, &done);
         struct layout_local want;
 
         y.src = src;
         PL_TRY(lower_local(w, y.u, root, 1, &want));
-        PL_TRY(shard_pages(w, root, want.local, &y));
+        PL_TRY(shard_pages(w, root, want.local, t->source[m], &y));
         dst->h.v[m].tensor = y.out;
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),
                                       PL_CONST});
     }
-    return lower_record_copy(w, i, a, b, true, sum);
+    return lower_record_copy(w, t, sum);
 }

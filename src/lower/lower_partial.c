@@ -21,12 +21,6 @@ struct partials {
     int *node, *segment_of;
 };
 
-static bool is_partial(const struct lower *w, int i)
-{
-    return i >= 0 && w->num->node[i].kind == NUM_OP &&
-           w->num->node[i].layout->kind == PL_PARTIAL;
-}
-
 /* Allocates the tables, and finds the contractions that no PARTIAL op reads. */
 static pl_status open_partials(struct lower *w)
 {
@@ -48,7 +42,7 @@ static pl_status open_partials(struct lower *w)
         x->lone[i] =
             p->node[i].sum != NULL && lower_node(w, i)->op != OP_custom;
     for (int i = 0; i < p->n; i++)
-        for (int k = 0; is_partial(w, i) && k < p->node[i].n_in; k++)
+        for (int k = 0; lower_is_partial(w, i) && k < p->node[i].n_in; k++)
             if (p->node[i].in[k] >= 0)
                 x->lone[p->node[i].in[k]] = false;
     return PL_OK;
@@ -67,7 +61,7 @@ pl_status lower_find_addend_ranks(struct lower *w)
         const struct num_node *n = &p->node[i];
         bool all_partial = true;
 
-        if (!is_partial(w, i))
+        if (!lower_is_partial(w, i))
             continue;
         if (n->sum) {
             for (int k = 0; k < n->sum->n_run; k++)
@@ -278,7 +272,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
 
                 if (y < 0)
                     continue;
-                if (!is_partial(w, y)) {
+                if (!lower_is_partial(w, y)) {
                     if (graph_partial(&w->g->node[n->node]) != PL_OP_SUM ||
                         r == 0)
                         PL_TRY(lower_operand(w, u, i, j, &in[j]));
@@ -327,16 +321,9 @@ static pl_status run_segment(struct lower *w, const struct segment *g)
         for (int m = 0; m < gr->n; m++)
             h->ready[m] = -1; /* computed again for another reader */
         loop |= !w->partials->lone[g->node[k]] || !g->exit[g->node[k]];
-        for (int j = 0; j < n->n_in; j++) {
-            int y = n->in[j];
-
-            if (y < 0)
-                continue;
-            if (!is_partial(w, y))
-                PL_TRY(lower_copy_to_group(w, y, g->group));
-            else if (w->variant.at[y] != g->group)
-                PL_TRY(lower_copy_ranks(w, y, g->group));
-        }
+        for (int j = 0; j < n->n_in; j++)
+            if (n->in[j] >= 0)
+                PL_TRY(lower_bring(w, n->in[j], n->in[j], g->group));
     }
     for (int m = 0; m < gr->n; m++) {
         int u = gr->first + m;
@@ -364,14 +351,14 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item)
     for (int k = 0; k < n; k++) {
         int from = p->node[item[k]].in[0];
 
-        if (is_partial(w, from)) {
+        if (lower_is_partial(w, from)) {
             need[from] = exit[from] = true;
             last = from > last ? from : last;
         }
     }
     for (int i = last; i >= 0; i--)
         for (int k = 0; need[i] && k < p->node[i].n_in; k++)
-            if (is_partial(w, p->node[i].in[k]))
+            if (lower_is_partial(w, p->node[i].in[k]))
                 need[p->node[i].in[k]] = true;
     for (int i = 0; i <= last; i++)
         if (need[i]) {
@@ -384,7 +371,7 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item)
         for (int j = 0; j < p->node[node[k]].n_in; j++) {
             int y = p->node[node[k]].in[j];
 
-            if (is_partial(w, y) && segment_of[y] != segment_of[node[k]])
+            if (lower_is_partial(w, y) && segment_of[y] != segment_of[node[k]])
                 kept[y] = true;
         }
     for (int k = 0, end; k < count; k = end) {

@@ -1,7 +1,14 @@
 /* The passes, in order: from the numeric plan to programs that can be loaded.
- * Each but the first rewrites the programs of all devices, and reads nothing
- * else but two flags of each device. So it can run alone on a parsed text
- * (program/program_text.h). */
+ *
+ *   place     numeric plan    the values that cross between groups
+ *   transfer  transfers       how each crosses
+ *   order     both            instructions of all devices, in one total order
+ *   events    programs        which POSTs and WAITs remain, and where
+ *   buffers   programs        the offset of each buffer
+ *
+ * What a pass makes can be printed. "transfer", "events" and "buffers" read
+ * nothing but the structure that they change, and a few flags of each device,
+ * so they run alone on a parsed text (transfers.h, program/program_text.h). */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -23,6 +30,18 @@ static pl_status device_flags(struct lower *w, bool **one_queue, bool **private)
         (*one_queue)[d] = w->opt->dev[d].one_queue;
         (*private)[d] = w->opt->dev[d].memory < 0;
     }
+    return PL_OK;
+}
+
+static pl_status transfer(struct lower *w)
+{
+    const struct transfers *given = w->opt->transfers;
+
+    if (!given)
+        return transfers_choose(w->transfers, w->a, w->err);
+    w->transfers->variant = given->variant;
+    for (int g = 0; g < given->n_group; g++)
+        w->transfers->group[g].exchange = given->group[g].exchange;
     return PL_OK;
 }
 
@@ -67,13 +86,30 @@ static pl_status keep_tensors(struct lower *w)
     return PL_OK;
 }
 
+static pl_status print_transfers(const struct lower *w,
+                                 const struct lower_dump *dump)
+{
+    return transfers_print(w->transfers, dump->write, dump->user);
+}
+
+static pl_status print_programs(const struct lower *w,
+                                const struct lower_dump *dump)
+{
+    return program_print(w->out->prog, w->opt->n_dev, dump->write, dump->user,
+                         w->err);
+}
+
 static const struct {
     const char *name;
     pl_status (*run)(struct lower *w);
+    /* prints what the pass makes */
+    pl_status (*print)(const struct lower *w, const struct lower_dump *dump);
 } passes[] = {
-    {"order", order},
-    {"events", events},
-    {"buffers", buffers},
+    {"place", lower_place, print_transfers},
+    {"transfer", transfer, print_transfers},
+    {"order", order, print_programs},
+    {"events", events, print_programs},
+    {"buffers", buffers, print_programs},
 };
 
 enum { N_PASS = sizeof passes / sizeof passes[0] };
@@ -85,7 +121,8 @@ pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err)
             return PL_OK;
     return err_set(
         err, PL_BAD_ARGUMENT,
-        "there is no pass '%s'; passes are order, events and buffers",
+        "there is no pass '%s'; passes are place, transfer, order, events and "
+        "buffers",
         dump->pass);
 }
 
@@ -96,8 +133,7 @@ pl_status lower_passes(struct lower *w)
     for (int i = 0; i < N_PASS; i++) {
         PL_TRY(passes[i].run(w));
         if (dump && !strcmp(dump->pass, passes[i].name))
-            PL_TRY(program_print(w->out->prog, w->opt->n_dev, dump->write,
-                                 dump->user, w->err));
+            PL_TRY(passes[i].print(w, dump));
     }
     return keep_tensors(w);
 }

@@ -235,12 +235,14 @@ static bool cut_box(const struct sides *s, const struct source *from,
     return at < end;
 }
 
-pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
-                       struct lower_pieces *local, struct lower_pieces *remote)
+/* Sets *local and *remote, or unless `sources` is NULL, only that. */
+static pl_status find_pieces(struct lower *w, int u, int group, int from,
+                             int to, struct lower_pieces *local,
+                             struct lower_pieces *remote, uint64_t *sources)
 {
     const struct num_node *f = &w->num->node[from], *t = &w->num->node[to];
     const struct lower_group *g = lower_group(w, group);
-    const struct placed *h = lower_find(w, from, group);
+    const struct placed *h = sources ? NULL : lower_find(w, from, group);
     struct sides s = {
         .x = &w->g->node[t->node], .a = split_dim(f), .b = split_dim(t)};
     struct source whole = {0, 0, whole_source(w, u, g)}, *source = &whole;
@@ -255,17 +257,34 @@ pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
 
         if (su < 0)
             continue;
-        v = lower_value(h, &w->shard[su]);
+        v = h ? lower_value(h, &w->shard[su]) : NULL;
         PL_TRY(open_source(w, su, from, &s));
         for (int64_t k = 0; k < layout_local_parts(&s.want); k++) {
             struct layout_part part = layout_local_part(&s.want, k);
             struct box box;
 
-            if (cut_box(&s, &source[i], &part, &box))
+            if (!cut_box(&s, &source[i], &part, &box))
+                continue;
+            if (sources)
+                *sources |= (uint64_t)1 << (su - g->first);
+            else
                 PL_TRY(put_box(w, su == u ? local : remote, &box, s.x, s.src,
                                s.dst, lower_dev(w, su),
                                v->plain >= 0 ? v->plain : v->tensor));
         }
     }
     return PL_OK;
+}
+
+pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
+                       struct lower_pieces *local, struct lower_pieces *remote)
+{
+    return find_pieces(w, u, group, from, to, local, remote, NULL);
+}
+
+pl_status lower_sources(struct lower *w, int u, int group, int from, int to,
+                        uint64_t *out)
+{
+    *out = 0;
+    return find_pieces(w, u, group, from, to, NULL, NULL, out);
 }

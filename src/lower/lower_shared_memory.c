@@ -78,7 +78,7 @@ pl_status lower_collective_shared(struct lower *w, int group, int n,
                          .merge = {.barrier = true,
                                    .group = group,
                                    .n_peer = g->n,
-                                   .peer = w->group_dev[group]}};
+                                   .peer = w->transfers->group[group].dev}};
 
         for (int j = 0; j < n; j++)
             m[j] = it[k * n + j].m;

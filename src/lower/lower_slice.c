@@ -47,7 +47,6 @@ pl_status lower_slice(struct lower *w, int i)
     const struct lower_group *g = lower_group(w, group);
     struct placed *h;
 
-    PL_TRY(lower_copy_to_group(w, w->num->node[i].in[0], group));
     PL_TRY(lower_add_value(w, i, group, &h));
     for (int m = 0; m < g->n; m++)
         PL_TRY(shard_slice(w, g->first + m, i));

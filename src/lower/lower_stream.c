@@ -5,22 +5,10 @@
  * and chunks of k are the same bytes on both sides, so a part consists of
  * intervals of bytes. The copies of a layer's weights start while the layer
  * before is computed. If a device has no copy queue, this would hide nothing,
- * and weights are copied when they are needed. */
+ * and weights are copied late: when they are needed. */
 #include "lower/lower_transfer.h"
 
 #include "base/err.h"
-
-/* A weight that is read in another group than its home group. */
-struct stream {
-    int num, group, layer;
-};
-
-/* In order of use. */
-struct streams {
-    struct stream *item;
-    int n, cap;
-    int next; /* index of the first that was not started */
-};
 
 /* ---- parts of packed weights --------------------------------------------- */
 
@@ -162,10 +150,10 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
 
 /* ---- a weight ------------------------------------------------------------ */
 
-/* Copies the packed form of weight i to shard u. Every shard of the home group
- * is the source of what it has of the part. If all have the whole weight, one
- * is. */
-static pl_status stream_packed(struct lower *w, int i, struct transfer *y,
+/* Copies the packed form of weight i to shard y->u. Every shard of the home
+ * group is the source of what it has of the part. If all have the whole weight,
+ * one is. */
+static pl_status stream_packed(struct lower *w, int i, struct receiver *y,
                                pl_dim sum[2])
 {
     const struct lower_group *a = lower_group(w, y->group);
@@ -178,14 +166,13 @@ static pl_status stream_packed(struct lower *w, int i, struct transfer *y,
             k == w->shard[y->u].local % a->n)
             PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
     PL_TRY(lower_alloc_resident_dst(
-        w, y, lower_needs_push(w, lower_dev(w, y->u), p.p, p.n), i,
-        pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i)));
+        w, y, i, pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i)));
     w->dev[lower_dev(w, y->u)].tensor[y->out].pack = pack;
     lower_count_pieces(sum, p.p, p.n);
     return lower_transfer(w, y, p.p, p.n, 0);
 }
 
-static pl_status stream_plain(struct lower *w, int i, struct transfer *y,
+static pl_status stream_plain(struct lower *w, int i, struct receiver *y,
                               pl_dim sum[2])
 {
     const struct graph_node *x = lower_node(w, i);
@@ -195,7 +182,7 @@ static pl_status stream_plain(struct lower *w, int i, struct transfer *y,
     lower_dims(w, y->u, i, dim);
     PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
     PL_TRY(lower_alloc_resident_dst(
-        w, y, lower_needs_push(w, lower_dev(w, y->u), p.p, p.n), i,
+        w, y, i,
         format_row_bytes(x->format, 1) *
             (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
                               &w->opt->max)));
@@ -203,11 +190,11 @@ static pl_status stream_plain(struct lower *w, int i, struct transfer *y,
     return lower_transfer(w, y, p.p, p.n, 0);
 }
 
-static pl_status stream_weight(struct lower *w, int i, int b)
+static pl_status stream_weight(struct lower *w, const struct transfer *t)
 {
-    int a = w->opt->home[i];
-    const struct placed *src = lower_find(w, i, a);
-    bool packed = w->dev[lower_dev(w, lower_group(w, a)->first)]
+    int i = t->value;
+    const struct placed *src = lower_find(w, i, t->from);
+    bool packed = w->dev[lower_dev(w, lower_group(w, t->from)->first)]
                       .tensor[src->h.v[0].tensor]
                       .pack != NULL;
     bool plain = !packed || src->h.v[0].plain >= 0;
@@ -220,9 +207,9 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                        "%s cannot be copied between groups: it is read value "
                        "by value",
                        lower_node(w, i)->name);
-    PL_TRY(lower_add_value(w, i, b, &dst));
-    for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
+    PL_TRY(lower_add_value(w, i, t->to, &dst));
+    for (int m = 0; m < lower_group(w, t->to)->n; m++) {
+        struct receiver y = lower_receiver(w, t, dst, m, &done);
 
         if (packed) {
             PL_TRY(stream_packed(w, i, &y, sum));
@@ -233,74 +220,59 @@ static pl_status stream_weight(struct lower *w, int i, int b)
             *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = y.out;
         }
     }
-    return lower_record_copy(w, i, a, b, false, sum);
+    return lower_record_copy(w, t, sum);
 }
 
 /* ---- start of copies ----------------------------------------------------- */
 
-/* Returns true if value y, which op i reads, is a weight of another home
- * group. */
-static bool is_streamed(const struct lower *w, int y, int i)
+/* Returns the index of the first transfer from k on that is of a weight, and of
+ * another layer than weight i; of any layer if i is -1. Transfers are in order
+ * of use, so those of one layer are adjacent. */
+static int next_weight(const struct lower *w, int k, int i)
 {
-    return y >= 0 && lower_node(w, y)->op == OP_weight &&
-           w->opt->home[y] != w->variant.at[i];
+    const struct variant_transfers *v = w->variant.transfers;
+
+    while (k < v->n && (v->item[k].kind != TRANSFER_WEIGHT ||
+                        (i >= 0 && lower_node(w, v->item[k].value)->layer ==
+                                       lower_node(w, i)->layer)))
+        k++;
+    return k;
 }
 
-pl_status lower_find_streams(struct lower *w)
+/* Starts the transfers of weights before `end` that were not started yet. All
+ * that one call starts is one copy batch. */
+static pl_status prefetch(struct lower *w, int end)
 {
-    const struct numeric *p = w->num;
-    struct streams *x = arena_alloc(w->a, 1, sizeof *x);
+    const struct variant_transfers *v = w->variant.transfers;
 
-    PL_TRY(lower_memory(w));
-    w->streams = x;
-    for (int i = 0; i < p->n; i++)
-        for (int k = 0; p->node[i].kind == NUM_OP && k < p->node[i].n_in; k++) {
-            int y = p->node[i].in[k];
-
-            if (!is_streamed(w, y, i))
-                continue;
-            PL_TRY(lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
-                                    sizeof *x->item));
-            x->item[x->n++] =
-                (struct stream){y, w->variant.at[i], lower_node(w, y)->layer};
-        }
-    return lower_prefetch_weights(w, -1, -1);
-}
-
-/* Returns the index of the first stream after stream k that is of another
- * layer. Streams are in order of use, so those of one layer are adjacent. */
-static int layer_end(const struct streams *x, int k)
-{
-    int end = k;
-
-    while (end < x->n && x->item[end].layer == x->item[k].layer)
-        end++;
-    return end;
-}
-
-/* Starts the streams of the layer of weight i that were not started yet, and
- * those of the layer after it. If i is -1, when the variant begins, starts
- * those of the first layer. All that one call starts is one copy batch. If
- * group b has no copy queue, only weight i is copied. */
-pl_status lower_prefetch_weights(struct lower *w, int i, int b)
-{
-    struct streams *x = w->streams;
-    int last = -1, end; /* stream of weight i; end of those that are started */
-
-    for (int k = 0; k < x->n; k++)
-        if (x->item[k].num == i && x->item[k].group == b)
-            last = k;
-    if (last >= 0 && lower_one_queue(w, b)) /* nothing would be hidden */
-        return lower_find(w, i, b) ? PL_OK : stream_weight(w, i, b);
-    end = last < 0 ? 0 : layer_end(x, last);
-    end = layer_end(x, end);
     w->variant.copy_batch++;
-    for (int k = x->next; k < end; k++) {
-        const struct stream *s = &x->item[k];
+    for (; w->variant.next_weight < end; w->variant.next_weight++) {
+        const struct transfer *t = &v->item[w->variant.next_weight];
 
-        if (!lower_one_queue(w, s->group) && !lower_find(w, s->num, s->group))
-            PL_TRY(stream_weight(w, s->num, s->group));
-        x->next = k + 1;
+        if (t->kind == TRANSFER_WEIGHT && !t->late &&
+            !lower_find(w, t->value, t->to))
+            PL_TRY(stream_weight(w, t));
     }
     return PL_OK;
+}
+
+/* Returns the end of the layer of the weight of transfer k. */
+static int layer_end(const struct lower *w, int k)
+{
+    const struct variant_transfers *v = w->variant.transfers;
+
+    return k < v->n ? next_weight(w, k, v->item[k].value) : k;
+}
+
+pl_status lower_first_weights(struct lower *w)
+{
+    return prefetch(w, layer_end(w, next_weight(w, 0, -1)));
+}
+
+pl_status lower_weights(struct lower *w, const struct transfer *t)
+{
+    if (t->late)
+        return lower_find(w, t->value, t->to) ? PL_OK : stream_weight(w, t);
+    return prefetch(
+        w, layer_end(w, layer_end(w, (int)(t - w->variant.transfers->item))));
 }

@@ -1,9 +1,10 @@
 /* Several micro-batches in one step. A pipeline over the groups of a model's
  * layers gives each the bits that it has alone on one device, for every number
- * of micro-batches and any sizes. */
+ * of micro-batches and any sizes, and whatever transports move its values. */
 #include "exec/exec.h"
 #include "lib/place_model.h"
 #include "lib/support.h"
+#include "lower/transfers.h"
 
 #include "quant/format.h"
 
@@ -122,17 +123,24 @@ static void draw(struct batch *b, int n, uint64_t *seed)
     }
 }
 
+static void set_weights(const struct graph *y, pl_exec *x)
+{
+    pl_err err;
+
+    for (int i = 0; i < y->g->n_node; i++)
+        if (y->bytes[i] &&
+            pl_tensor_set(x, i, y->bytes[i], 0, weight_bytes(&y->g->node[i]),
+                          &err) != PL_OK)
+            fail_msg("%s", err.message);
+}
+
 static pl_exec *open_exec(const struct graph *y, const pl_options *o)
 {
     pl_exec *x;
     pl_err err;
 
     TEST_OK(pl_exec_create(&x, y->g, o, &err), err);
-    for (int i = 0; i < y->g->n_node; i++)
-        if (y->bytes[i] &&
-            pl_tensor_set(x, i, y->bytes[i], 0, weight_bytes(&y->g->node[i]),
-                          &err) != PL_OK)
-            fail_msg("%s", err.message);
+    set_weights(y, x);
     return x;
 }
 
@@ -183,55 +191,187 @@ static pl_options options(int n_ranks)
                         .n_seq = N_SEQ};
 }
 
-TEST(pipeline_gives_each_micro_batch_its_own_bits)
+static pl_options options_of(int split, int n_ranks, uint64_t *seed)
+{
+    pl_options o = options(n_ranks);
+
+    o.split_mode = splits[split].mode;
+    o.hybrid_size = splits[split].hybrid_size;
+    o.devices = splits[split].devices;
+    o.host_experts = splits[split].experts;
+    o.device_layers = splits[split].layers;
+    o.host_cache = splits[split].cache;
+    o.sim_seed = test_random(seed);
+    return o;
+}
+
+/* Fails the case unless a step of n micro-batches gives each the bits that it
+ * has alone. */
+static void same_as_alone(const struct graph *y, pl_exec *x, pl_exec *alone,
+                          int n, uint64_t *seed, const pl_options *o)
 {
     static struct batch want[MOST], got[MOST];
+
+    draw(want, n, seed);
+    memcpy(got, want, sizeof got);
+    for (int k = 0; k < n; k++)
+        step(y, alone, &want[k], 1);
+    step(y, x, got, n);
+    /* the logits are neither zero nor infinite */
+    assert_true(isnormal(got[0].logits[0]));
+    assert_true(isnormal(got[0].middle[0]));
+    for (int k = 0; k < n; k++)
+        if (memcmp(got[k].logits, want[k].logits,
+                   4 * WORDS * (size_t)want[k].n_out) ||
+            memcmp(got[k].middle, want[k].middle, 4 * 128 * (size_t)want[k].n))
+            fail_msg("-dev %s, split mode %d: micro-batch %d of %d differs",
+                     o->devices, (int)o->split_mode, k, n);
+}
+
+static void unmake(struct graph *y)
+{
+    for (int i = 0; i < y->g->n_node; i++)
+        free(y->bytes[i]);
+    free(y->bytes);
+    pl_graph_free(y->g);
+}
+
+TEST(pipeline_gives_each_micro_batch_its_own_bits)
+{
     uint64_t seed = test_seed();
     struct graph y;
     int n_run = 0, rounds = test_long() ? 8 : 1;
 
     make(&y, &seed);
     for (int r = 0; r < rounds * (int)(sizeof splits / sizeof *splits); r++) {
-        int i = r / rounds, ranks = 2 + r % 3;
+        int ranks = 2 + r % 3;
         pl_options o = options(ranks);
         pl_exec *alone = open_exec(&y, &o), *x;
 
-        o.split_mode = splits[i].mode;
-        o.hybrid_size = splits[i].hybrid_size;
-        o.devices = splits[i].devices;
-        o.host_experts = splits[i].experts;
-        o.device_layers = splits[i].layers;
-        o.host_cache = splits[i].cache;
-        o.sim_seed = test_random(&seed);
+        o = options_of(r / rounds, ranks, &seed);
         o.offload = PL_OFFLOAD_OFF;
         x = open_exec(&y, &o);
         assert_int_equal(exec_n_micro(x),
                          x->plan->variant[VARIANT_PIPELINED] < 0 ? 1 : MOST);
-        for (int n = 1; n <= exec_n_micro(x); n++, n_run++) {
-            draw(want, n, &seed);
-            memcpy(got, want, sizeof got);
-            for (int k = 0; k < n; k++)
-                step(&y, alone, &want[k], 1);
-            step(&y, x, got, n);
-            /* the logits are neither zero nor infinite */
-            assert_true(isnormal(got[0].logits[0]));
-            assert_true(isnormal(got[0].middle[0]));
-            for (int k = 0; k < n; k++)
-                if (memcmp(got[k].logits, want[k].logits,
-                           4 * WORDS * (size_t)want[k].n_out) ||
-                    memcmp(got[k].middle, want[k].middle,
-                           4 * 128 * (size_t)want[k].n))
-                    fail_msg("-dev %s, split mode %d: micro-batch %d of %d "
-                             "differs",
-                             o.devices, (int)o.split_mode, k, n);
-        }
+        for (int n = 1; n <= exec_n_micro(x); n++, n_run++)
+            same_as_alone(&y, x, alone, n, &seed, &o);
         pl_exec_free(x);
         pl_exec_free(alone);
     }
-    for (int i = 0; i < y.g->n_node; i++)
-        free(y.bytes[i]);
-    free(y.bytes);
-    pl_graph_free(y.g);
+    unmake(&y);
     print_message("%d runs of 1 to %d micro-batches agree\n", n_run, MOST);
     assert_true(n_run > MOST * 10);
+}
+
+/* ---- transports ---------------------------------------------------------- */
+
+/* Counts of the drawn transports, and of the choices that differ from the
+ * plan. */
+struct drawn {
+    int by[TRANSPORT_COUNT], changed, late, inbox;
+};
+
+/* Gives the transfer, at random, another transport for some receivers: a push
+ * needs nothing that a pull does not, and a transfer may start late. */
+static void draw_transports(struct transfers *t, int variant, int k,
+                            struct arena *a, uint64_t *seed,
+                            struct drawn *drawn)
+{
+    struct transfer *x = &t->variant[variant].item[k], *y;
+    const struct transfer table = {.kind = TRANSFER_TABLE,
+                                   .value = -1,
+                                   .as = -1,
+                                   .from = t->n_group - 1,
+                                   .to = x->from,
+                                   .late = true};
+
+    if (x->kind == TRANSFER_RESULT)
+        return;
+    if (test_below(seed, 3) == 0 && !x->late)
+        drawn->late += x->late = true;
+    for (int m = 0; m < t->group[x->to].n; m++) {
+        static const enum transport other[TRANSPORT_COUNT] = {
+            [TRANSPORT_PULL] = TRANSPORT_PUSH,
+            [TRANSPORT_FETCH] = TRANSPORT_FEED};
+
+        if (other[x->by[m]] && test_below(seed, 2)) {
+            x->by[m] = other[x->by[m]];
+            drawn->changed++;
+        }
+        drawn->by[x->by[m]]++;
+    }
+    if (x->kind != TRANSFER_PAGES)
+        return;
+    assert_true(transfers_add(t, variant, a, &table, &y));
+    for (int m = 0; y && m < t->group[y->to].n; m++) {
+        y->source[m] = 1;
+        y->by[m] = TRANSPORT_FEED;
+    }
+}
+
+/* Lowers the plan again, from the text of its transfers and with transports
+ * drawn at random. */
+static void lower_by_drawn(struct compiled *p, uint64_t *seed,
+                           struct drawn *drawn)
+{
+    struct test_text text = {0};
+    const struct lower_dump dump = {"transfer", test_text_add, &text};
+    struct lower_options opt = p->lowering;
+    struct arena a = {0};
+    struct transfers *t;
+    pl_err err;
+
+    TEST_OK(compiled_dump(p, &dump, &err), err);
+    TEST_OK(transfers_parse(&t, &a, text.s, strlen(text.s), &err), err);
+    for (int g = 0; g < t->n_group; g++)
+        if (t->group[g].exchange == EXCHANGE_SHARED && test_below(seed, 2)) {
+            t->group[g].exchange = EXCHANGE_INBOX;
+            drawn->inbox++;
+        }
+    for (int v = 0; v < t->n_variant; v++)
+        for (int k = 0; k < t->variant[v].n; k++)
+            draw_transports(t, v, k, &a, seed, drawn);
+    opt.transfers = t;
+    lowered_free(p->low);
+    TEST_OK(lower(&p->low, p->num, &opt, &err), err);
+    arena_fini(&a);
+    free(text.s);
+}
+
+/* No bit of the results depends on who moves a value, or when. */
+TEST(pipeline_any_transport_gives_the_same_bits)
+{
+    uint64_t seed = test_seed();
+    struct drawn drawn = {.changed = 0};
+    struct graph y;
+    int rounds = test_long() ? 40 : 2;
+
+    make(&y, &seed);
+    for (int r = 0; r < rounds * (int)(sizeof splits / sizeof *splits); r++) {
+        pl_options o = options(2 + r % 3);
+        pl_exec *alone = open_exec(&y, &o), *x;
+        struct compiled *p;
+        pl_err err;
+
+        o = options_of(r / rounds, 2 + r % 3, &seed);
+        TEST_OK(compile_graph(&p, y.g, &o, &err), err);
+        p->stream_from = 2;
+        lower_by_drawn(p, &seed, &drawn);
+        TEST_OK(exec_create(&x, p, &o, &err), err);
+        set_weights(&y, x);
+        same_as_alone(&y, x, alone, 1, &seed, &o);
+        same_as_alone(&y, x, alone, exec_n_micro(x), &seed, &o);
+        exec_free(x);
+        compiled_free(p);
+        pl_exec_free(alone);
+    }
+    unmake(&y);
+    print_message("%d pulls, %d pushes, %d fetches, %d feeds; %d changed, %d "
+                  "late, %d groups by inbox\n",
+                  drawn.by[TRANSPORT_PULL], drawn.by[TRANSPORT_PUSH],
+                  drawn.by[TRANSPORT_FETCH], drawn.by[TRANSPORT_FEED],
+                  drawn.changed, drawn.late, drawn.inbox);
+    assert_true(drawn.by[TRANSPORT_PULL] && drawn.by[TRANSPORT_PUSH]);
+    assert_true(drawn.by[TRANSPORT_FETCH] && drawn.by[TRANSPORT_FEED]);
+    assert_true(drawn.late && drawn.inbox);
 }

@@ -1,0 +1,203 @@
+/* Pass "transfer"; see transfers.h.
+ *
+ * A receiver that can read the memory of all its sources pulls; to others the
+ * sources push. Only pushes write into an inbox, so if one source pushes its
+ * part, all do. A device without a copy queue copies in the order of its other
+ * instructions. If all receivers are such devices, a copy that begins before it
+ * is needed hides nothing, so it is begun late. */
+#include "lower/transfers.h"
+
+#include "base/err.h"
+
+const struct transport_info transport_info[TRANSPORT_COUNT] = {
+    [TRANSPORT_NONE] = {.name = "none"},
+    [TRANSPORT_PULL] =
+        {.name = "pull",
+         .posts = true,
+         .post =
+             {[QUEUE_COMPUTE] = POST_BATCHED, [QUEUE_COPY] = POST_DEFERRED}},
+    [TRANSPORT_PUSH] =
+        {.name = "push",
+         .pushes = true,
+         .posts = true,
+         .post = {[QUEUE_COMPUTE] = POST_NOW, [QUEUE_COPY] = POST_DEFERRED}},
+    /* an input: the device has no work without it */
+    [TRANSPORT_FETCH] = {.name = "fetch", .in_order = true},
+    [TRANSPORT_FEED] = {.name = "feed",
+                        .pushes = true,
+                        .in_order = true,
+                        .posts = true,
+                        .post = {[QUEUE_COMPUTE] = POST_NOW},
+                        .waits_at_once = true},
+    /* a result: only the end of the step waits for it */
+    [TRANSPORT_RETURN] = {.name = "return", .pushes = true, .in_order = true},
+};
+
+/* ---- the list ------------------------------------------------------------ */
+
+static int *first_of(const struct transfers *t, int variant, int value)
+{
+    return &t->variant[variant].first[value < 0 ? t->n_value : value];
+}
+
+const struct transfer *transfers_find(const struct transfers *t, int variant,
+                                      int value, int as, int to)
+{
+    const struct transfer *item = t->variant[variant].item;
+    int k = *first_of(t, variant, value);
+
+    while (k >= 0 && (item[k].as != as || item[k].to != to))
+        k = item[k].next;
+    return k < 0 ? NULL : &item[k];
+}
+
+bool transfers_add(struct transfers *t, int variant, struct arena *a,
+                   const struct transfer *x, struct transfer **out)
+{
+    struct variant_transfers *v = &t->variant[variant];
+    size_t n = (size_t)t->group[x->to].n;
+    int *end = first_of(t, variant, x->value);
+    struct transfer *y;
+
+    *out = NULL;
+    if (transfers_find(t, variant, x->value, x->as, x->to))
+        return true;
+    if (v->n == v->cap) {
+        int cap = v->cap ? 2 * v->cap : 32;
+
+        y = arena_alloc(a, (size_t)cap, sizeof *y);
+        if (!y)
+            return false;
+        for (int k = 0; k < v->n; k++)
+            y[k] = v->item[k];
+        v->item = y;
+        v->cap = cap;
+    }
+    while (*end >= 0)
+        end = &v->item[*end].next;
+    *end = v->n;
+    *out = y = &v->item[v->n++];
+    *y = *x;
+    y->next = -1;
+    y->source = arena_alloc(a, n, sizeof *y->source);
+    y->by = arena_alloc(a, n, sizeof *y->by);
+    return y->source && y->by;
+}
+
+/* ---- the choice ---------------------------------------------------------- */
+
+/* Returns true if device d's copies can read the memory of device `from`. */
+static bool can_read(const struct transfers *t, int d, int from)
+{
+    const struct transfer_device *x = &t->dev[d], *y = &t->dev[from];
+
+    return d == from ||
+           (y->memory >= 0 && (x->memory == y->memory || x->reads));
+}
+
+/* Returns true if receiver m can read all of its sources. */
+static bool reads_sources(const struct transfers *t, const struct transfer *x,
+                          int m)
+{
+    const struct transfer_group *from = &t->group[x->from];
+
+    for (int k = 0; k < from->n; k++)
+        if ((x->source[m] >> k & 1) &&
+            !can_read(t, t->group[x->to].dev[m], from->dev[k]))
+            return false;
+    return true;
+}
+
+static enum transport choose(const struct transfers *t,
+                             const struct transfer *x, int m)
+{
+    bool reads = reads_sources(t, x, m);
+
+    if (x->source[m] == 0)
+        return TRANSPORT_NONE;
+    switch (x->kind) {
+    case TRANSFER_RESULT:
+        return TRANSPORT_RETURN;
+    case TRANSFER_INPUT:
+    case TRANSFER_TABLE:
+        return reads ? TRANSPORT_FETCH : TRANSPORT_FEED;
+    default:
+        return reads ? TRANSPORT_PULL : TRANSPORT_PUSH;
+    }
+}
+
+/* Returns true if any device of the group has no copy queue. */
+static bool has_one_queue(const struct transfers *t, int group)
+{
+    for (int k = 0; k < t->group[group].n; k++)
+        if (t->dev[t->group[group].dev[k]].one_queue)
+            return true;
+    return false;
+}
+
+static bool is_late(const struct transfers *t, const struct transfer *x)
+{
+    if (x->kind == TRANSFER_INPUT || x->kind == TRANSFER_TABLE ||
+        x->kind == TRANSFER_RANKS)
+        return true;
+    if (x->kind == TRANSFER_RESULT || !has_one_queue(t, x->to))
+        return false;
+    for (int m = 0; m < t->group[x->to].n && x->kind != TRANSFER_WEIGHT; m++)
+        if (x->by[m] == TRANSPORT_PUSH)
+            return false;
+    return true;
+}
+
+/* Adds the token table to the group whose copy queues read it for the pages of
+ * transfer k. */
+static bool add_table(struct transfers *t, int variant, struct arena *a, int k)
+{
+    const struct transfer *x = &t->variant[variant].item[k];
+    struct transfer *y;
+
+    for (int m = 0; m < t->group[x->to].n; m++) {
+        const struct transfer table = {
+            .kind = TRANSFER_TABLE,
+            .value = -1,
+            .as = -1,
+            .from = t->n_group - 1,
+            .to = x->by[m] == TRANSPORT_PUSH ? x->from : x->to};
+
+        if (!transfers_add(t, variant, a, &table, &y))
+            return false;
+        for (int i = 0; y && i < t->group[y->to].n; i++)
+            y->source[i] = 1;
+        x = &t->variant[variant].item[k]; /* the list may have moved */
+    }
+    return true;
+}
+
+static enum group_exchange choose_exchange(const struct transfers *t,
+                                           const struct transfer_group *g)
+{
+    int memory = g->n > 0 ? t->dev[g->dev[0]].memory : -1;
+
+    if (g->n < 2)
+        return EXCHANGE_NONE;
+    for (int k = 0; k < g->n; k++)
+        if (t->dev[g->dev[k]].memory != memory)
+            return EXCHANGE_INBOX;
+    return memory >= 0 ? EXCHANGE_SHARED : EXCHANGE_INBOX;
+}
+
+pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err)
+{
+    for (int g = 0; g < t->n_group; g++)
+        t->group[g].exchange = choose_exchange(t, &t->group[g]);
+    for (int v = 0; v < t->n_variant; v++)
+        for (int k = 0; k < t->variant[v].n; k++) {
+            struct transfer *x = &t->variant[v].item[k];
+
+            for (int m = 0; m < t->group[x->to].n; m++)
+                x->by[m] = choose(t, x, m);
+            x->late = is_late(t, x);
+            if (x->kind == TRANSFER_PAGES && !add_table(t, v, a, k))
+                return err_no_memory(err, "a program");
+        }
+    return PL_OK;
+}

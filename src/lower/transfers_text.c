@@ -1,0 +1,301 @@
+/* The text form of transfers; see transfers.h. */
+#include "lower/transfers.h"
+
+#include "base/err.h"
+#include "base/text_out.h"
+#include "program/program_form.h"
+#include "program/program_lex.h"
+
+#include <string.h>
+
+static const char *const kinds[TRANSFER_KIND_COUNT] = {
+    "input", "table", "value", "ranks", "weight", "pages", "result"};
+static const char *const exchanges[EXCHANGE_COUNT] = {"", "shared", "inbox"};
+
+/* ---- printing ------------------------------------------------------------ */
+
+static void put_transfer(struct text_out *o, const struct transfers *t,
+                         const struct transfer *x)
+{
+    text_put(o, "  %s", kinds[x->kind]);
+    if (x->value >= 0)
+        text_put(o, " %d", x->value);
+    if (x->as != x->value)
+        text_put(o, " as %d", x->as);
+    text_put(o, ": %d -> %d%s", x->from, x->to, x->late ? " late" : "");
+    for (int m = 0; m < t->group[x->to].n; m++) {
+        text_put(o, m % 8 == 7 ? ",\n     " : ",");
+        text_put(o, " %s",
+                 x->by[m] == TRANSPORT_NONE && x->source[m]
+                     ? "from"
+                     : transport_info[x->by[m]].name);
+        for (int k = 0; k < t->group[x->from].n; k++)
+            if (x->source[m] >> k & 1)
+                text_put(o, " %d", k);
+    }
+    text_put(o, "\n");
+}
+
+pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
+                          void *user)
+{
+    struct text_out o = {.write = write, .user = user};
+
+    text_put(&o, "transfers values %d\n", t->n_value);
+    for (int d = 0; d < t->n_dev; d++) {
+        text_put(&o, "device %d", d);
+        if (t->dev[d].memory >= 0)
+            text_put(&o, " memory %d", t->dev[d].memory);
+        text_put(&o, "%s%s\n", t->dev[d].one_queue ? " one_queue" : "",
+                 t->dev[d].reads ? " reads" : "");
+    }
+    for (int g = 0; g < t->n_group; g++) {
+        const struct transfer_group *x = &t->group[g];
+
+        text_put(&o, "group %d:", g);
+        for (int k = 0; k < x->n; k++)
+            text_put(&o, "%s %d",
+                     k == 0   ? ""
+                     : k % 16 ? ","
+                              : ",\n ",
+                     x->dev[k]);
+        text_put(&o, "%s%s\n", x->exchange ? " by " : "",
+                 exchanges[x->exchange]);
+    }
+    for (int v = 0; v < t->n_variant; v++) {
+        text_put(&o, "variant\n");
+        for (int k = 0; k < t->variant[v].n; k++)
+            put_transfer(&o, t, &t->variant[v].item[k]);
+    }
+    text_flush(&o);
+    return PL_OK;
+}
+
+/* ---- parsing ------------------------------------------------------------- */
+
+enum { MAX_GROUP = 1024, MAX_SHARD = 64, MAX_VALUE = 1 << 20 };
+
+struct read_transfers {
+    struct lex x;
+    struct arena *a;
+    struct transfers *t;
+    int group_cap, dev_cap, variant_cap;
+};
+
+static bool no_memory(struct read_transfers *r)
+{
+    if (r->x.status == PL_OK)
+        r->x.status = err_no_memory(r->x.err, "the text of transfers");
+    return false;
+}
+
+/* Grows the array *p of n elements for one more. */
+static bool grow(struct read_transfers *r, void **p, int n, int *cap,
+                 size_t size)
+{
+    void *q;
+
+    if (n < *cap)
+        return true;
+    *cap = *cap ? 2 * *cap : 8;
+    q = arena_alloc(r->a, (size_t)*cap, size);
+    if (!q)
+        return no_memory(r);
+    if (n)
+        memcpy(q, *p, (size_t)n * size);
+    *p = q;
+    return true;
+}
+
+/* Reads an integer from 0 to `end` - 1. */
+static bool below(struct read_transfers *r, int64_t end, int *out)
+{
+    int64_t v;
+
+    if (!lex_int(&r->x, 0, end - 1, &v))
+        return false;
+    *out = (int)v;
+    return true;
+}
+
+/* Reads the number that a line begins with, which counts such lines. */
+static bool next_number(struct read_transfers *r, int n)
+{
+    int64_t v;
+
+    return lex_int(&r->x, n, n, &v);
+}
+
+static bool read_device_line(struct read_transfers *r)
+{
+    struct transfers *t = r->t;
+    struct transfer_device *d;
+
+    if (!next_number(r, t->n_dev) ||
+        !grow(r, (void **)&t->dev, t->n_dev, &r->dev_cap, sizeof *t->dev))
+        return false;
+    d = &t->dev[t->n_dev++];
+    *d = (struct transfer_device){.memory = -1};
+    if (t->n_dev > FORM_MAX_DEV)
+        return lex_expected(&r->x, "no more than 1024 devices");
+    if (lex_accept_word(&r->x, "memory") && !below(r, INT32_MAX, &d->memory))
+        return false;
+    d->one_queue = lex_accept_word(&r->x, "one_queue");
+    d->reads = lex_accept_word(&r->x, "reads");
+    return lex_need_end(&r->x);
+}
+
+static bool read_group_line(struct read_transfers *r)
+{
+    struct transfers *t = r->t;
+    int dev[MAX_SHARD], n = 0;
+    struct transfer_group *g;
+
+    if (t->n_group == MAX_GROUP)
+        return lex_expected(&r->x, "no more than 1024 groups");
+    if (!next_number(r, t->n_group) || !lex_need(&r->x, ':') ||
+        !grow(r, (void **)&t->group, t->n_group, &r->group_cap,
+              sizeof *t->group))
+        return false;
+    if (lex_digit(&r->x))
+        do {
+            if (n == MAX_SHARD)
+                return lex_expected(&r->x, "no more than 64 devices");
+            if (!below(r, t->n_dev, &dev[n++]))
+                return false;
+        } while (lex_accept(&r->x, ','));
+    g = &t->group[t->n_group++];
+    *g = (struct transfer_group){.n = n};
+    g->dev = arena_memdup(r->a, dev, (size_t)n, sizeof *dev);
+    if (n && !g->dev)
+        return no_memory(r);
+    if (lex_accept_word(&r->x, "by")) {
+        if (lex_accept_word(&r->x, "shared"))
+            g->exchange = EXCHANGE_SHARED;
+        else if (lex_accept_word(&r->x, "inbox"))
+            g->exchange = EXCHANGE_INBOX;
+        else
+            return lex_expected(&r->x, "shared or inbox");
+    }
+    return lex_need_end(&r->x);
+}
+
+static bool read_variant_line(struct read_transfers *r)
+{
+    struct transfers *t = r->t;
+    struct variant_transfers *v;
+
+    if (t->n_variant == PROG_MAX_VARIANT)
+        return lex_expected(&r->x, "no further variant");
+    if (!grow(r, (void **)&t->variant, t->n_variant, &r->variant_cap,
+              sizeof *t->variant))
+        return false;
+    v = &t->variant[t->n_variant++];
+    *v = (struct variant_transfers){0};
+    v->first = arena_alloc(r->a, (size_t)t->n_value + 1, sizeof *v->first);
+    if (!v->first)
+        return no_memory(r);
+    for (int i = 0; i <= t->n_value; i++)
+        v->first[i] = -1;
+    return lex_need_end(&r->x);
+}
+
+/* Reads a receiver of transfer y: its transport and its sources. */
+static bool read_receiver(struct read_transfers *r, struct transfer *y, int m)
+{
+    int by = 0, k;
+
+    if (!lex_need(&r->x, ','))
+        return false;
+    if (!lex_accept_word(&r->x, "from"))
+        while (!lex_accept_word(&r->x, transport_info[by].name))
+            if (++by == TRANSPORT_COUNT)
+                return lex_expected(&r->x, "a transport");
+    y->by[m] = (enum transport)by;
+    while (lex_digit(&r->x)) {
+        if (!below(r, r->t->group[y->from].n, &k))
+            return false;
+        y->source[m] |= (uint64_t)1 << k;
+    }
+    return true;
+}
+
+static bool read_transfer_line(struct read_transfers *r,
+                               enum transfer_kind kind)
+{
+    struct transfers *t = r->t;
+    struct transfer x = {.kind = kind, .value = -1, .as = -1}, *y;
+
+    if (t->n_variant == 0)
+        return lex_expected(&r->x, "a variant before its transfers");
+    if (kind != TRANSFER_TABLE && !below(r, t->n_value, &x.value))
+        return false;
+    x.as = x.value;
+    if (lex_accept_word(&r->x, "as") && !below(r, t->n_value, &x.as))
+        return false;
+    if (!lex_need(&r->x, ':') || !below(r, t->n_group, &x.from) ||
+        !lex_need(&r->x, '-') || !lex_need(&r->x, '>') ||
+        !below(r, t->n_group, &x.to))
+        return false;
+    x.late = lex_accept_word(&r->x, "late");
+    if (!transfers_add(t, t->n_variant - 1, r->a, &x, &y))
+        return no_memory(r);
+    if (!y)
+        return lex_fail(&r->x, PL_BAD_ARGUMENT,
+                        "a second transfer of value %d to group %d", x.value,
+                        x.to);
+    for (int m = 0; m < t->group[x.to].n; m++)
+        if (!read_receiver(r, y, m))
+            return false;
+    return lex_need_end(&r->x);
+}
+
+static bool read_line(struct read_transfers *r)
+{
+    struct transfers *t = r->t;
+
+    if (lex_accept_word(&r->x, "variant"))
+        return read_variant_line(r);
+    if (t->n_group == 0 && lex_accept_word(&r->x, "device"))
+        return read_device_line(r);
+    if (t->n_variant == 0 && lex_accept_word(&r->x, "group"))
+        return read_group_line(r);
+    for (int k = 0; k < TRANSFER_KIND_COUNT; k++)
+        if (lex_accept_word(&r->x, kinds[k]))
+            return read_transfer_line(r, (enum transfer_kind)k);
+    return lex_expected(&r->x, "a device, group, variant or transfer");
+}
+
+static bool read_header(struct read_transfers *r)
+{
+    return lex_line(&r->x) &&
+           (lex_accept_word(&r->x, "transfers") ||
+            lex_expected(&r->x, "transfers")) &&
+           (lex_accept_word(&r->x, "values") ||
+            lex_expected(&r->x, "values")) &&
+           below(r, MAX_VALUE, &r->t->n_value) && lex_need_end(&r->x);
+}
+
+pl_status transfers_parse(struct transfers **out, struct arena *a,
+                          const char *text, size_t len, pl_err *err)
+{
+    struct read_transfers r = {.x = {.at = text,
+                                     .begin = text,
+                                     .end = text + len,
+                                     .line = 1,
+                                     .err = err},
+                               .a = a,
+                               .t = arena_alloc(a, 1, sizeof *r.t)};
+
+    *out = NULL;
+    if (!r.t)
+        return err_no_memory(err, "the text of transfers");
+    if (read_header(&r))
+        while (lex_line(&r.x) && read_line(&r)) {
+        }
+    else
+        lex_expected(&r.x, "transfers values N");
+    if (r.x.status == PL_OK)
+        *out = r.t;
+    return r.x.status;
+}
