@@ -9,6 +9,7 @@
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
 #include "lib/kind_known.h"
+#include "lib/kind_pipe.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
 #include "program/program_text.h"
@@ -22,7 +23,7 @@ const struct backend_ops *const device_backends[] = {
 #include "device/device_backends.def"
 #undef KIND
     &plain_ops, &bare_ops,    &parts_ops, &eager_ops, &hung_ops,
-    &wrong_ops, &watched_ops, &known_ops, NULL,
+    &wrong_ops, &watched_ops, &known_ops, &pipe_ops,  NULL,
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
@@ -140,6 +141,41 @@ TEST(kind_of_a_test_has_the_bits_of_cpu)
         if (memcmp(have, want, bytes) != 0)
             fail_msg("-dev %s, place %d: the logits are not those of cpu",
                      o.devices, k);
+        free(have);
+        engine_run_close(&r);
+    }
+    free(want);
+}
+
+/* Devices that share nothing with this process but two pipes. */
+TEST(kind_of_a_test_over_pipes_has_the_bits_of_cpu)
+{
+    static const struct {
+        const char *devices, *experts;
+        pl_split_mode mode;
+    } rows[] = {
+        {"pipe", NULL, PL_SPLIT_TENSOR},
+        {"pipe*2", NULL, PL_SPLIT_TENSOR},
+        {"cpu,pipe*2", "2", PL_SPLIT_TENSOR},
+        {"sim,pipe,proc*1", NULL, PL_SPLIT_LAYER},
+        {"pipe*2,cpu*2", "all", PL_SPLIT_HYBRID},
+    };
+    size_t bytes;
+    float *want = cpu_logits(&bytes);
+
+    for (int i = 0; i < COUNT(rows); i++) {
+        pl_options o = options(rows[i].devices);
+        struct engine_run r;
+        float *have;
+
+        o.split_mode = rows[i].mode;
+        o.hybrid_size = 2;
+        o.host_experts = rows[i].experts;
+        o.n_ubatch = i % 2 ? 5 : 0; /* micro-batches of a pipeline */
+        open_bundled(&r, &o);
+        have = logits(&r, 0);
+        if (memcmp(have, want, bytes) != 0)
+            fail_msg("-dev %s: the logits are not those of cpu", o.devices);
         free(have);
         engine_run_close(&r);
     }
