@@ -415,7 +415,7 @@ static pl_status one(struct pass *x, int d)
 
     if (guard < 0)
         return err_set(x->err, PL_BAD_ARGUMENT,
-                       "a script with more than %d predicates", MAX_GUARD - 1);
+                       "a variant with more than %d predicates", MAX_GUARD - 1);
     if (insn_is_barrier(s))
         return barrier(x, d);
     v->at++;

@@ -260,18 +260,18 @@ void lower_draft(struct lower *w)
         for (int k = 0; k < p->n_variant; k++)
             ((struct variant *)p->variant)[k] =
                 (struct variant){.n_micro = w->out->variant[k].n_micro,
-                                 .n_insn = v->script[k].n_insn,
-                                 .insn = v->script[k].insn,
-                                 .n_hold = v->script[k].n_hold,
-                                 .hold = v->script[k].hold};
+                                 .n_insn = v->draft[k].n_insn,
+                                 .insn = v->draft[k].insn,
+                                 .n_hold = v->draft[k].n_hold,
+                                 .hold = v->draft[k].hold};
     }
 }
 
 static void free_builder(struct program_builder *v)
 {
     for (int k = 0; k < PROG_MAX_VARIANT; k++) {
-        free(v->script[k].insn);
-        free(v->script[k].hold);
+        free(v->draft[k].insn);
+        free(v->draft[k].hold);
     }
     free(v->tensor);
     free(v->in_buffer);

@@ -183,7 +183,7 @@ pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
 
 pl_status lower_hold_until(struct lower *w, int d, int tensor, int until)
 {
-    struct script *v = &w->dev[d].script[w->variant.index];
+    struct variant_draft *v = &w->dev[d].draft[w->variant.index];
 
     if (tensor < 0 || w->dev[d].in_buffer[tensor] < 0)
         return PL_OK;
@@ -202,7 +202,7 @@ pl_status lower_hold(struct lower *w, int d, int tensor)
 
 pl_status lower_insn(struct lower *w, int d, const struct insn *s)
 {
-    struct script *v = &w->dev[d].script[w->variant.index];
+    struct variant_draft *v = &w->dev[d].draft[w->variant.index];
     struct insn *t;
 
     PL_TRY(lower_memory(w)); /* what `s` points to was allocated */
@@ -251,7 +251,7 @@ pl_status lower_flush_posts(struct lower *w, int d, enum queue q)
 
 pl_status lower_begin_copies(struct lower *w, int d)
 {
-    struct script *v = &w->dev[d].script[w->variant.index];
+    struct variant_draft *v = &w->dev[d].draft[w->variant.index];
 
     if (v->copy_batch == w->variant.copy_batch)
         return PL_OK;

@@ -46,13 +46,13 @@ struct program_builder {
     int n_buffer, buffer_cap;
     size_t bytes[REGION_COUNT];
     int n_event;
-    struct script {
+    struct variant_draft {
         struct insn *insn;
         int n_insn, insn_cap;
         struct buffer_hold *hold;
         int n_hold, hold_cap;
         int copy_batch; /* of its last copy */
-    } script[PROG_MAX_VARIANT];
+    } draft[PROG_MAX_VARIANT];
 };
 
 /* ---- values -------------------------------------------------------------- */

@@ -253,8 +253,11 @@ bool lower_has_token_table(const struct lower *w, int group)
 
 pl_status lower_token_table(struct lower *w, int u, int *tensor)
 {
-    PL_TRY(lower_bring(w, -1, -1, w->shard[u].u.group));
-    *tensor = w->shard[u].token_table[w->now.micro].tensor;
+    const int *t = &w->shard[u].token_table[w->now.micro].tensor;
+
+    if (*t < 0)
+        PL_TRY(lower_bring(w, -1, -1, w->shard[u].u.group));
+    *tensor = *t;
     return PL_OK;
 }
 

@@ -479,7 +479,7 @@ static pl_status check_pages(const struct check *c, const struct insn *st)
 
 /* Returns the barrier instruction that device `dev` has at position `order` of
  * the total order, or NULL if it has none there. */
-static const struct insn *meeting(const struct check *c, int dev, int order)
+static const struct insn *barrier_of(const struct check *c, int dev, int order)
 {
     const struct variant *x = variant_of(c, dev);
     int lo = 0, hi = x->n_insn;
@@ -499,7 +499,7 @@ static const struct insn *meeting(const struct check *c, int dev, int order)
     return &x->insn[lo];
 }
 
-static pl_status check_meeting(const struct check *c, const struct insn *st)
+static pl_status check_barrier(const struct check *c, const struct insn *st)
 {
     const struct insn_merge *m = &st->merge;
     bool here = false;
@@ -523,7 +523,7 @@ static pl_status check_meeting(const struct check *c, const struct insn *st)
         if (c->m->share_threads(c->m->user, dev, c->p->dev))
             return check_error(c,
                                "has a barrier with a device of other threads");
-        x = meeting(c, dev, st->order);
+        x = barrier_of(c, dev, st->order);
         if (!x || x->merge.group != m->group || x->micro != st->micro ||
             x->merge.n_peer != m->n_peer ||
             memcmp(x->merge.peer, m->peer,
@@ -641,7 +641,7 @@ static pl_status check_insn_alone(const struct check *c, const struct insn *st)
         return check_kernel(c, st);
     case INSN_MERGE:
         if (insn_is_barrier(st))
-            PL_TRY(check_meeting(c, st));
+            PL_TRY(check_barrier(c, st));
         for (int i = 0; i < st->merge.n_item; i++)
             PL_TRY(check_merge(c, st, &st->merge.item[i]));
         return PL_OK;
@@ -756,7 +756,7 @@ static pl_status points_backward(const struct check *c,
 
 /* Checks that each WAIT waits only for events whose POST is earlier in the
  * total order. Then no step deadlocks, because the first unfinished instruction
- * of all devices can always be executed. check_meeting() has checked that a
+ * of all devices can always be executed. check_barrier() has checked that a
  * barrier has the same position on all its devices. */
 static pl_status waits_point_backward(struct check *c, const struct simulate *y)
 {
@@ -818,8 +818,8 @@ static bool advance(const struct check *c, struct simulate *y, int dev,
 
 /* If all devices of a barrier have reached it, advances them past the barrier
  * and returns true. Acts only if `dev` is the barrier's first device.
- * check_meeting has verified that a device is not listed twice in a barrier. */
-static bool pass_meeting(const struct check *c, struct simulate *y, int dev)
+ * check_barrier has verified that a device is not listed twice in a barrier. */
+static bool pass_barrier(const struct check *c, struct simulate *y, int dev)
 {
     const struct variant *x = variant_of(c, dev);
     const struct insn *st;
@@ -855,7 +855,7 @@ static pl_status simulate(struct check *c, struct simulate *y)
             for (int q = 0; q < QUEUE_COUNT; q++)
                 moved |= advance(c, y, i, q);
         for (int i = 0; i < n; i++)
-            moved |= pass_meeting(c, y, i);
+            moved |= pass_barrier(c, y, i);
     } while (moved);
     for (int i = 0; i < n; i++)
         for (int q = 0; q < QUEUE_COUNT; q++) {

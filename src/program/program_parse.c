@@ -165,7 +165,7 @@ static bool device(struct read *r)
     int64_t i;
 
     if (r->n_variant > 0)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' after a script");
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' after a variant");
     if (r->dev.n == r->n_dev)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
                         "more devices than the %d of the first line", r->n_dev);
@@ -219,7 +219,7 @@ static bool variant(struct read *r)
     if (!all_devices(r) || !end_variant(r))
         return false;
     if (r->n_variant == PROG_MAX_VARIANT)
-        return lex_fail(&r->x, PL_BAD_ARGUMENT, "more than %d scripts",
+        return lex_fail(&r->x, PL_BAD_ARGUMENT, "more than %d variants",
                         PROG_MAX_VARIANT);
     if (lex_accept_word(&r->x, "micro") && !read_index(r, &n))
         return false;
@@ -396,7 +396,7 @@ static bool insns(struct read *r)
     struct lex body;
 
     if (r->n_variant == 0)
-        return lex_expected(&r->x, "script, before any instruction,");
+        return lex_expected(&r->x, "variant, before any instruction,");
     if (!who(r, &w))
         return false;
     body = r->x;
@@ -424,10 +424,10 @@ static bool line(struct read *r)
         return max_line(r);
     if (lex_accept_word(&r->x, "device"))
         return device(r);
-    if (lex_accept_word(&r->x, "script"))
+    if (lex_accept_word(&r->x, "variant"))
         return variant(r);
-    return lex_expected(&r->x, r->n_variant > 0 ? "an instruction or script"
-                               : r->dev.n > 0   ? "a tensor, device or script"
+    return lex_expected(&r->x, r->n_variant > 0 ? "an instruction or variant"
+                               : r->dev.n > 0   ? "a tensor, device or variant"
                                                 : "max or device");
 }
 

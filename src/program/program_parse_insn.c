@@ -165,7 +165,7 @@ static bool items(struct read *r, const struct read_at *at,
     return r->x.status == PL_OK;
 }
 
-/* Reads the devices of a barrier, which follow the word `meet`. If none are
+/* Reads the devices of a barrier, which follow the word `barrier`. If none are
  * given, they are the devices that the line names before the colon. */
 static bool peers(struct read *r, const struct read_at *at,
                   struct insn_merge *m)
@@ -221,7 +221,7 @@ static bool merge(struct read *r, const struct read_at *at,
     bool any = false;
 
     for (;; any = true)
-        if (lex_accept_word(x, "meet")) {
+        if (lex_accept_word(x, "barrier")) {
             if (!peers(r, at, m))
                 return false;
         } else if (lex_accept_word(x, "group")) {
@@ -230,7 +230,7 @@ static bool merge(struct read *r, const struct read_at *at,
         } else if (lex_accept_word(x, "bytes")) {
             if (!collective_bytes(r, m))
                 return false;
-        } else if (lex_accept_word(x, "message")) {
+        } else if (lex_accept_word(x, "collective")) {
             m->collective = true;
         } else if (lex_accept_word(x, "counted")) {
             m->counted = at->first;
@@ -356,7 +356,7 @@ bool read_insn(struct read *r, const struct read_at *at, struct insn *s)
     s->kind = INSN_PUSH;
     if (lex_accept_word(&r->x, "push"))
         return push(r, at, &s->push);
-    s->push.scatter = lex_accept_word(&r->x, "deal");
+    s->push.scatter = lex_accept_word(&r->x, "scatter");
     if (s->push.scatter)
         return push(r, at, &s->push);
     s->kind = INSN_PAGES;
@@ -370,6 +370,6 @@ bool read_insn(struct read *r, const struct read_at *at, struct insn *s)
     s->kind = INSN_WAIT;
     if (lex_accept_word(&r->x, "wait"))
         return wait(r, &s->wait);
-    return lex_expected(&r->x, "a kernel's result, merge, pull, push, deal, "
+    return lex_expected(&r->x, "a kernel's result, merge, pull, push, scatter, "
                                "pages, post, flush, wait, dies or holds");
 }

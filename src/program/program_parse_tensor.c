@@ -170,7 +170,7 @@ bool read_buffer_line(struct read *r, struct read_dev *d)
         return lex_expected(&r->x, "work or inbox");
     if (lex_accept_word(&r->x, "born") && !read_index(r, &b.born))
         return false;
-    if (lex_accept_word(&r->x, "script") && !read_index(r, &b.variant))
+    if (lex_accept_word(&r->x, "variant") && !read_index(r, &b.variant))
         return false;
     if (b.bytes % 64)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,

@@ -276,15 +276,15 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* Prints the words of a merge that precede its values, such as "meet" and
- * "message". Returns true if it printed any. */
+/* Prints the words of a merge that precede its values, such as "barrier" and
+ * "collective". Returns true if it printed any. */
 static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
     const pl_dim *b = m->collective_bytes;
     bool bytes = !is_const(b[0], 0) || !is_const(b[1], 0);
 
     if (m->barrier)
-        text_put(o, " meet");
+        text_put(o, " barrier");
     for (int i = 0; m->barrier && i < m->n_peer; i++) {
         text_put(o, "%s", i ? "" : " ");
         put_comma(o, i);
@@ -293,7 +293,7 @@ static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
     if (m->group)
         text_put(o, " group %d", m->group);
     if (m->collective)
-        text_put(o, " message");
+        text_put(o, " collective");
     if (bytes) {
         text_put(o, " bytes ");
         put_dim(o, b[0]);
@@ -331,7 +331,7 @@ static void put_pull(struct text_out *o, int own, const struct insn_pull *x)
 
 static void put_push(struct text_out *o, int own, const struct insn_push *x)
 {
-    text_put(o, "%s", x->scatter ? "deal " : "push ");
+    text_put(o, "%s", x->scatter ? "scatter " : "push ");
     for (int k = 0; k < x->n_to; k++) {
         text_put(o, "%s", k ? ", " : "");
         put_place(o, own, x->to[k].dev, x->to[k].out);

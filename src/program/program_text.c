@@ -98,7 +98,7 @@ static void put_buffer(struct text_out *o, int i, const struct prog_buffer *b)
     if (b->born >= 0)
         text_put(o, " born %d", b->born);
     if (b->variant > 0)
-        text_put(o, " script %d", b->variant);
+        text_put(o, " variant %d", b->variant);
     text_put(o, "\n");
 }
 
@@ -233,7 +233,7 @@ static void put_variant(struct text_out *o, const struct program *p, int n_dev,
     struct at at[FORM_MAX_DEV] = {{0, 0, 0}};
     int d;
 
-    text_put(o, "script");
+    text_put(o, "variant");
     if (p->variant[k].n_micro != 1)
         text_put(o, " micro %d", p->variant[k].n_micro);
     text_put(o, "\n");

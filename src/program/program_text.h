@@ -8,11 +8,11 @@
  *     %1: f32[n_tok, 8] work @128 bytes 256 micro 1
  *     %2: q8_0[64, 32] weights packed    # f32[n_tok, 32] q8: struct q8_block
  *     %3: f32[8] inbox                   # its inbox, where peers write
- *     buffer 0: 256 work born 3          # script 1; before the pass "buffers"
+ *     buffer 0: 256 work born 3          # variant 1; before the pass "buffers"
  *     %4: f32[n_tok, 8] in 0 @64         # in buffer 0
  *   device 1
  *     %0: f32[n_tok, 8]
- *   script micro 2
+ *   variant micro 2
  *     0 node 7: %1 = scale(%0) scale=2   # %1: a tensor of the line's device
  *     0: post 0
  *     1 copy: wait 0.0                   # 0.0: event 0 of device 0
@@ -20,25 +20,24 @@
  *     1 copy if n_tok 2..: push 0.%3 <- %0 32
  *     0: dies 128 @0, %1                 # after the device's instruction above
  *     0: holds %4                        # its buffer is kept up to here
- *     0, 1: merge meet message; %0 <- sum(0.%0, 1.%0+) 16 x n_tok(32, 32)
+ *     0, 1: merge barrier collective; %0 <- sum(0.%0, 1.%0+) 16 x n_tok(32, 32)
  *
  * An instruction's line begins with its devices, each of which executes it.
  * Then come deviations from the defaults: compute queue, position after the
  * line above, micro-batch 0, node -1, no predicate. An example is `0 copy order
  * 9 micro 1 node 7 if n_tok 2..4:`. A predicate names n_tok or n_out and its
- * bounds, also `5..` or `..4`. `script` begins a variant, `meet` is a barrier,
- * `message` a collective, `deal` a scatter and `dies` a dead range. After the
- * colon is one of
+ * bounds, also `5..` or `..4`. `dies` is a dead range. After the colon is one
+ * of
  *
  *   TENSOR = KERNEL(TENSOR or -, ...) [ATTRIBUTE=VALUE ...] [stride N]
  *       [tree(RANK+, ...)] [out N] [depth N] [spans(LOG+N[@LOC]{RANK}, ...)]
  *       [heads(HEAD, ...)] [cost(MACS{RANK}, ...)]
- *   merge [meet [DEV, ...]] [group N] [message] [bytes DIM[+DIM]] [counted];
- *       TENSOR <- COPIES; TENSOR <- sum(TENSOR[@N][-DIM]+, ...) [depth N]
- *       COPIES; ...
+ *   merge [barrier [DEV, ...]] [group N] [collective] [bytes DIM[+DIM]]
+ *       [counted]; TENSOR <- COPIES; TENSOR <- sum(TENSOR[@N][-DIM]+, ...)
+ *       [depth N] COPIES; ...
  *   pull TENSOR [bytes N] [between_groups] <- COPIES
  *   push TENSOR[@N], ... [between_groups] <- COPIES      # all to each
- *   deal TENSOR[@N], ... [between_groups] <- COPIES      # one to each
+ *   scatter TENSOR[@N], ... [between_groups] <- COPIES      # one to each
  *   pages TENSOR <- TENSOR table TENSOR heads(HEAD or -, ...) [tile N]
  *   post EVENT [batched|deferred] | flush | wait DEV.EVENT, ...
  *   dies BYTES @OFFSET or TENSOR, ... | holds TENSOR, ...

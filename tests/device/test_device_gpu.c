@@ -47,7 +47,7 @@ TEST(gpu_writes_arrive_in_their_order)
     unsigned char *want = test_need(1, BYTES), *have = test_need(1, BYTES);
     char text[128];
 
-    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nvariant\n",
              (int)BYTES);
     for (int k = 0; k < N_KIND; k++) {
         struct device_set *s = build_set(kinds[k], 1, test_random(&rng));
@@ -127,7 +127,7 @@ TEST(gpu_takes_what_several_threads_write)
     unsigned char *have = test_need(N_WRITER, EACH);
     char text[128];
 
-    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nvariant\n",
              N_WRITER * EACH);
     for (size_t i = 0; i < (size_t)N_WRITER * EACH; i++)
         want[i] = (unsigned char)test_random(&rng);
@@ -194,7 +194,7 @@ TEST(gpu_writers_copy_beside_each_other)
     const struct timespec soon = {0, 20000000};
 
     LOAD_OK(s,
-            build_text(&a, "programs 1\ndevice 0 weights 8192\nscript\n", 1));
+            build_text(&a, "programs 1\ndevice 0 weights 8192\nvariant\n", 1));
     barred.bytes = 4096;
     barred.p =
         mmap(NULL, barred.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -233,7 +233,7 @@ TEST(gpu_marks_are_used_again)
                     "  %%0: f32[n_tok, 8] inbox\n"
                     "  %%1: f32[n_tok, 8] inbox\n"
                     "  %%2: f32[n_tok, 65536]\n"
-                    "script\n");
+                    "variant\n");
     for (int i = 0; i < LATE; i++)
         p += sprintf(p, "  1: %%2 = scale(%%2) scale=2\n");
     p += sprintf(p, "  1: post 0\n"
@@ -277,7 +277,7 @@ TEST(gpu_marks_are_used_again)
     "  %3: f32[n_tok, 64]\n"                                                   \
     "  %4: f32[n_tok, 64]\n"                                                   \
     "  %5: f32[n_tok, 64]\n"                                                   \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: push 1.%0, 1.%1 <- %0 256*n_tok\n"                                   \
     "  0: post 0\n"                                                            \
     "  1: wait 0.0\n"                                                          \
@@ -364,7 +364,7 @@ TEST(gpu_inbox_is_carried_after_each_push)
                               "  %0: f32[n_tok, 8] inbox\n"
                               "  %1: f32[n_tok, 8]\n"
                               "  %2: f32[n_tok, 8]\n"
-                              "script\n"
+                              "variant\n"
                               "  0: %1 = scale(%0) scale=5\n"
                               "  0: push 1.%0 <- %0 32*n_tok\n"
                               "  0: post 0\n"
@@ -403,7 +403,7 @@ TEST(gpu_inbox_is_carried_after_each_push)
     "  %1: f32[64, 8]\n"                                                       \
     "  %2: f32[8]\n"                                                           \
     "  %3: f32[64, 8]\n"                                                       \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  1 copy: pull %0 <- 0.%0 10240000\n"                                     \
     "  1 copy: pull %1 <- 0.%1 32 x 64(64, 32)\n"                              \
     "  1: %2 = scale(%2) scale=2\n"                                            \
@@ -514,7 +514,7 @@ TEST(gpu_streams_by_several_threads)
     "  %3: f32[4, 1024] inbox\n"                                               \
     "  %4: f32[4, 1024]\n"                                                     \
     "  %5: f32[2, 1024]\n"                                                     \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  1: %2 = scale(%2) scale=2\n"                                            \
     "  1: push 0.%0 <- %0 10240000\n"                                          \
     "  1: push 0.%1 <- %2 32 x 64(32, 64)\n"                                   \
@@ -616,7 +616,7 @@ TEST(gpu_serves_itself)
                               "  %1: f32[n_tok, 64] inbox\n"
                               "  %2: f32[n_tok, 64]\n"
                               "  %3: f32[n_tok, 64]\n"
-                              "script\n"
+                              "variant\n"
                               "  0: pull %2 <- %0 256*n_tok\n"
                               "  0: push 0.%1 <- %2 256*n_tok\n"
                               "  0: post 0\n"
@@ -660,7 +660,7 @@ TEST(gpu_weights_lie_in_several_allocations)
     p += sprintf(p, "programs 1\nmax n_tok 1\ndevice 0\n");
     for (int i = 0; i < N; i++)
         p += sprintf(p, "  %%%d: f32[%d, 256] weights\n", i, ROWS);
-    p += sprintf(p, "  %%%d: f32[%d, 256]\nscript\n", N, ROWS);
+    p += sprintf(p, "  %%%d: f32[%d, 256]\nvariant\n", N, ROWS);
     sprintf(p, "  0: %%%d = scale(%%%d) scale=2\n", N, N - 1);
     for (int i = 0; i < ALL / 4; i++)
         in[i] = test_unit(&rng);
@@ -699,7 +699,7 @@ TEST(gpu_maps_whole_pages_of_the_host)
                               "programs 2\n"
                               "device 0 weights 100 cache 100\n"
                               "device 1 weights 100 cache 100\n"
-                              "script\n",
+                              "variant\n",
                               2));
         assert_true(cpu->desc.memory == 0);
         for (int r = 0; r < REGION_COUNT; r++)
@@ -722,7 +722,7 @@ TEST(gpu_tensors_above_an_allocation_are_refused)
                                                 "device 0\n"
                                                 "  %0: f32[4, 256] weights\n"
                                                 "  %1: f32[208, 256] weights\n"
-                                                "script\n",
+                                                "variant\n",
                                                 1),
                                      &err),
                      PL_NO_DEVICE_MEMORY);
@@ -863,7 +863,7 @@ static struct program *hand_over(struct arena *a)
                     "device 1\n"
                     "  %%0: f32[n_tok, 8]\n"
                     "  %%1: f32[n_tok, 8] inbox\n"
-                    "script\n");
+                    "variant\n");
     for (int i = 0; i < 100; i++)
         p += sprintf(p, "  0: %%0 = scale(%%0) scale=1\n");
     p += sprintf(p, "  0: push 1.%%1 <- %%0 32\n"
@@ -1018,7 +1018,7 @@ TEST(gpu_that_hangs_ends_who_writes)
     pl_err err;
     int n = 0;
 
-    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nvariant\n",
              N_WRITER * EACH);
     s = set_to_hang("hung", text, 1, &a);
     gpu_hung.n_left = 0;
@@ -1101,7 +1101,7 @@ static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
                                     "max n_tok 1\n"
                                     "device 0\n"
                                     "  %0: f32[n_tok, 8]\n"
-                                    "script\n"
+                                    "variant\n"
                                     "  0: %0 = scale(%0) scale=2\n",
                                     1),
                          err);

@@ -499,7 +499,7 @@ static void play(struct game *g, struct device_set *s, const char *what)
                                          sizeof have, NULL),
                              PL_OK);
             if (memcmp(have, g->data[d][t], sizeof have) != 0)
-                fail_msg("%s, script %d, %d of %d micro-batches: tensor %d of "
+                fail_msg("%s, variant %d, %d of %d micro-batches: tensor %d of "
                          "device %d is wrong",
                          what, run.variant, run.n_micro, g->n_inst[run.variant],
                          t, d);
@@ -695,7 +695,7 @@ TEST(device_host_memory_limit_is_named)
                                                 "programs 2\n"
                                                 "device 0 weights 805306368\n"
                                                 "device 1 weights 536870912\n"
-                                                "script\n",
+                                                "variant\n",
                                                 2),
                                      &err),
                      PL_NO_DEVICE_MEMORY);
@@ -712,25 +712,26 @@ TEST(device_host_memory_limit_is_named)
 
 /* cpu0, cpu1, sim2, host3: 0 computes and posts, 1 waits and computes, then
  * both reach a barrier. */
-static const char right[] = "programs 4\n"
-                            "max n_tok 1\n"
-                            "device 0 events 2 groups 1\n"
-                            "  %0: f32[n_tok, 1]\n"
-                            "  %1: f32[n_tok, 1]\n"
-                            "device 1 groups 1\n"
-                            "  %0: f32[n_tok, 1]\n"
-                            "  %1: f32[n_tok, 1]\n"
-                            "device 2\n"
-                            "  %0: f32[n_tok, 1]\n"
-                            "device 3 groups 1\n"
-                            "script micro 2\n"
-                            "  0: %1 = scale(%0) scale=1\n"
-                            "  0: post 0\n"
-                            "  1: wait 0.0\n"
-                            "  1: %1 = scale(%0) scale=1\n"
-                            "  0: merge meet 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n"
-                            "  1: merge meet 0, 1\n"
-                            "  3: merge\n";
+static const char right[] =
+    "programs 4\n"
+    "max n_tok 1\n"
+    "device 0 events 2 groups 1\n"
+    "  %0: f32[n_tok, 1]\n"
+    "  %1: f32[n_tok, 1]\n"
+    "device 1 groups 1\n"
+    "  %0: f32[n_tok, 1]\n"
+    "  %1: f32[n_tok, 1]\n"
+    "device 2\n"
+    "  %0: f32[n_tok, 1]\n"
+    "device 3 groups 1\n"
+    "variant micro 2\n"
+    "  0: %1 = scale(%0) scale=1\n"
+    "  0: post 0\n"
+    "  1: wait 0.0\n"
+    "  1: %1 = scale(%0) scale=1\n"
+    "  0: merge barrier 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n"
+    "  1: merge barrier 0, 1\n"
+    "  3: merge\n";
 
 static const struct {
     const char *was, *is, *says;
@@ -746,17 +747,18 @@ static const struct {
     {"device 1 groups 1\n  %0: f32[n_tok, 1]",
      "device 1 groups 1\n  %0: f32[n_tok, 1] micro 1",
      "of another micro-batch"},
-    {"0: merge meet 0, 1", "0: merge meet 0, 1 group 1",
+    {"0: merge barrier 0, 1", "0: merge barrier 0, 1 group 1",
      "group that does not exist"},
-    {"1: merge meet 0, 1\n", "1 order 4: merge meet 0\n",
+    {"1: merge barrier 0, 1\n", "1 order 4: merge barrier 0\n",
      "a device never reaches"},
-    {"1: merge meet 0, 1\n", "1 order 5: merge meet 0, 1\n",
+    {"1: merge barrier 0, 1\n", "1 order 5: merge barrier 0, 1\n",
      "a device never reaches"},
-    {"0: merge meet 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n  1: merge meet 0, 1\n",
-     "0: merge meet 1\n  1: merge meet 1\n", "not among"},
+    {"0: merge barrier 0, 1; %1 <- 1.%0 4 x n_tok(4, 4)\n  1: merge barrier 0, "
+     "1\n",
+     "0: merge barrier 1\n  1: merge barrier 1\n", "not among"},
     {"<- 1.%0", "<- 2.%0", "without a barrier"},
-    {"0: merge meet 0, 1", "0: merge meet 0, 2", "of other memory"},
-    {"0: merge meet 0, 1", "0: merge meet 0, 3", "of other threads"},
+    {"0: merge barrier 0, 1", "0: merge barrier 0, 2", "of other memory"},
+    {"0: merge barrier 0, 1", "0: merge barrier 0, 3", "of other threads"},
 };
 
 TEST(device_load_refuses_a_wrong_order)
@@ -797,7 +799,7 @@ TEST(device_load_refuses_scripts_of_other_instances)
     struct device_set *s = build_set("sim*2", 0, 0);
     struct arena a = {0};
     struct program *p =
-        build_text(&a, "programs 2\ndevice 0\ndevice 1\nscript micro 2\n", 2);
+        build_text(&a, "programs 2\ndevice 0\ndevice 1\nvariant micro 2\n", 2);
     pl_err err;
 
     ((struct variant *)p[1].variant)->n_micro = 1;
@@ -815,7 +817,7 @@ TEST(device_run_refuses_other_scripts)
 
     LOAD_OK(s, build_text(&a,
                           "programs 1\nmax n_tok 4\ndevice 0\n"
-                          "script micro 2\n",
+                          "variant micro 2\n",
                           1));
     run.n_micro = 2;
     RUN_OK(s, &run);

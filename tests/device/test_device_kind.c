@@ -331,7 +331,7 @@ TEST(kind_says_what_its_kernels_read)
     "%2: q8_0[32, 64] weights\n"                                               \
     "%3: f32[n_tok, 64] q8\n"                                                  \
     "%4: f32[n_tok, 32]\n"                                                     \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "0: %3 = quantize(%0)\n"
     static const struct {
         const char *text;

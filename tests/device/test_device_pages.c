@@ -51,12 +51,12 @@ static const char pages_pulled[] =
                "  %1: i32[36]\n"
                "  %2: i32[35]\n"
                "  %3: i32[36] micro 1\n"
-               "script\n"
+               "variant\n"
                "  1 copy: pages %0 <- 0.%0 table %1 heads(2, -) tile 256\n"
                "  1 copy: pages %0 <- 0.%0 table %1 heads(-, 0) tile 256\n";
 static const char pages_pushed[] =
     PAGES_HEAD "  %0: f32[n_slot, 2, 1] inbox\n"
-               "script\n"
+               "variant\n"
                "  0 copy: pages 1.%0 <- %0 table %1 heads(2, -) tile 256\n"
                "  0 copy: pages 1.%0 <- %0 table %1 heads(-, 0) tile 256\n"
                "  0 copy: post 0\n"
@@ -243,7 +243,7 @@ static void commit(enum crime crime, const char *spec, int n_host)
              "  %%1: f32[n_tok, 16]\n"
              "  %%2: f32[n_tok, 16]\n"
              "  %%3: f32[n_tok, 16] inbox\n"
-             "script\n"
+             "variant\n"
              "  0, 1: %%1 = scale(%%0) scale=2\n"
              "  0, 1: post 0\n"
              "%s"
@@ -251,7 +251,7 @@ static void commit(enum crime crime, const char *spec, int n_host)
              "  1 copy: wait 1.0\n"
              "  1 copy: wait 0.0\n"
              "%s",
-             meets ? "  0, 1: merge meet; %2 <- sum(0.%1, 1.%1+) 64\n" : "",
+             meets ? "  0, 1: merge barrier; %2 <- sum(0.%1, 1.%1+) 64\n" : "",
              pulls ? "  1 copy: pull %2 <- 0.%0 64\n" : "");
     if (device_set_load(s, build_text(&a, text, 2), &err) != PL_OK)
         _exit(2);
@@ -328,7 +328,7 @@ TEST(device_guard_kills_who_leaves_its_memory)
     "  %0: f32[n_tok, 8]\n"                                                    \
     "  %1: f32[n_tok, 8]\n"                                                    \
     "  %2: f32[n_tok, 8] inbox\n"                                              \
-    "script micro 2\n"                                                         \
+    "variant micro 2\n"                                                        \
     "  0: %1 = scale(%0) scale=2\n"                                            \
     "  0: post 0\n"                                                            \
     "  0 micro 1: merge\n"

@@ -45,7 +45,7 @@ TEST(device_first_thread_is_the_callers)
     struct device_set *s = build_set("cpu*2", 2, 0);
     struct arena a = {0};
     struct program *p = build_text(
-        &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nscript\n", 2);
+        &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nvariant\n", 2);
     cpu_set_t before, after;
 
     assert_int_equal(((const struct cpu_backend *)s->backend[0].own)->n_thread,
@@ -124,7 +124,7 @@ TEST(device_kernels_see_the_token_table)
                                        "device 0\n"
                                        "  %0: f32[n_slot, 1, 4]\n"
                                        "  %1: i32[20]\n"
-                                       "script\n"
+                                       "variant\n"
                                        "  0: %0 = cache_write(%0, %1)\n",
                                        1);
         float v[TOK * W];
@@ -164,7 +164,7 @@ TEST(device_quantizing_does_not_depend_on_threads)
                                        "device 0\n"
                                        "  %0: f32[n_tok, 96]\n"
                                        "  %1: f32[n_tok, 96] q8\n"
-                                       "script\n"
+                                       "variant\n"
                                        "  0: %1 = quantize(%0)\n",
                                        1);
 
@@ -231,7 +231,7 @@ TEST(device_threads_help_in_every_stretch)
                                "  %6: f32[n_tok, 512]\n"
                                "  %7: f32[512, 512] weights packed\n"
                                "  %8: f32[512, 512] weights packed\n"
-                               "script\n"
+                               "variant\n"
                                "  0: %1 = matmul(%0, %7, -)\n"
                                "  0: %2 = matmul(%0, %8, -)\n"
                                "  0: %3 = matmul(%1, %7, -)\n"
@@ -369,14 +369,14 @@ static const char columns[] =
     "  %0: f32[n_tok, 17]\n"
     "  %1: f32[n_tok, 37]\n"
     "  %2: f32[n_tok, 17]\n"
-    "script\n"
-    "  0, 1, 2: merge meet; %1 <- 0.%0 80 x n_tok(80, 148),\n"
+    "variant\n"
+    "  0, 1, 2: merge barrier; %1 <- 0.%0 80 x n_tok(80, 148),\n"
     "      1.%0 0 x n_tok(0, 148) to 80, 2.%0 68 x n_tok(68, 148) to 80\n"
-    "  0: merge meet 0, 1, 2;\n"
+    "  0: merge barrier 0, 1, 2;\n"
     "      %2 <- sum(0.%1, 1.%1+, 2.%1+) 80 x n_tok(148, 80)\n"
-    "  1: merge meet 0, 1, 2;\n"
+    "  1: merge barrier 0, 1, 2;\n"
     "      %2 <- sum(0.%1, 1.%1+, 2.%1+) @80 0 x n_tok(148, 0)\n"
-    "  2: merge meet 0, 1, 2;\n"
+    "  2: merge barrier 0, 1, 2;\n"
     "      %2 <- sum(0.%1, 1.%1+, 2.%1+) @80 68 x n_tok(148, 68)\n";
 
 static void columns_case(struct device_set *s, int64_t n_tok, uint64_t *rng)
@@ -788,7 +788,7 @@ TEST(device_sim_spares_the_next_tenant)
                               "  %2: f32[n_tok, 8]\n"
                               "device 1\n"
                               "  %0: f32[n_tok, 8]\n"
-                              "script\n"
+                              "variant\n"
                               "  0: %1 = scale(%0) scale=2\n"
                               "  0: post 0 # %0 has been read\n"
                               "  0: %2 = scale(%1) scale=2\n"
@@ -886,7 +886,7 @@ TEST(device_memory_starts_zeroed_or_poisoned)
 
         LOAD_OK(s, build_text(&a,
                               "programs 1\ndevice 0 weights 2000 cache 3145728 "
-                              "work 640 inbox 320\nscript\n",
+                              "work 640 inbox 320\nvariant\n",
                               1));
         for (int r = 0; r < REGION_COUNT; r++) {
             unsigned char *v = test_need(1, bytes[r]);
@@ -931,7 +931,7 @@ TEST(device_sim_poisons_the_dead)
                               "device 0\n"
                               "  %0: f32[n_tok, 3]\n"
                               "  %1: f32[n_tok, 3]\n"
-                              "script\n"
+                              "variant\n"
                               "  0: %1 = scale(%0) scale=2\n"
                               "  0: dies %0\n",
                               1));
@@ -958,7 +958,7 @@ TEST(device_memory_limit_is_named)
                                                 "programs 2\n"
                                                 "device 0 work 64\n"
                                                 "device 1 weights 3221225472\n"
-                                                "script\n",
+                                                "variant\n",
                                                 2),
                                      &err),
                      PL_NO_DEVICE_MEMORY);
@@ -1012,7 +1012,7 @@ TEST(device_pushes_overlap_their_latency)
                           "device 1\n"
                           "  %0: f32[n_tok, 8] inbox\n"
                           "  %1: f32[n_tok, 8]\n"
-                          "script\n"
+                          "variant\n"
                           "  0 copy: push 1.%0 <- %0 8\n"
                           "  0 copy: push 1.%0 <- %0@8 8 to 8\n"
                           "  0 copy: push 1.%0 <- %0@16 16 to 16\n"
@@ -1059,39 +1059,39 @@ TEST(device_load_refuses_wrong_programs)
         pl_status status;
     } cases[] = {
         {"cpu*2", "deadlock", /* each device waits for the other's post */
-         TWO "device 0\ndevice 1\nscript\n"
+         TWO "device 0\ndevice 1\nvariant\n"
              "0: wait 1.0\n0: post 0\n1: wait 0.0\n1: post 0\n",
          2, PL_BAD_ARGUMENT},
         /* one of the devices has no instruction for the barrier */
         {"cpu*2", "deadlock",
-         TWO "device 0\ndevice 1\nscript\n0: merge meet 0, 1\n", 2,
+         TWO "device 0\ndevice 1\nvariant\n0: merge barrier 0, 1\n", 2,
          PL_BAD_ARGUMENT},
         {"cpu*1,sim", "of other memory",
-         TWO "device 0\ndevice 1\nscript\n0, 1: merge meet\n", 2,
+         TWO "device 0\ndevice 1\nvariant\n0, 1: merge barrier\n", 2,
          PL_BAD_ARGUMENT},
         {"cpu*2", "without a barrier",
          TWO "device 0\n%0: f32[n_tok, 5]\ndevice 1\n%0: f32[n_tok, 4]\n"
-             "script\n0: merge %0 <- 1.%0 16 x n_tok(16, 16)\n",
+             "variant\n0: merge %0 <- 1.%0 16 x n_tok(16, 16)\n",
          2, PL_BAD_ARGUMENT},
         {"cpu*2", "past the end of its source",
          TWO "device 0\n%0: f32[n_tok, 5]\n"
-             "device 1 work 24\n%0: f32[n_tok, 3]\nscript\n"
-             "0: merge meet 0, 1; %0 <- 1.%0 16 x n_tok(16, 16)\n"
-             "1: merge meet 0, 1\n",
+             "device 1 work 24\n%0: f32[n_tok, 3]\nvariant\n"
+             "0: merge barrier 0, 1; %0 <- 1.%0 16 x n_tok(16, 16)\n"
+             "1: merge barrier 0, 1\n",
          2, PL_BAD_ARGUMENT},
-        {"cpu*1", "tanh", ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = tanh(%0)\n",
+        {"cpu*1", "tanh", ONE "%0: f32[n_tok, 4]\nvariant\n0: %0 = tanh(%0)\n",
          1, PL_UNSUPPORTED},
         {"cpu*1", "instruction 0: names a tensor",
-         ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = scale(%1)\n", 1,
+         ONE "%0: f32[n_tok, 4]\nvariant\n0: %0 = scale(%1)\n", 1,
          PL_BAD_ARGUMENT},
         {"cpu*1", "names a tensor", /* the kernel has one operand too few */
-         ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = add(%0)\n", 1,
+         ONE "%0: f32[n_tok, 4]\nvariant\n0: %0 = add(%0)\n", 1,
          PL_BAD_ARGUMENT},
         {"cpu*1", "blocks of 8-bit values",
-         ONE "%0: f32[n_tok, 32] q8\nscript\n0: %0 = scale(%0)\n", 1,
+         ONE "%0: f32[n_tok, 32] q8\nvariant\n0: %0 = scale(%0)\n", 1,
          PL_BAD_ARGUMENT},
         {"cpu*1", "blocks of 8-bit values",
-         ONE "%0: f32[n_tok, 32]\nscript\n0: %0 = quantize(%0)\n", 1,
+         ONE "%0: f32[n_tok, 32]\nvariant\n0: %0 = quantize(%0)\n", 1,
          PL_BAD_ARGUMENT},
     };
 
@@ -1109,7 +1109,7 @@ TEST(device_load_refuses_arguments_of_other_kernels)
 {
     struct arena a = {0};
     struct program *p = build_text(
-        &a, ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = concat(%0)\n", 1);
+        &a, ONE "%0: f32[n_tok, 4]\nvariant\n0: %0 = concat(%0)\n", 1);
     struct insn_kernel *k = &((struct insn *)p->variant->insn)->kernel;
 
     /* more arguments than an instruction may have */
@@ -1169,7 +1169,7 @@ TEST(device_run_refuses_other_sizes)
 
     LOAD_OK(s, build_text(&a,
                           "programs 2\nmax n_tok 4\ndevice 0\ndevice 1\n"
-                          "script\n",
+                          "variant\n",
                           2));
     assert_int_equal(device_set_run(s, &run, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "5 tokens"));
@@ -1197,7 +1197,7 @@ TEST(device_counts_macs_by_rank)
                               "max n_tok 4\n"
                               "device 0\n"
                               "  %0: f32[n_tok, 4]\n"
-                              "script\n"
+                              "variant\n"
                               "  0: %0 = scale(%0) scale=1 cost(7{0}, 9{63})\n",
                               1));
         RUN_OK(s, &run);

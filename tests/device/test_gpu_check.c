@@ -137,10 +137,10 @@ static int launches_to_load(const struct fake_cuda *f, const char *spec,
 TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
 {
     static const char one[] = "programs 1\nmax n_tok 8\n"
-                              "device 0\n" VALUES "script\n  0:" DOUBLING;
+                              "device 0\n" VALUES "variant\n  0:" DOUBLING;
     static const char two[] = "programs 2\nmax n_tok 8\n"
                               "device 0\n" VALUES "device 1\n" VALUES
-                              "script\n  0:" DOUBLING "  1:" DOUBLING;
+                              "variant\n  0:" DOUBLING "  1:" DOUBLING;
     const struct fake_cuda *f = fake_cuda_use();
     char *was = strdup(getenv("XDG_CACHE_HOME"));
     int n;
@@ -161,13 +161,13 @@ TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
 TEST(gpu_check_tries_what_has_not_passed)
 {
     static const char doubling[] = "programs 1\nmax n_tok 8\n"
-                                   "device 0\n" VALUES "script\n  0:" DOUBLING;
+                                   "device 0\n" VALUES "variant\n  0:" DOUBLING;
     static const char softmax[] = "programs 1\nmax n_tok 8\n"
-                                  "device 0\n" VALUES "script\n"
+                                  "device 0\n" VALUES "variant\n"
                                   "  0: %1 = softmax(%0)\n";
     static const char both[] =
         "programs 1\nmax n_tok 8\n"
-        "device 0\n" VALUES "script\n  0:" DOUBLING "  0: %0 = softmax(%1)\n";
+        "device 0\n" VALUES "variant\n  0:" DOUBLING "  0: %0 = softmax(%1)\n";
     const struct fake_cuda *f = fake_cuda_use();
     char *was = strdup(getenv("XDG_CACHE_HOME"));
     int alone, after;
@@ -228,7 +228,7 @@ static void load_told(const char *spec, struct told *t)
                           "device 0\n"
                           "  %0: f32[n_tok, 8]\n"
                           "device 1\n"
-                          "script\n"
+                          "variant\n"
                           "  0: %0 = scale(%0) scale=2\n",
                           2));
     device_set_free(s);

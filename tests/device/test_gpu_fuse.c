@@ -23,7 +23,7 @@ static const char head[] = "programs 1\n"
                            "  %7: i32[n_tok, 2]\n"
                            "  %8: f32[n_tok, 3]\n"
                            "  %9: f32[n_tok, 2, 8]\n"
-                           "script\n"
+                           "variant\n"
                            "  0: %3 = expert_matmul(%0, %1, %2, -)\n";
 
 /* Writes floats and ids to the operands, the same on all backends. */

@@ -519,7 +519,7 @@ static const char head[] = "programs 1\n"
                            "  %4: f32[n_tok, 64]\n"
                            "  %5: f32[n_tok, 64]\n"
                            "  %6: f32[n_tok, 64]\n"
-                           "script\n";
+                           "variant\n";
 
 /* Returns the program's launches on a GPU, whose %3 .. %6 must have the CPU's
  * bits. */

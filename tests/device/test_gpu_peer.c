@@ -28,7 +28,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 };
     "  %2: f32[n_tok, 64]\n"                                                   \
     "  %3: f32[n_tok, 64]\n"                                                   \
     "  %4: f32[n_tok, 64]\n"                                                   \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: push 1.%0, 1.%1 <- %0 256*n_tok\n"                                   \
     "  0: post 0\n"                                                            \
     "  1: wait 0.0\n"                                                          \
@@ -54,7 +54,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 };
     "  %3: f32[n_tok, 64]\n"                                                   \
     "device 2\n"                                                               \
     "  %0: f32[n_tok, 64]\n"                                                   \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: push 1.%0 <- %0 256 x n_tok(256, 512)\n"                             \
     "  0: push 1.%1 <- %0 256*n_tok\n"                                         \
     "  0: post 0\n"                                                            \
@@ -72,7 +72,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 };
     "device 1\n"                                                               \
     "  %0: f32[n_tok, 64] inbox\n"                                             \
     "  %1: f32[n_tok, 64]\n"                                                   \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: push 1.%0 <- %0 256*n_tok\n"                                         \
     "  0: post 0\n"                                                            \
     "  1: wait 0.0\n"                                                          \
@@ -88,7 +88,7 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 };
     "  %0: f32[n_tok, 64] inbox @0\n"                                          \
     "  %1: f32[n_tok, 64] inbox @204800\n"                                     \
     "  %2: f32[n_tok, 64] work @0\n"                                           \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: push 1.%0@204800 <- %0 256*n_tok\n"                                  \
     "  0: post 0\n"                                                            \
     "  1: wait 0.0\n"                                                          \

@@ -27,7 +27,7 @@ static void open_scene(struct scene *s, const char *in)
     snprintf(text, sizeof text,
              "programs 2\nmax n_tok 8 n_out 8 n_seq 1\n"
              "device 0\n  %%0: f32[8]\ndevice 1\n  %%0: f32[8]\n"
-             "script micro 3\n%s",
+             "variant micro 3\n%s",
              in);
     *s = (struct scene){.n_dev = 0};
     TEST_OK(program_parse(&s->p, &s->n_dev, &s->a, text, strlen(text), &err),
@@ -42,7 +42,7 @@ static void close_scene(struct scene *s, const char *want)
     pl_err err;
 
     TEST_OK(program_print(s->p, s->n_dev, test_text_add, &out, &err), err);
-    assert_string_equal(strchr(strstr(out.s, "script"), '\n') + 1, want);
+    assert_string_equal(strchr(strstr(out.s, "variant"), '\n') + 1, want);
     free(out.s);
     arena_fini(&s->a);
 }
@@ -224,15 +224,15 @@ TEST(exec_a_barrier_comes_behind_what_its_devices_owe)
     thins("  0: pull %0 <- %0 32\n"
           "  0: post 0 batched\n"
           "  1 copy: post 0\n"
-          "  0, 1: merge meet\n"
+          "  0, 1: merge barrier\n"
           "  1: wait 0.0\n",
           false,
           "  0: pull %0 <- %0 32\n"
           "  1 copy: post 0\n"
           "  0: post 0\n"
           "  1: wait 1.0\n"
-          "  0: merge meet 0, 1\n"
-          "  1: merge meet 0, 1\n"
+          "  0: merge barrier 0, 1\n"
+          "  1: merge barrier 0, 1\n"
           "  1: wait 0.0\n");
 }
 
@@ -242,16 +242,16 @@ TEST(exec_texts_that_are_no_drafts_are_refused)
             "instruction 0 of device 0: positions must have no gaps");
     refuses("  0 micro 16: post 0\n",
             "instruction 0 of device 0: too many micro-batches");
-    refuses("  0: merge meet 1\n",
+    refuses("  0: merge barrier 1\n",
             "instruction 0 of device 0: the device is no peer of its barrier");
-    refuses("  0: merge meet 0, 9\n",
+    refuses("  0: merge barrier 0, 9\n",
             "instruction 0 of device 0: a peer of the barrier is no device");
     refuses("  0 if n_tok ..1: post 0\n"
             "  0 if n_tok ..2: post 1\n"
             "  0 if n_tok ..3: post 2\n"
             "  0 if n_tok ..4: post 3\n"
             "  0 if n_tok ..5: post 4\n",
-            "a script with more than 4 predicates");
+            "a variant with more than 4 predicates");
     refuses("  0: post 0 batched\n"
             "  0: post 0 batched\n"
             "  1: wait 0.0\n",
@@ -260,7 +260,7 @@ TEST(exec_texts_that_are_no_drafts_are_refused)
             "  0: post 0\n",
             "event 0.0 is posted twice");
     refuses("  0: post 0\n"
-            "script\n"
+            "variant\n"
             "  1: wait 0.0\n",
             "a wait for event 0.0, which is not posted before it");
 }
@@ -294,7 +294,7 @@ static void places(const char *in, bool is_private, const char *want)
     "  %0: f32[8] in 0 @0\n"                                                   \
     "  %1: f32[8] in 1 @0\n"                                                   \
     "  %2: f32[8] in 2 @0\n"                                                   \
-    "script\n"                                                                 \
+    "variant\n"                                                                \
     "  0: %0 = scale(%0)\n"                                                    \
     "  0: %1 = scale(%0)\n"                                                    \
     "  0: %1 = scale(%1)\n"
@@ -306,7 +306,7 @@ TEST(exec_places_are_used_again)
            "  %0: f32[8] work @0\n"
            "  %1: f32[8] work @64\n"
            "  %2: f32[8] work @0\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: %1 = scale(%0)\n"
            "  0: dies 64 @0\n"
@@ -327,7 +327,7 @@ TEST(exec_dead_ranges_of_a_text_are_replaced)
            "  %0: f32[8] work @0\n"
            "  %1: f32[8] work @64\n"
            "  %2: f32[8] work @0\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: %1 = scale(%0)\n"
            "  0: dies 64 @0\n"
@@ -337,14 +337,14 @@ TEST(exec_dead_ranges_of_a_text_are_replaced)
     places("programs 1\n"
            "device 0\n"
            "  %0: f32[8]\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: dies 64 @0\n"
            "  0: holds %0\n",
            false,
            "device 0 weights 0 cache 0 work 64 inbox 0 events 0 groups 0\n"
            "  %0: f32[8] work @0\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: dies 64 @0\n");
 }
@@ -357,7 +357,7 @@ TEST(exec_places_of_private_memory_rest)
            "  %0: f32[8] work @0\n"
            "  %1: f32[8] work @64\n"
            "  %2: f32[8] work @128\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: %1 = scale(%0)\n"
            "  0: dies 64 @0\n"
@@ -378,7 +378,7 @@ TEST(exec_held_buffers_keep_their_places)
            "  %0: f32[8] work @0\n"
            "  %1: f32[8] work @64\n"
            "  %2: f32[8] work @0\n"
-           "script\n"
+           "variant\n"
            "  0: %0 = scale(%0)\n"
            "  0: %1 = scale(%0)\n"
            "  0: %1 = scale(%1)\n"
@@ -398,7 +398,7 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
     int in_buffer[2] = {0, 1}, tensor;
     struct shard shard = {.token_table = {{.tensor = 0}, {.tensor = 1}}};
     struct program_builder dev[2] = {{.in_buffer = in_buffer}};
-    const struct script *made = &dev[0].script[0];
+    const struct variant_draft *made = &dev[0].draft[0];
     struct arena a = {0};
     pl_err err;
     struct lower w = {

@@ -384,7 +384,7 @@ static void copies_are_read(struct job *j, const struct compiled *p,
                     insn_accesses(&x->insn[m], d, g->tensor, add_touch, &to);
                     if (meets_touch(&from, &to) && !is_told(g, x, i, m))
                         JOB_FAIL(j, p,
-                                 "%s, script %d: step %d writes what step %d "
+                                 "%s, variant %d: step %d writes what step %d "
                                  "may still read",
                                  p->list.dev[d].name, k, m, i);
                 }
@@ -407,7 +407,7 @@ static void waits_are_new(struct job *j, const struct compiled *p)
                 if (t && t->kind == INSN_WAIT && s->kind == INSN_WAIT &&
                     t->event.dev == d && s->event.dev == d &&
                     t->event.event == s->event.event && t->micro == s->micro)
-                    JOB_FAIL(j, p, "%s, script %d: step %d waits once more",
+                    JOB_FAIL(j, p, "%s, variant %d: step %d waits once more",
                              p->list.dev[d].name, k, i);
                 last[s->queue] = s;
             }
@@ -484,7 +484,7 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int micro,
                 memcpy(&is, b + k, 4);
                 memcpy(&want, j->want[s][i] + k, 4);
                 JOB_FAIL(j, x->plan,
-                         "%s[%zu] of step %d (micro-batch %d, script %d): "
+                         "%s[%zu] of step %d (micro-batch %d, variant %d): "
                          "%.9g, on one device %.9g",
                          n->name, k / 4, s, micro, x->last_variant, (double)is,
                          (double)want);

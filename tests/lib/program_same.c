@@ -380,7 +380,7 @@ const char *program_difference(const struct program *p, const struct program *q,
         for (; !what && ++k < p[d].n_variant;)
             what = script(&p[d].variant[k], &q[d].variant[k], p, d, &at);
         if (what) {
-            snprintf(text, sizeof text, "device %d, script %d, step %d: %s", d,
+            snprintf(text, sizeof text, "device %d, variant %d, step %d: %s", d,
                      k, at, what);
             return text;
         }

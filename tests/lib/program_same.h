@@ -5,7 +5,7 @@
 #include "program/program.h"
 
 /* Returns NULL if the programs p[n_dev] and q[n_dev] are the same; else text
- * that names the first difference, "device 1, script 0, step 12: queue". It is
+ * that names the first difference, "device 1, variant 0, step 12: queue". It is
  * valid until the next call. */
 const char *program_difference(const struct program *p, const struct program *q,
                                int n_dev);

@@ -30,7 +30,7 @@
     "%2: f16[n_slot, 2, 16]\n"                                                 \
     "%3: f16[n_slot, 2, 16] inbox\n"                                           \
     "%4: i32[10]\n"                                                            \
-    "script\n"
+    "variant\n"
 /* device 0 pushes in its copy queue and posts event 0; device 1 waits for it
  * and posts its own */
 #define GIVES                                                                  \
@@ -94,8 +94,9 @@ TEST(program_check_peers_write_inboxes_only)
                "writes past the end of its result");
     is_refused(HEAD "0: push 1.%1, 1.%0 <- %0 64*n_tok\n", true,
                "pushes outside of an inbox");
-    is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true, NULL);
-    is_refused(HEAD "0: deal 1.%1, 1.%1@64 <- %0 64\n", true,
+    is_refused(HEAD "0: scatter 1.%1, 1.%1@64 <- %0 64, %0@64 64\n", true,
+               NULL);
+    is_refused(HEAD "0: scatter 1.%1, 1.%1@64 <- %0 64\n", true,
                "scatters another number of pieces");
     is_refused(HEAD "0: pages 1.%3 <- %2 table %3 heads(0, 1)\n", true, NULL);
     is_refused(HEAD "0: pages 1.%2 <- %2 table %3 heads(0, 1)\n", true,
@@ -119,8 +120,8 @@ TEST(program_check_private_memory_is_not_read)
                "pulls from memory that it cannot access");
     is_refused(HEAD "1: pages %2 <- 0.%2 table %4 heads(0, 1)\n", true,
                "pulls from memory that it cannot access");
-    is_refused(HEAD "0, 1: merge meet; %0 <- sum(0.%0, 1.%0+) 64*n_tok\n", true,
-               "has a barrier with a device of other memory");
+    is_refused(HEAD "0, 1: merge barrier; %0 <- sum(0.%0, 1.%0+) 64*n_tok\n",
+               true, "has a barrier with a device of other memory");
     is_refused(HEAD "1: merge %0 <- 0.%0 64*n_tok\n", true,
                "reads a peer's memory without a barrier");
 }
@@ -198,26 +199,26 @@ static void text_is(const char *text, const char *message)
     "%0: f32[n_tok, 8]\n"                                                      \
     "device 1 groups 1\n"                                                      \
     "%0: f32[n_tok, 8]\n"                                                      \
-    "script\n"
+    "variant\n"
 
 TEST(program_check_meetings_name_each_device_once)
 {
     static const char *const once = "are not ascending";
 
-    text_is(MEETS "0, 1: merge meet 0, 1\n", NULL);
-    text_is(MEETS "1: post 0\n0, 1: merge meet 0, 1\n0: wait 1.0\n", NULL);
-    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 1\n"
+    text_is(MEETS "0, 1: merge barrier 0, 1\n", NULL);
+    text_is(MEETS "1: post 0\n0, 1: merge barrier 0, 1\n0: wait 1.0\n", NULL);
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge barrier 0, 1\n"
                   "0: wait 1.0\n",
             "deadlock");
     /* a check that advances device 0 twice at the barrier would miss this
      * error */
-    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge meet 0, 0, 1\n"
+    text_is(MEETS "1 if n_tok 3..: post 0\n0, 1: merge barrier 0, 0, 1\n"
                   "0: wait 1.0\n",
             once);
-    text_is(MEETS "0, 1: merge meet 0, 0, 1\n", once);
-    text_is(MEETS "0, 1: merge meet 0, 1, 1\n", once);
-    text_is(MEETS "0, 1: merge meet 1, 0\n", once);
-    text_is(MEETS "0: merge meet 0, 0\n", once);
+    text_is(MEETS "0, 1: merge barrier 0, 0, 1\n", once);
+    text_is(MEETS "0, 1: merge barrier 0, 1, 1\n", once);
+    text_is(MEETS "0, 1: merge barrier 1, 0\n", once);
+    text_is(MEETS "0: merge barrier 0, 0\n", once);
     /* the same event or peer twice is harmless if another one is named, too */
     text_is(MEETS "1: post 0\n0: wait 1.0, 1.0\n", NULL);
     text_is(MEETS "0: merge %0 <- sum(%0, %0+) 32\n", NULL);
@@ -273,7 +274,7 @@ TEST(program_check_tensors_have_room_for_what_they_hold)
 
         snprintf(text, sizeof text,
                  "programs 2\nmax n_tok 4 n_out 4\ndevice 0\n%%0: %s\n"
-                 "device 1\nscript\n",
+                 "device 1\nvariant\n",
                  cases[i].tensor);
         snprintf(says, sizeof says, fit,
                  cases[i].bytes > 0 ? cases[i].bytes : 0);
@@ -289,7 +290,7 @@ static void kernel_is(const char *tensors, const char *step,
 
     snprintf(text, sizeof text,
              "programs 2\nmax n_tok 4 n_out 4 n_slot 128 n_seq 1 page_stride "
-             "2\ndevice 0\n%s\ndevice 1\nscript\n0: %s\n",
+             "2\ndevice 0\n%s\ndevice 1\nvariant\n0: %s\n",
              tensors, step);
     text_is(text, message);
 }

@@ -546,7 +546,7 @@ TEST(law_sim_devices_draw_every_order)
                                          "programs 2\n"
                                          "device 0\n"
                                          "device 1\n"
-                                         "script\n"
+                                         "variant\n"
                                          "  1: post 0\n"
                                          "  0: merge\n"
                                          "  0: post 0\n"
@@ -588,7 +588,7 @@ TEST(law_sim_devices_draw_every_order)
     "programs 2\nmax n_tok 4 n_out 4\n"                                        \
     "device 0\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] inbox\n"                   \
     "device 1\n%0: f32[n_tok, 8]\n%1: f32[n_tok, 8] inbox\n"                   \
-    "script micro 2\n"
+    "variant micro 2\n"
 
 static const struct refusal {
     /* text of the programs, and the error's text; NULL if they are accepted */
@@ -663,7 +663,7 @@ static const struct refusal {
     {HEAD "0 if n_tok 3..: post 0\n1 micro 1 if n_tok 3..: wait 0.0\n",
      "deadlock",
      {0, 0}},
-    {HEAD "0 if n_tok 2..: merge meet 0, 1\n1: merge meet 0, 1\n",
+    {HEAD "0 if n_tok 2..: merge barrier 0, 1\n1: merge barrier 0, 1\n",
      "deadlock",
      {0, 0}},
     {HEAD "0 if n_tok 1..: post 0\n0 if n_tok 2..: post 1\n"
@@ -679,7 +679,7 @@ static const struct refusal {
     {HEAD "1: post 0\n0: post 0\n0 copy: wait 0.0\n0 copy: wait 1.0\n",
      NULL,
      {0, 0}},
-    {HEAD "0 copy: post 0\n0, 1: merge meet\n",
+    {HEAD "0 copy: post 0\n0, 1: merge barrier\n",
      "program of d0, instruction 1: waits for another device without having "
      "seen",
      {0, 0}},

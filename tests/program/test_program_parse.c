@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEAD "programs 2\ndevice 0\n%0: f32[2, 3, 4]\ndevice 1\nscript\n"
+#define HEAD "programs 2\ndevice 0\n%0: f32[2, 3, 4]\ndevice 1\nvariant\n"
 
 TEST(program_parse_mistakes_are_named)
 {
@@ -19,7 +19,7 @@ TEST(program_parse_mistakes_are_named)
         {"# no\n\n  program 1", "line 3, column 3: 'program' where programs"},
         {"programs 0", "line 1, column 10: '0' is outside 1 .. 1024"},
         {"programs 1 2", "line 1, column 12: '2' where the end of the line"},
-        {"programs 1\nscript", "line 2, column 1: the first line announces 1"},
+        {"programs 1\nvariant", "line 2, column 1: the first line announces 1"},
         {"programs 2\ndevice 0\n", "line 3, column 1: the first line announces "
                                    "2 devices, but there are 1"},
         {"programs 1\ndevice 1", "line 2, column 8: '1' is outside 0 .. 0"},
@@ -32,8 +32,8 @@ TEST(program_parse_mistakes_are_named)
         {"programs 1\ndevice 0 busy", "line 2, column 10: 'busy' where idle"},
         {"programs 1\ndevice 0\n%0: f32[]\nmax n_tok 1",
          "line 4, column 1: 'max' after tensors"},
-        {"programs 1\ndevice 0 events 4194305\nscript",
-         "line 3, column 7: the devices have 4194305 events, more than"},
+        {"programs 1\ndevice 0 events 4194305\nvariant",
+         "line 3, column 8: the devices have 4194305 events, more than"},
         {"programs 1\ndevice 0\n%1: f32[]", "line 3, column 2: '1' is outside"},
         {"programs 1\ndevice 0\n%0 f32[]",
          "line 3, column 4: 'f32[]' where ':"},
@@ -72,12 +72,13 @@ TEST(program_parse_mistakes_are_named)
         {"programs 1\ndevice 0\n%0: f32[4611686018427387904]",
          "line 3, column 29: the end of the text where bytes N"},
         {HEAD "%1: f32[]",
-         "line 6, column 1: '%1:' where an instruction or script"},
-        {HEAD "device 2", "line 6, column 1: 'device' after a script"},
+         "line 6, column 1: '%1:' where an instruction or variant"},
+        {HEAD "device 2", "line 6, column 1: 'device' after a variant"},
         {HEAD "max n_tok 3", "line 6, column 1: 'max' after tensors"},
-        {HEAD "script\nscript\nscript\nscript",
-         "line 9, column 1: more than 4 scripts"},
-        {"programs 1\ndevice 0\n0: post 1", "line 3, column 1: '0:' where scr"},
+        {HEAD "variant\nvariant\nvariant\nvariant",
+         "line 9, column 1: more than 4 variants"},
+        {"programs 1\ndevice 0\n0: post 1",
+         "line 3, column 1: '0:' where variant"},
         {HEAD "2: post 1", "line 6, column 1: '2' is outside 0 .. 1"},
         {HEAD "0,1,\n0: post 1", "line 7, column 1: device 0 is named twice"},
         {HEAD "0 late: post 1", "line 6, column 3: 'late:' where copy, order"},
@@ -137,8 +138,8 @@ TEST(program_parse_mistakes_are_named)
         {HEAD "0: pull %0 <- %0 4 x 3(4)", "line 6, column 25: ')' where ','"},
         {HEAD "0: pull %0 <- %0 4 to 4*n_tok+4",
          "line 6, column 30: '+4' where the end of the line"},
-        {HEAD "0: merge meet 0, 1 %0 <- %0 4",
-         "line 6, column 20: '%0' where ';'"},
+        {HEAD "0: merge barrier 0, 1 %0 <- %0 4",
+         "line 6, column 23: '%0' where ';'"},
         {HEAD "0: merge; %0 <- %0 4", "line 6, column 9: ';' where a tensor"},
         {HEAD "0: merge %0 <- sum(%0, %0+) %0 4",
          "line 6, column 29: '%0' where a size, n_tok"},

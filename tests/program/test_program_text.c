@@ -136,11 +136,11 @@ TEST(program_text_left_out_is_filled_in)
 
     reads_as("programs 1\n"
              "device 0\n"
-             "script\n",
+             "variant\n",
              "programs 1\n"
              "max n_tok 0\n"
              "device 0 weights 0 cache 0 work 0 inbox 0 events 0 groups 0\n"
-             "script\n",
+             "variant\n",
              1);
     reads_as(
         small, /* the example in program_text.h */
@@ -153,16 +153,16 @@ TEST(program_text_left_out_is_filled_in)
         "  %3: f32[8] inbox @0\n"
         "device 1 weights 0 cache 0 work 128 inbox 0 events 0 groups 1\n"
         "  %0: f32[n_tok, 8] work @0\n"
-        "script micro 2\n"
+        "variant micro 2\n"
         "  0 node 7: %1 = scale(%0) scale=2\n"
         "  0: post 0\n"
         "  0: dies 128 @0, 256 @128\n"
         "  1 copy: wait 0.0\n"
         "  1 copy: pull %0 <- 0.%1@32 32*n_tok to 64\n"
         "  1 copy if n_tok 2..: push 0.%3 <- %0 32\n"
-        "  0: merge meet 0, 1 message;\n"
+        "  0: merge barrier 0, 1 collective;\n"
         "      %0 <- sum(%0, 1.%0+) 16 x n_tok(32, 32)\n"
-        "  1: merge meet 0, 1 message;\n"
+        "  1: merge barrier 0, 1 collective;\n"
         "      %0 <- sum(0.%0, %0+) 16 x n_tok(32, 32)\n",
         2);
     free(small);
@@ -176,13 +176,13 @@ TEST(program_text_left_out_is_filled_in)
         "  %3: f16[33] cache @128\n"
         "  %4: f32[n_tok, 5]\n"
         "device 1\n"
-        "script\n"
+        "variant\n"
         "  0: %4 = scale(%0)\n"
         "  0, 1 node 2: post 5\n"
         "  0: dies %0, 128 @64\n"
-        "  0, 1: merge meet group 3\n"
+        "  0, 1: merge barrier group 3\n"
         "  1: wait 0.5\n"
-        "script\n"
+        "variant\n"
         "  1: post 7\n",
         "programs 2\n"
         "max n_tok 3\n"
@@ -193,15 +193,15 @@ TEST(program_text_left_out_is_filled_in)
         "  %3: f16[33] cache @128\n"
         "  %4: f32[n_tok, 5] work @320\n"
         "device 1 weights 0 cache 0 work 0 inbox 0 events 8 groups 4\n"
-        "script\n"
+        "variant\n"
         "  0: %4 = scale(%0)\n"
         "  0 node 2: post 5\n"
         "  0: dies 60 @0, 128 @64\n"
         "  1 node 2: post 5\n"
-        "  0: merge meet 0, 1 group 3\n"
-        "  1: merge meet 0, 1 group 3\n"
+        "  0: merge barrier 0, 1 group 3\n"
+        "  1: merge barrier 0, 1 group 3\n"
         "  1: wait 0.5\n"
-        "script\n"
+        "variant\n"
         "  1: post 7\n",
         2);
 }
@@ -217,17 +217,17 @@ TEST(program_text_order_is_that_of_lines)
                               "programs 2\n"
                               "device 0\n"
                               "device 1\n"
-                              "script\n"
+                              "variant\n"
                               "  0, 1: post 0\n"
-                              "  0: merge meet 0, 1\n"
+                              "  0: merge barrier 0, 1\n"
                               "  0: dies 0 @0\n"
-                              "  1: merge meet 0, 1\n"
+                              "  1: merge barrier 0, 1\n"
                               "  0, 1 order 9: post 1\n"
-                              "  0: merge meet 0, 1\n"
-                              "  0: merge meet 0, 1\n"
-                              "  1: merge meet 0, 1 group 1\n"
+                              "  0: merge barrier 0, 1\n"
+                              "  0: merge barrier 0, 1\n"
+                              "  1: merge barrier 0, 1 group 1\n"
                               "  1: post 2\n"
-                              "  1, 0: merge meet\n",
+                              "  1, 0: merge barrier\n",
                               2);
 
     for (int d = 0; d < 2; d++) {
@@ -243,11 +243,11 @@ TEST(program_text_order_is_that_of_lines)
 TEST(program_text_devices_of_a_line_are_each_their_own)
 {
     struct arena a = {0};
-    struct program *p =
-        parse(&a,
-              "programs 3\ndevice 0\ndevice 1\ndevice 2\nscript\n"
-              "  0, 2: merge meet message counted; %0 <- %1 4, 1.%2 4 to 4\n",
-              3);
+    struct program *p = parse(
+        &a,
+        "programs 3\ndevice 0\ndevice 1\ndevice 2\nvariant\n"
+        "  0, 2: merge barrier collective counted; %0 <- %1 4, 1.%2 4 to 4\n",
+        3);
     const struct insn_merge *m[2] = {&p[0].variant->insn->merge,
                                      &p[2].variant->insn->merge};
 
@@ -558,7 +558,7 @@ TEST(program_text_what_has_no_text_is_refused)
     struct arena a = {0};
     struct program *p = parse(&a,
                               "programs 2\ndevice 0\n%0: f32[1]\ndevice 1\n"
-                              "script\n0: %0 = sqr(%0)\n0: dies 4 @0\n",
+                              "variant\n0: %0 = sqr(%0)\n0: dies 4 @0\n",
                               2);
     struct variant *x = (struct variant *)p[0].variant;
     struct insn *s = (struct insn *)x->insn;
@@ -609,7 +609,7 @@ TEST(program_text_custom_kernels_are_printed_only)
     struct test_text t = {0};
     struct arena a = {0};
     struct program *p = parse(&a,
-                              "programs 1\ndevice 0\n%0: f32[1, 4]\nscript\n"
+                              "programs 1\ndevice 0\n%0: f32[1, 4]\nvariant\n"
                               "0: %0 = concat(%0, %0)\n",
                               1);
     struct insn_kernel *k = &((struct insn *)p[0].variant->insn)->kernel;
