@@ -204,10 +204,11 @@ static void own(void *p, size_t bytes)
  * the socket becomes one. */
 static void in_child(void)
 {
-    struct end *x = &ends[forking];
+    struct end *x;
 
     if (forking < 0)
         return;
+    x = &ends[forking];
     for (int i = 0; i < device_set_size(x->set); i++) {
         const struct device *d = device_of(x->set, i);
 
