@@ -59,6 +59,7 @@ TEST(exec_transfers_go_by_who_reads_whose_memory)
                     "  value 20: 0 -> 2, none\n"
                     "  value 22: 1 -> 0, from 0 2, from 1\n"
                     "  value 23: 1 -> 2, from 2\n"
+                    "  value 25: 2 -> 1, from 0, from 0, from 0\n"
                     "  ranks 24: 1 -> 0, from 0, none\n"
                     "  result 30: 1 -> 3, from 0 1 2\n"
                     "variant\n",
@@ -74,6 +75,7 @@ TEST(exec_transfers_go_by_who_reads_whose_memory)
                     "  value 22: 1 -> 0, push 0 2, push 1\n"
                     /* the same device is on both sides */
                     "  value 23: 1 -> 2, pull 2\n"
+                    "  value 25: 2 -> 1, push 0, push 0, pull 0\n"
                     "  ranks 24: 1 -> 0 late, push 0, none\n"
                     "  result 30: 1 -> 3, return 0 1 2\n"
                     "variant\n");
