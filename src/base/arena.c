@@ -129,6 +129,14 @@ static void *fail(struct arena *a, size_t bytes)
     return NULL;
 }
 
+/* Returns the space that an allocation of this size takes. */
+static size_t room_of(size_t bytes)
+{
+    size_t need = (bytes + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
+
+    return need > 0 ? need : ALIGN;
+}
+
 /* Allocates like arena_alloc, but without setting the memory to zero. Sets
  * *zero to true if the memory is already zero. */
 static void *take(struct arena *a, size_t n, size_t size, bool *zero)
@@ -142,9 +150,7 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
     if (__builtin_mul_overflow(n, size, &bytes) ||
         bytes > SIZE_MAX - 2 * ALIGN - RED_ZONE)
         return fail(a, SIZE_MAX);
-    need = (bytes + RED_ZONE + ALIGN - 1) / ALIGN * ALIGN;
-    if (need == 0)
-        need = ALIGN;
+    need = room_of(bytes);
     if (!b || b->size - b->used < need) {
         bool own = need > most;
 
@@ -189,6 +195,42 @@ void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size)
     if (copy && n > 0 && size > 0)
         memcpy(copy, p, n * size);
     return copy;
+}
+
+void *arena_grown(struct arena *a, void *from, size_t n, size_t size)
+{
+    size_t had = room_of(n * size),
+           bytes = (n > 0 ? 2 * n : ARENA_FIRST) * size;
+    size_t need = room_of(bytes);
+    struct arena_block **b = &a->head, *grown;
+    bool zero, own;
+    void *to;
+
+    if (need <= BLOCK_BYTES / 4) {
+        to = take(a, bytes, 1, &zero);
+        return to && n > 0 ? memcpy(to, from, n * size) : to;
+    }
+    /* A larger array has a block of its own, which grows with it. */
+    while (*b && ((*b)->data != from || (*b)->size != had || (*b)->huge))
+        b = &(*b)->next;
+    own = *b != NULL;
+    if (own)
+        ASAN_UNPOISON_MEMORY_REGION((*b)->data, had);
+    grown = realloc(*b, sizeof *grown + need);
+    if (!grown)
+        return fail(a, bytes);
+    if (!own) {
+        b = a->head ? &a->head->next : &a->head;
+        if (n > 0)
+            memcpy(grown->data, from, n * size);
+        grown->next = *b;
+        grown->huge = false;
+    }
+    *b = grown;
+    grown->size = grown->used = need;
+    a->used_bytes += need - (own ? had : 0);
+    ASAN_POISON_MEMORY_REGION(grown->data + bytes, need - bytes);
+    return grown->data;
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t len)

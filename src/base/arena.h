@@ -37,6 +37,23 @@ char *arena_printf(struct arena *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void *arena_memdup(struct arena *a, const void *p, size_t n, size_t size);
 
+/* For arena_extended: returns an array with a capacity of 2 * n elements, or of
+ * ARENA_FIRST if n is 0, that begins with the elements of from[n]. */
+enum { ARENA_FIRST = 4 };
+void *arena_grown(struct arena *a, void *from, size_t n, size_t size);
+/* Returns an array with space for one element more than from[n], the rest of it
+ * undefined: it is from[] if that still has space, else a copy of double its
+ * size. from[] must be NULL if n is 0, else a result of this function that
+ * holds n elements. Returns NULL if out of memory. */
+static inline void *arena_extended(struct arena *a, void *from, size_t n,
+                                   size_t size)
+{
+    /* The capacity is always ARENA_FIRST or a greater power of two. */
+    if (n > 0 && (n < ARENA_FIRST || (n & (n - 1)) != 0))
+        return from;
+    return arena_grown(a, from, n, size);
+}
+
 /* Returns PL_OK if every allocation of the arena succeeded, else PL_NO_MEMORY.
  * The message names `what` and the size of the first allocation that failed. So
  * a pass may allocate several times and check once, before it uses the memory

@@ -23,6 +23,15 @@ static inline bool ascii_is_letter_or_digit(char c)
     return ascii_is_letter(c) || (c >= '0' && c <= '9');
 }
 
+/* Returns the value of a digit of base 36, as a and A for 10; 99 for any other
+ * character. */
+static inline int ascii_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0'
+           : ascii_is_letter(c) ? ascii_lower(c) - 'a' + 10
+                                : 99;
+}
+
 static inline bool ascii_is_blank(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');

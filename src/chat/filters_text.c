@@ -171,14 +171,6 @@ bool string_to_float(const struct string *s, double *out)
     return *end == '\0';
 }
 
-int digit_value(char c)
-{
-    c = ascii_lower(c);
-    return isdigit((unsigned char)c)     ? c - '0'
-           : ascii_is_letter_or_digit(c) ? c - 'a' + 10
-                                         : 99;
-}
-
 bool string_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
@@ -203,8 +195,8 @@ bool string_to_int(const struct string *s, int64_t base, int64_t *out)
     if (*p == '\0')
         return false;
     for (; *p; p++)
-        if (digit_value(*p) >= base || __builtin_mul_overflow(v, base, &v) ||
-            __builtin_add_overflow(v, digit_value(*p), &v))
+        if (ascii_digit(*p) >= base || __builtin_mul_overflow(v, base, &v) ||
+            __builtin_add_overflow(v, ascii_digit(*p), &v))
             return false;
     *out = minus ? -v : v;
     return true;

@@ -234,7 +234,7 @@ static void lex_number(struct lexer *l)
         t.value.kind = V_INT;
         text.len = base == 10 ? digits(l, l->at) : 2;
         while (base != 10 && l->at + text.len < l->len &&
-               (digit_value(s[text.len]) < base || s[text.len] == '_'))
+               (ascii_digit(s[text.len]) < base || s[text.len] == '_'))
             text.len++;
         if (!string_to_int(&text, 0, &t.value.i))
             bad(l, "an integer has more than 64 bits");
@@ -262,8 +262,8 @@ static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
         return 1;
     }
     if (n > 0) {
-        for (i = 1; i <= n && i < len && digit_value(s[i]) < 16; i++)
-            c = c << 4 | (uint32_t)digit_value(s[i]);
+        for (i = 1; i <= n && i < len && ascii_digit(s[i]) < 16; i++)
+            c = c << 4 | (uint32_t)ascii_digit(s[i]);
         *used = i;
         return i > n ? unicode_put(out, c) : 0;
     }

@@ -43,8 +43,6 @@ int64_t string_index(const struct string *s);
  * such a number, is too long, or is an integer of more than 64 bits. */
 bool string_to_float(const struct string *s, double *out);
 bool string_to_int(const struct string *s, int64_t base, int64_t *out);
-/* Returns the value of a digit of base 36; 99 for other characters. */
-int digit_value(char c);
 
 /* Return the string or the integer `v`. Fail if `v` has another type. */
 struct string *need_string(struct render *r, struct value v);

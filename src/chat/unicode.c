@@ -2,6 +2,7 @@
 #include "chat/unicode.h"
 
 #include "base/ascii.h"
+#include "base/utf8_char.h"
 
 #include <locale.h>
 #include <wctype.h>
@@ -10,52 +11,21 @@ enum { STRAY = 0xdc00 };
 
 size_t unicode_get(const char *s, size_t n, uint32_t *c)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char b = (unsigned char)s[0];
-    size_t len = b < 0x80             ? 1
-                 : (b & 0xe0) == 0xc0 ? 2
-                 : (b & 0xf0) == 0xe0 ? 3
-                 : (b & 0xf8) == 0xf0 ? 4
-                                      : 0;
+    size_t len = utf8_get(s, n, c);
 
-    if (len == 1) {
-        *c = b;
-        return 1;
-    }
-    *c = STRAY + b;
-    if (len == 0 || len > n)
-        return 1;
-    {
-        uint32_t v = b & (0x7fu >> len);
-
-        for (size_t i = 1; i < len; i++) {
-            if (((unsigned char)s[i] & 0xc0) != 0x80)
-                return 1;
-            v = v << 6 | ((unsigned char)s[i] & 0x3f);
-        }
-        if (v < least[len] || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
-            return 1;
-        *c = v;
-    }
-    return len;
+    if (len > 0)
+        return len;
+    *c = STRAY + (unsigned char)s[0];
+    return 1;
 }
 
 size_t unicode_put(char *out, uint32_t c)
 {
-    size_t n;
-
     if (c >= STRAY + 0x80 && c <= STRAY + 0xff) {
         out[0] = (char)(c - STRAY);
         return 1;
     }
-    if (c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-        return 0;
-    n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, c >>= 6)
-        out[i] = (char)(0x80 | (c & 0x3f));
-    /* The first byte of n > 1 bytes begins with n bits that are 1. */
-    out[0] = (char)(n == 1 ? c : 0xf00u >> n | c);
-    return n;
+    return c > UTF8_LAST || (c >= 0xd800 && c <= 0xdfff) ? 0 : utf8_put(out, c);
 }
 
 size_t unicode_count(const char *s, size_t n)

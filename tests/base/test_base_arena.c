@@ -39,3 +39,33 @@ TEST(base_arena_counts_an_overflow_as_a_failure)
     assert_int_equal(arena_check(&a, "a text", NULL), PL_NO_MEMORY);
     arena_fini(&a);
 }
+
+/* Two arrays that grow in turn, and allocations between them, keep what they
+ * hold, whether they share a block or have their own. */
+TEST(base_arena_arrays_grow)
+{
+    enum { N = 20000 };
+    struct arena a = {0};
+    uint32_t *one = NULL;
+    uint64_t *two = NULL;
+
+    for (uint32_t i = 0; i < N; i++) {
+        one = arena_extended(&a, one, i, sizeof *one);
+        two = arena_extended(&a, two, i, sizeof *two);
+        assert_non_null(one);
+        assert_non_null(two);
+        one[i] = i;
+        two[i] = ~(uint64_t)i;
+        if (i % 1000 == 0)
+            memset(arena_alloc(&a, i, 1), 0xff, i);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(one[i], i);
+        assert_true(two[i] == ~(uint64_t)i);
+    }
+    alloc_fail_at(1);
+    assert_null(arena_extended(&a, NULL, 0, 100000));
+    alloc_fail_off();
+    assert_int_equal(arena_check(&a, "a list", NULL), PL_NO_MEMORY);
+    arena_fini(&a);
+}
