@@ -261,12 +261,36 @@ static const struct probe thinks_and_says = {
     1,
     {THOUGHT}};
 
+/* The learning of the changes that a template needs. */
+struct learning {
+    struct chat_adapt *a;
+    reply_render_fn *render;
+    void *user;
+    pl_err *err;
+};
+
 /* Renders a test conversation with the changes of `set`, bits 1 << enum change.
- * Sets *yes to true if the template shows all texts of p->shows and none of
- * p->hides. */
-static pl_status ask(const struct chat_adapt *a, const struct probe *p,
-                     unsigned set, reply_render_fn *render, void *user,
-                     bool *yes, pl_err *err)
+ * Sets *text to the rendered text, malloc'ed; to NULL if the template rejects
+ * the conversation. Fails only with PL_NO_MEMORY. */
+static pl_status show(const struct learning *l, const pl_conversation *c,
+                      unsigned set, char **text)
+{
+    struct adapting how = {
+        .a = l->a, .c = c, .render = l->render, .user = l->user};
+    pl_status s = PL_NO_MEMORY;
+    pl_err why;
+
+    *text = NULL;
+    if (load_all(&how.given, c))
+        s = attempt(&how, set, -1, text, &why);
+    conversation_fini(&how.given);
+    return s == PL_NO_MEMORY ? err_no_memory(l->err, "a chat template") : PL_OK;
+}
+
+/* Sets *yes to true if the template, with the changes of `set`, shows all texts
+ * of p->shows and none of p->hides. */
+static pl_status ask(const struct learning *l, const struct probe *p,
+                     unsigned set, bool *yes)
 {
     const pl_conversation c = {
         .size = sizeof c,
@@ -274,38 +298,32 @@ static pl_status ask(const struct chat_adapt *a, const struct probe *p,
         .tools = p->tools ? probe_tools : NULL,
         .extra = "{\"enable_thinking\": true, \"thinking\": true}",
         .adapt = true};
-    struct adapting how = {.a = a, .c = &c, .render = render, .user = user};
-    char *text = NULL;
-    pl_status s = PL_NO_MEMORY;
-    pl_err why;
+    char *text;
 
-    if (load_all(&how.given, &c))
-        s = attempt(&how, set, -1, &text, &why);
-    conversation_fini(&how.given);
-    *yes = s == PL_OK && strstr(text, p->shows[0]) && strstr(text, p->shows[1]);
+    PL_TRY(show(l, &c, set, &text));
+    *yes = text && strstr(text, p->shows[0]) && strstr(text, p->shows[1]);
     for (int i = 0; i < 2 && *yes; i++)
         *yes = !p->hides[i] || !strstr(text, p->hides[i]);
     free(text);
-    return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
+    return PL_OK;
 }
 
-static pl_status learn(struct chat_adapt *a, const struct probe *p,
-                       reply_render_fn *render, void *user, pl_err *err)
+static pl_status learn(const struct learning *l, const struct probe *p)
 {
+    struct chat_adapt *a = l->a;
     bool yes;
 
-    PL_TRY(ask(a, p, a->always, render, user, &yes, err));
+    PL_TRY(ask(l, p, a->always, &yes));
     for (int i = 0; !yes && i < p->n_change; i++) {
         unsigned set = a->always | 1u << p->change[i];
 
-        PL_TRY(ask(a, p, set, render, user, &yes, err));
+        PL_TRY(ask(l, p, set, &yes));
         a->always = yes ? set : a->always;
     }
     return PL_OK;
 }
 
-static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
-                                 void *user, pl_err *err)
+static pl_status learn_reasoning(const struct learning *l)
 {
     static const char *const names[] = {usual_name, "reasoning", "thinking",
                                         "thought",  "thoughts",  "content"};
@@ -313,82 +331,60 @@ static pl_status learn_reasoning(struct chat_adapt *a, reply_render_fn *render,
 
     for (size_t k = 0; k < sizeof thinks / sizeof thinks[0]; k++)
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            a->reasoning = names[i];
-            PL_TRY(ask(a, &thinks[k], a->always, render, user, &yes, err));
+            l->a->reasoning = names[i];
+            PL_TRY(ask(l, &thinks[k], l->a->always, &yes));
             if (yes)
                 return PL_OK;
         }
-    a->reasoning = NULL;
+    l->a->reasoning = NULL;
     return PL_OK;
 }
 
-/* Renders a conversation of one user message with the changes of `set` and the
- * template variables `extra`. Sets *text to the rendered text from the content
- * of this message on; to NULL if the template rejects the conversation. */
-static pl_status prompt_end(const struct chat_adapt *a, unsigned set,
-                            const char *extra, reply_render_fn *render,
-                            void *user, char **text, pl_err *err)
-{
-    const pl_conversation c = {.size = sizeof c,
-                               .messages = "[" U("zq-user") "]",
-                               .extra = extra,
-                               .adapt = true};
-    struct adapting how = {.a = a, .c = &c, .render = render, .user = user};
-    pl_status s = PL_NO_MEMORY;
-    char *at;
-    pl_err why;
-
-    *text = NULL;
-    if (load_all(&how.given, &c))
-        s = attempt(&how, set, -1, text, &why);
-    conversation_fini(&how.given);
-    at = s == PL_OK ? strstr(*text, "zq-user") : NULL;
-    if (at)
-        memmove(*text, at, strlen(at) + 1);
-    return s == PL_NO_MEMORY ? err_no_memory(err, "a chat template") : PL_OK;
-}
-
 /* Sets *yes to true if the variable enable_thinking changes the end of a
- * rendered prompt, with the changes of `set`. */
-static pl_status is_switched(const struct chat_adapt *a, unsigned set,
-                             reply_render_fn *render, void *user, bool *yes,
-                             pl_err *err)
+ * rendered prompt, from the content of its user message on, with the changes of
+ * `set`. */
+static pl_status is_switched(const struct learning *l, unsigned set, bool *yes)
 {
-    char *on = NULL, *off = NULL;
-    pl_status s = prompt_end(a, set, "{\"enable_thinking\": true}", render,
-                             user, &on, err);
+    pl_conversation c = {.size = sizeof c,
+                         .messages = "[" U("zq-user") "]",
+                         .extra = "{\"enable_thinking\": true}",
+                         .adapt = true};
+    char *on, *off = NULL, *a, *b;
+    pl_status s = show(l, &c, set, &on);
 
+    c.extra = "{\"enable_thinking\": false}";
     if (s == PL_OK)
-        s = prompt_end(a, set, "{\"enable_thinking\": false}", render, user,
-                       &off, err);
-    *yes = s == PL_OK && on && off && strcmp(on, off) != 0;
+        s = show(l, &c, set, &off);
+    a = on ? strstr(on, "zq-user") : on;
+    b = off ? strstr(off, "zq-user") : off;
+    *yes = on && off && strcmp(a ? a : on, b ? b : off) != 0;
     free(on);
     free(off);
     return s;
 }
 
-static pl_status learn_effort(struct chat_adapt *a, reply_render_fn *render,
-                              void *user, pl_err *err)
+static pl_status learn_effort(const struct learning *l)
 {
-    const unsigned set = a->always | 1u << EFFORT;
     bool yes;
 
-    PL_TRY(is_switched(a, a->always, render, user, &yes, err));
+    PL_TRY(is_switched(l, l->a->always, &yes));
     if (yes)
         return PL_OK;
-    PL_TRY(is_switched(a, set, render, user, &yes, err));
-    a->always = yes ? set : a->always;
+    PL_TRY(is_switched(l, l->a->always | 1u << EFFORT, &yes));
+    l->a->always |= yes ? 1u << EFFORT : 0;
     return PL_OK;
 }
 
 pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
                            reply_render_fn *render, void *user, pl_err *err)
 {
+    const struct learning l = {a, render, user, err};
+
     *a = (struct chat_adapt){.always = f->id_named ? 1u << NAMED_IDS : 0};
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++)
-        PL_TRY(learn(a, &probes[i], render, user, err));
+        PL_TRY(learn(&l, &probes[i]));
     a->one_call = a->always >> SPLIT & 1;
-    PL_TRY(learn_effort(a, render, user, err));
-    PL_TRY(learn_reasoning(a, render, user, err));
-    return learn(a, &thinks_and_says, render, user, err);
+    PL_TRY(learn_effort(&l));
+    PL_TRY(learn_reasoning(&l));
+    return learn(&l, &thinks_and_says);
 }

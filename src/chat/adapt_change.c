@@ -59,41 +59,10 @@ static void add(struct conversation *w, json_t *list, json_t *value)
         w->failed = true;
 }
 
-static json_t *turn(const char *role, const json_t *content)
+/* Returns a message. Takes ownership of its content. NULL if out of memory. */
+static json_t *turn(const char *role, json_t *content)
 {
-    return json_pack("{sssO}", "role", role, "content", (json_t *)content);
-}
-
-/* Returns the text a + between + b, where `between` is left out if a or b is
- * empty. NULL if out of memory. A value that is not a string counts as
- * empty. */
-static json_t *joined(const json_t *a, const char *between, const json_t *b)
-{
-    size_t n_a = json_string_length(a), n_b = json_string_length(b);
-    size_t n = n_a > 0 && n_b > 0 ? strlen(between) : 0;
-    char *s = malloc(n_a + n + n_b + 1);
-    json_t *out;
-
-    if (!s)
-        return NULL;
-    memcpy(s, n_a > 0 ? json_string_value(a) : "", n_a);
-    memcpy(s + n_a, between, n);
-    memcpy(s + n_a + n, n_b > 0 ? json_string_value(b) : "", n_b);
-    out = json_stringn_nocheck(s, n_a + n + n_b);
-    free(s);
-    return out;
-}
-
-/* Appends the text `more` to the text in field `key` of a message, or prepends
- * it if `first`. A blank line separates the texts. */
-static void join(struct conversation *w, json_t *message, const char *key,
-                 const json_t *more, bool first)
-{
-    const json_t *had = json_object_get(message, key);
-
-    if (json_string_length(more) > 0)
-        set(w, message, key,
-            joined(first ? more : had, "\n\n", first ? had : more));
+    return json_pack("{ssso}", "role", role, "content", content);
 }
 
 /* Replaces the list of the conversation's messages. Takes ownership of
@@ -105,34 +74,41 @@ static void replace(struct conversation *w, json_t *list)
     w->failed = w->failed || !list;
 }
 
-/* Returns the texts of a list joined with blank lines. Empty texts are left
- * out. NULL if out of memory. A value that is not a string counts as empty. */
-static json_t *joined_all(const json_t *list)
+/* Returns the texts of a list, joined with `between`. Empty texts are left out.
+ * NULL if out of memory. A value that is not a string counts as empty. */
+static json_t *joined(const json_t *list, const char *between)
 {
-    size_t n = 0, at = 0, i;
+    size_t n = 0, at = 0, len = strlen(between), i;
     json_t *text, *out;
     char *s;
 
     json_array_foreach ((json_t *)list, i, text)
-        n += json_string_length(text) + 2;
+        n += json_string_length(text) + len;
     s = malloc(n + 1);
     if (!s)
         return NULL;
     json_array_foreach ((json_t *)list, i, text) {
-        size_t len = json_string_length(text);
-
-        if (len == 0)
+        if (json_string_length(text) == 0)
             continue;
         if (at > 0) {
-            memcpy(s + at, "\n\n", 2);
-            at += 2;
+            memcpy(s + at, between, len);
+            at += len;
         }
-        memcpy(s + at, json_string_value(text), len);
-        at += len;
+        memcpy(s + at, json_string_value(text), json_string_length(text));
+        at += json_string_length(text);
     }
     out = json_stringn_nocheck(s, at);
     free(s);
     return out;
+}
+
+/* Sets message[key] to the texts of a list, joined with `between`. Takes
+ * ownership of `list`; NULL means out of memory. */
+static void set_joined(struct conversation *w, json_t *message, const char *key,
+                       json_t *list, const char *between)
+{
+    set(w, message, key, list ? joined(list, between) : NULL);
+    json_decref(list);
 }
 
 /* Appends the text in field `key` of a message to `list`, if the message has
@@ -157,14 +133,9 @@ static void place_rest(struct conversation *w, json_t *out, const json_t *list,
 {
     size_t n = json_array_size(out);
     bool last = n > 0 && !has_role(json_array_get(out, n - 1), "assistant");
-    json_t *rest = joined_all(list);
+    json_t *rest = turn(keep ? "system" : "user", joined(list, "\n\n"));
 
-    if (keep || !last)
-        w->failed |= json_array_insert_new(
-                         out, 0, turn(keep ? "system" : "user", rest)) != 0;
-    else
-        add(w, out, turn("user", rest));
-    json_decref(rest);
+    w->failed |= json_array_insert_new(out, keep || !last ? 0 : n, rest) != 0;
 }
 
 /* Joins the system messages at the beginning of the conversation to one. Adds
@@ -186,7 +157,7 @@ static void place_system(struct conversation *w, bool keep)
             collect(w, begun ? rest : lead, m, "content");
         } else if (has_role(m, "user") && json_array_size(rest) > 0) {
             collect(w, rest, m, "content");
-            set(w, m, "content", joined_all(rest));
+            set(w, m, "content", joined(rest, "\n\n"));
             json_array_clear(rest);
         }
         if (!system || (!begun && !first))
@@ -200,7 +171,7 @@ static void place_system(struct conversation *w, bool keep)
     else if (json_array_size(rest) > 0)
         place_rest(w, out, rest, keep);
     if (json_array_size(lead) > 1)
-        set(w, first, "content", joined_all(lead));
+        set(w, first, "content", joined(lead, "\n\n"));
     json_decref(lead);
     json_decref(rest);
     replace(w, out);
@@ -224,7 +195,6 @@ static void no_system(struct conversation *w)
 static void user_first(struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i = 0;
-    json_t *empty;
 
     while (i < n && has_role(json_array_get(w->messages, i), "system"))
         i++;
@@ -234,11 +204,9 @@ static void user_first(struct conversation *w)
         set(w, json_array_get(w->messages, n - 1), "role", json_string("user"));
         return;
     }
-    empty = json_string("");
     w->changed = true;
-    w->failed |=
-        json_array_insert_new(w->messages, i, turn("user", empty)) != 0;
-    json_decref(empty);
+    w->failed |= json_array_insert_new(w->messages, i,
+                                       turn("user", json_string(""))) != 0;
 }
 
 /* Returns the last message of `list` that counts as a turn of the user or the
@@ -264,11 +232,8 @@ static void add_turn(struct conversation *w, json_t *out, json_t *m)
     const json_t *last = last_turn(out);
 
     if (last && has_role(last, user ? "user" : "assistant")) {
-        json_t *empty = json_string("");
-
         w->changed = true;
-        add(w, out, turn(user ? "assistant" : "user", empty));
-        json_decref(empty);
+        add(w, out, turn(user ? "assistant" : "user", json_string("")));
     }
     add(w, out, json_incref(m));
 }
@@ -295,9 +260,9 @@ static size_t merge(struct conversation *w, size_t at)
             set(w, m, "tool_calls", json_incref((json_t *)calls_of(next)));
     }
     if (last > at)
-        set(w, m, "content", joined_all(content));
+        set(w, m, "content", joined(content, "\n\n"));
     if (json_array_size(thoughts) > 0)
-        set(w, m, "reasoning_content", joined_all(thoughts));
+        set(w, m, "reasoning_content", joined(thoughts, "\n\n"));
     json_decref(content);
     json_decref(thoughts);
     return last;
@@ -460,19 +425,21 @@ static void name_results(struct conversation *w)
 static void results_to_user(struct conversation *w, bool orphans)
 {
     const json_t **of = all_calls(w);
-    json_t *m, *head;
+    json_t *m;
     size_t i;
 
     json_array_foreach (w->messages, i, m) {
         if (!of || !has_role(m, "tool") || (orphans && of[i]))
             continue;
-        head = json_sprintf("Result of %s:", of[i] ? name_of(of[i]) : "a tool");
-        set(w, m, "content", joined(head, "\n", json_object_get(m, "content")));
+        set_joined(w, m, "content",
+                   json_pack("[oO*]",
+                             json_sprintf("Result of %s:",
+                                          of[i] ? name_of(of[i]) : "a tool"),
+                             json_object_get(m, "content")),
+                   "\n");
         set(w, m, "role", json_string("user"));
         json_object_del(m, "tool_call_id");
         json_object_del(m, "name");
-        w->failed = w->failed || !head;
-        json_decref(head);
     }
     free(of);
 }
@@ -504,11 +471,11 @@ static bool has_call(const json_t *message, const json_t *call)
 static void split_off(struct conversation *w, json_t *out, const json_t **of,
                       size_t at, size_t k)
 {
-    json_t *m = json_array_get(w->messages, at), *empty = json_string("");
+    json_t *m = json_array_get(w->messages, at);
     json_t *call = json_array_get(calls_of(m), k);
-    json_t *own = k == 0 ? whole_json_copy(m) : turn("assistant", empty);
+    json_t *own =
+        k == 0 ? whole_json_copy(m) : turn("assistant", json_string(""));
 
-    json_decref(empty);
     if (json_object_set_new(own, "tool_calls", json_pack("[O]", call)) != 0)
         w->failed = true;
     add(w, out, own);
@@ -546,22 +513,19 @@ static void split_calls(struct conversation *w)
     replace(w, out);
 }
 
-/* In each message that has tool calls and reasoning, appends the content to the
+/* In a message that has tool calls and reasoning, appends the content to the
  * reasoning, so that the message has no content. */
-static void join_thoughts(struct conversation *w)
+static void join_thoughts(struct conversation *w, json_t *m)
 {
-    json_t *m;
-    size_t i;
+    json_t *content = json_object_get(m, "content");
+    json_t *thought = json_object_get(m, "reasoning_content");
 
-    json_array_foreach (w->messages, i, m) {
-        const json_t *content = json_object_get(m, "content");
-
-        if (!calls_of(m) || json_string_length(content) == 0 ||
-            json_string_length(json_object_get(m, "reasoning_content")) == 0)
-            continue;
-        join(w, m, "reasoning_content", content, false);
-        set(w, m, "content", json_string(""));
-    }
+    if (!calls_of(m) || json_string_length(content) == 0 ||
+        json_string_length(thought) == 0)
+        return;
+    set_joined(w, m, "reasoning_content", json_pack("[OO]", thought, content),
+               "\n\n");
+    set(w, m, "content", json_string(""));
 }
 
 char *conversation_dump(const json_t *j)
@@ -586,102 +550,78 @@ static json_t *dumped(const json_t *j)
     return out;
 }
 
-static void calls_to_content(struct conversation *w)
+static void calls_to_content(struct conversation *w, json_t *m)
 {
-    json_t *m, *call;
-    size_t i, k;
+    const json_t *calls = calls_of(m);
+    json_t *texts = json_array(), *call;
+    size_t k;
 
-    json_array_foreach (w->messages, i, m) {
-        const json_t *calls = calls_of(m);
-        json_t *texts = json_array();
+    collect(w, texts, m, "content");
+    json_array_foreach ((json_t *)calls, k, call) {
+        json_t *both =
+            json_pack("{sssO*}", "name", name_of(call), "arguments",
+                      json_object_get(function_of(call), "arguments"));
 
-        collect(w, texts, m, "content");
-        json_array_foreach ((json_t *)calls, k, call) {
-            json_t *both =
-                json_pack("{sssO*}", "name", name_of(call), "arguments",
-                          json_object_get(function_of(call), "arguments"));
-
-            add(w, texts, dumped(both));
-            json_decref(both);
-        }
-        if (calls)
-            set(w, m, "content", joined_all(texts));
-        json_object_del(m, "tool_calls");
-        json_decref(texts);
+        add(w, texts, dumped(both));
+        json_decref(both);
     }
+    if (calls)
+        set(w, m, "content", joined(texts, "\n\n"));
+    json_object_del(m, "tool_calls");
+    json_decref(texts);
 }
 
-static void arguments_to_text(struct conversation *w)
+static void arguments_to_text(struct conversation *w, json_t *m)
 {
-    json_t *m, *call;
-    size_t i, k;
+    json_t *call;
+    size_t k;
 
-    json_array_foreach (w->messages, i, m) {
-        const json_t *calls = calls_of(m);
+    json_array_foreach ((json_t *)calls_of(m), k, call) {
+        json_t *function = (json_t *)function_of(call);
+        const json_t *given = json_object_get(function, "arguments");
 
-        json_array_foreach ((json_t *)calls, k, call) {
-            json_t *function = (json_t *)function_of(call);
-            const json_t *given = json_object_get(function, "arguments");
-
-            if (given && !json_is_string(given))
-                set(w, function, "arguments", dumped(given));
-        }
+        if (given && !json_is_string(given))
+            set(w, function, "arguments", dumped(given));
     }
 }
 
 /* ---- changing content and reasoning -------------------------------------- */
 
-static void content_to_parts(struct conversation *w)
+static void content_to_parts(struct conversation *w, json_t *m)
 {
-    json_t *m;
-    size_t i;
+    json_t *content = json_object_get(m, "content");
 
-    json_array_foreach (w->messages, i, m) {
-        json_t *content = json_object_get(m, "content");
-
-        if (json_is_string(content))
-            set(w, m, "content",
-                json_pack("[{sssO}]", "type", "text", "text", content));
-    }
+    if (json_is_string(content))
+        set(w, m, "content",
+            json_pack("[{sssO}]", "type", "text", "text", content));
 }
 
 /* Removes the headers of channels, such as <|channel|>final<|message|>, from
- * the content of the assistant's messages. Keeps the text after the last
+ * the content of a message of the assistant. Keeps the text after the last
  * <|message|>, up to the next marker. */
-static void drop_channels(struct conversation *w)
+static void drop_channels(struct conversation *w, json_t *m)
 {
     static const char message[] = "<|message|>";
-    json_t *m;
-    size_t i;
+    const char *s = json_string_value(json_object_get(m, "content"));
+    const char *end, *next;
 
-    json_array_foreach (w->messages, i, m) {
-        const char *s = json_string_value(json_object_get(m, "content"));
-        const char *end, *next;
-
-        if (!has_role(m, "assistant") || !s || !strstr(s, message))
-            continue;
-        while ((next = strstr(s, message)))
-            s = next + sizeof message - 1;
-        end = strstr(s, "<|");
-        set(w, m, "content",
-            json_stringn(s, end ? (size_t)(end - s) : strlen(s)));
-    }
+    if (!has_role(m, "assistant") || !s || !strstr(s, message))
+        return;
+    while ((next = strstr(s, message)))
+        s = next + sizeof message - 1;
+    end = strstr(s, "<|");
+    set(w, m, "content", json_stringn(s, end ? (size_t)(end - s) : strlen(s)));
 }
 
-/* Sets the content of messages of the user and the assistant that have no
+/* Sets the content of a message of the user or the assistant that has no
  * content and no tool calls to a blank. */
-static void fill_empty(struct conversation *w)
+static void fill_empty(struct conversation *w, json_t *m)
 {
-    json_t *m;
-    size_t i;
+    const json_t *content = json_object_get(m, "content");
 
-    json_array_foreach (w->messages, i, m) {
-        const json_t *content = json_object_get(m, "content");
-
-        if ((has_role(m, "user") || has_role(m, "assistant")) && !calls_of(m) &&
-            json_string_length(content) == 0 && !json_array_size(content))
-            set(w, m, "content", json_string(" "));
-    }
+    if ((has_role(m, "user") || has_role(m, "assistant")) && !calls_of(m) &&
+        json_string_length(content) == 0 && !json_array_size(content))
+        set(w, m, "content", json_string(" "));
 }
 
 /* Makes the reasoning `thought` of message m the first part of its content,
@@ -736,20 +676,15 @@ static void set_missing(struct conversation *w, json_t *object, const char *key,
         set(w, object, key, value);
 }
 
-static void complete_tools(struct conversation *w)
+static void complete_tool(struct conversation *w, json_t *tool)
 {
-    json_t *tool;
-    size_t i;
+    json_t *function = (json_t *)function_of(tool), *p;
 
-    json_array_foreach (w->tools, i, tool) {
-        json_t *function = (json_t *)function_of(tool), *p;
-
-        set_missing(w, function, "description", json_string(""));
-        set_missing(w, function, "parameters", json_object());
-        p = json_object_get(function, "parameters");
-        set_missing(w, p, "type", json_string("object"));
-        set_missing(w, p, "properties", json_object());
-    }
+    set_missing(w, function, "description", json_string(""));
+    set_missing(w, function, "parameters", json_object());
+    p = json_object_get(function, "parameters");
+    set_missing(w, p, "type", json_string("object"));
+    set_missing(w, p, "properties", json_object());
 }
 
 /* If the "type" of a JSON Schema is a list of types, replaces it by the first
@@ -798,15 +733,12 @@ static void complete_schema(struct conversation *w, json_t *schema, int depth)
     }
 }
 
-static void complete_schemas(struct conversation *w)
+static void complete_parameters(struct conversation *w, json_t *tool)
 {
     enum { DEEPEST = 32 };
-    json_t *tool;
-    size_t i;
 
-    json_array_foreach (w->tools, i, tool)
-        complete_schema(w, json_object_get(function_of(tool), "parameters"),
-                        DEEPEST);
+    complete_schema(w, json_object_get(function_of(tool), "parameters"),
+                    DEEPEST);
 }
 
 static void set_effort(struct conversation *w)
@@ -847,33 +779,35 @@ static void text_of_tools(struct conversation *w)
 
 /* ---- the table of all changes -------------------------------------------- */
 
-/* The functions that make the changes, in the order in which they are
- * called. */
+/* The functions that make the changes, in the order in which they are called:
+ * for the whole conversation, for each message, or for each tool. */
 static const struct {
     enum change is;
-    void (*make)(struct conversation *w);
+    void (*whole)(struct conversation *w);
+    void (*message)(struct conversation *w, json_t *message);
+    void (*tool)(struct conversation *w, json_t *tool);
 } changes[] = {
-    {TOOLS, complete_tools},
-    {SCHEMAS, complete_schemas},
-    {EFFORT, set_effort},
-    {NULL_TOOLS, null_tools},
-    {NAMES, name_results},
-    {SPLIT, split_calls},
-    {ORPHANS, orphans_to_user},
-    {IDS, nine_ids},
-    {NAMED_IDS, named_ids},
-    {CHANNELS, drop_channels},
-    {THOUGHT, join_thoughts},
-    {RESULTS, all_to_user},
-    {CALLS, calls_to_content},
-    {SYSTEM, one_system},
-    {NO_SYSTEM, no_system},
-    {USER, user_first},
-    {TURNS, take_turns},
-    {FILL, fill_empty},
-    {ARGUMENTS, arguments_to_text},
-    {PARTS, content_to_parts},
-    {FUNCTIONS, text_of_tools},
+    {TOOLS, .tool = complete_tool},
+    {SCHEMAS, .tool = complete_parameters},
+    {EFFORT, .whole = set_effort},
+    {NULL_TOOLS, .whole = null_tools},
+    {NAMES, .whole = name_results},
+    {SPLIT, .whole = split_calls},
+    {ORPHANS, .whole = orphans_to_user},
+    {IDS, .whole = nine_ids},
+    {NAMED_IDS, .whole = named_ids},
+    {CHANNELS, .message = drop_channels},
+    {THOUGHT, .message = join_thoughts},
+    {RESULTS, .whole = all_to_user},
+    {CALLS, .message = calls_to_content},
+    {SYSTEM, .whole = one_system},
+    {NO_SYSTEM, .whole = no_system},
+    {USER, .whole = user_first},
+    {TURNS, .whole = take_turns},
+    {FILL, .message = fill_empty},
+    {ARGUMENTS, .message = arguments_to_text},
+    {PARTS, .message = content_to_parts},
+    {FUNCTIONS, .whole = text_of_tools},
 };
 static_assert(sizeof changes / sizeof changes[0] == N_CHANGE,
               "each change has a row");
@@ -882,12 +816,19 @@ unsigned conversation_change(struct conversation *w, unsigned set,
                              const char *reasoning)
 {
     unsigned made = 0;
+    json_t *item;
+    size_t k;
 
     for (int i = 0; i < N_CHANGE && !w->failed; i++) {
         if (!(set >> changes[i].is & 1))
             continue;
         w->changed = false;
-        changes[i].make(w);
+        if (changes[i].whole)
+            changes[i].whole(w);
+        json_array_foreach (changes[i].message ? w->messages : NULL, k, item)
+            changes[i].message(w, item);
+        json_array_foreach (changes[i].tool ? w->tools : NULL, k, item)
+            changes[i].tool(w, item);
         made |= w->changed ? 1u << changes[i].is : 0;
     }
     if (reasoning && !w->failed)
