@@ -1,59 +1,40 @@
 /* Writes the numbers of an interval as a GBNF expression; see decimal.h.
  * Negative and positive numbers are written separately, each as an interval of
- * magnitudes. The numbers of such an interval are divided into those whose
- * digits before the point are the lower bound's, the upper bound's, and others
- * between them. If they are a bound's, the digits after the point are compared
- * one by one with the bound's. */
+ * magnitudes. Their digits are compared one by one with those of both bounds.
+ * Once a digit differs from a bound's, the digits after it are free of that
+ * bound. */
 #include "grammar/decimal.h"
 
 #include "base/numeral.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { USUAL_DIGITS = 18 };
 
-static const char zeros[] =
-    "00000000000000000000000000000000000000000000000000000000000000000";
-static const char nines[] =
-    "99999999999999999999999999999999999999999999999999999999999999999";
-
-/* Sets out[0 .. n) to `digits`, filled up with the character `more`. */
-static void pad(char *out, const char *digits, char more, size_t n)
-{
-    size_t len = strlen(digits);
-
-    memset(out, more, n);
-    memcpy(out, digits, len < n ? len : n);
-    out[n] = '\0';
-}
-
 /* ---- conversion of JSON numbers to decimals ------------------------------ */
 
-/* Writes the shortest text in exponent notation that is read as the double
- * x. */
-static void shortest(char *out, size_t size, double x)
+/* Sets *d to the number whose text is `s`, such as -1.25e+30 or 0.5. Returns
+ * false if it has too many digits. */
+static bool from_text(struct decimal *d, const char *s)
 {
-    for (int n = 1; n <= 17; n++) {
-        numeral_print(out, size, "%.*e", n - 1, x);
-        if (numeral_double(out, NULL) == x)
-            return;
-    }
-}
+    char digit[NUMERAL_SHORTEST];
+    /* The number is 0.DIGITS times 10 to the power of `point`. */
+    int n = 0, point = 0, end;
+    bool whole = true;
+    const char *c = s;
 
-/* Sets *d to the digits of a text such as -1.25e+03. */
-static bool from_exponent(struct decimal *d, const char *s)
-{
-    char digit[32];
-    int n = 0, point, exponent = 0, end;
-    const char *e = strchr(s, 'e');
-
-    for (const char *c = s; *c && c != e && n < 30; c++)
-        if (*c >= '0' && *c <= '9')
+    for (; *c && *c != 'e'; c++) {
+        whole &= *c != '.';
+        if ((*c >= '1' && *c <= '9') || (*c == '0' && n > 0)) {
             digit[n++] = *c;
-    for (const char *c = e ? e + 2 : ""; *c >= '0' && *c <= '9'; c++)
-        exponent = 10 * exponent + (*c - '0');
-    point = 1 + (e && e[1] == '-' ? -exponent : exponent);
+            point += whole;
+        } else if (*c == '0') {
+            point -= !whole;
+        }
+    }
+    point += *c ? atoi(c + 1) : 0;
     while (n > 0 && digit[n - 1] == '0')
         n--;
     end = point > n ? point : n;
@@ -74,7 +55,7 @@ static bool from_exponent(struct decimal *d, const char *s)
 
 bool decimal_of(struct decimal *d, const json_t *v, int inward)
 {
-    char s[64];
+    char s[NUMERAL_SHORTEST];
     double x;
 
     *d = (struct decimal){0};
@@ -94,13 +75,11 @@ bool decimal_of(struct decimal *d, const json_t *v, int inward)
         if (fabs(x) > 1e60)
             return false;
         x = nextafter(x, inward > 0 ? INFINITY : -INFINITY);
-        numeral_print(s, sizeof s, "%.0f", fabs(x));
+        numeral_print(d->whole, sizeof d->whole, "%.0f", fabs(x));
         d->negative = x < 0;
-        memcpy(d->whole, s, strlen(s) + 1);
         return true;
     }
-    shortest(s, sizeof s, x);
-    return from_exponent(d, s);
+    return from_text(d, numeral_shortest(s, x));
 }
 
 static int compare_magnitudes(const struct decimal *a, const struct decimal *b)
@@ -146,175 +125,6 @@ static void step(char *s, bool up)
         memmove(s, s + 1, n);
 }
 
-/* ---- expressions for the digits before the point ------------------------- */
-
-static void put_digits(struct gbnf_text *t, char first, char last)
-{
-    if (first == last)
-        gbnf_print(t, "\"%c\"", first);
-    else
-        gbnf_print(t, "[%c-%c]", first, last);
-}
-
-static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
-                            size_t n);
-
-/* Appends an expression for the digit `digit` followed by n more digits that
- * form a number from lo to hi. */
-static void put_headed(struct gbnf_text *t, char digit, const char *lo,
-                       const char *hi, size_t n)
-{
-    put_digits(t, digit, digit);
-    gbnf_put(t, " (");
-    put_same_length(t, lo, hi, n);
-    gbnf_put(t, ")");
-}
-
-/* Appends an expression for the numbers of exactly n digits from lo to hi,
- * which may begin with zeros. */
-static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
-                            size_t n)
-{
-    bool low = memcmp(lo + 1, zeros, n - 1) != 0;
-    bool high = memcmp(hi + 1, nines, n - 1) != 0;
-    char first = (char)(lo[0] + low), last = (char)(hi[0] - high);
-    const char *before = "";
-
-    if (lo[0] == hi[0] && (low || high)) {
-        put_headed(t, lo[0], lo + 1, hi + 1, n - 1);
-        return;
-    }
-    if (low) {
-        put_headed(t, lo[0], lo + 1, nines, n - 1);
-        before = " | ";
-    }
-    if (first <= last) {
-        gbnf_put(t, before);
-        put_digits(t, first, last);
-        if (n > 1)
-            gbnf_print(t, " [0-9]{%zu}", n - 1);
-        before = " | ";
-    }
-    if (high) {
-        gbnf_put(t, before);
-        put_headed(t, hi[0], zeros, hi + 1, n - 1);
-    }
-}
-
-/* Appends an expression for the integers from a to b, a <= b. `a` and `b` are
- * texts of digits. */
-static void put_integers(struct gbnf_text *t, const char *a, const char *b)
-{
-    size_t n = strlen(a), last = strlen(b);
-    char lo[DECIMAL_DIGITS + 2], hi[DECIMAL_DIGITS + 2];
-
-    for (size_t i = n; i <= last; i++) {
-        pad(lo, "1", '0', i);
-        pad(hi, "", '9', i);
-        gbnf_put(t, i > n ? " | " : "");
-        put_same_length(t, i == n ? a : lo, i == last ? b : hi, i);
-    }
-}
-
-/* ---- expressions for the digits after the point -------------------------- */
-
-static bool are_zeros(const char *s)
-{
-    return s[strspn(s, "0")] == '\0';
-}
-
-/* Appends an expression for the next digits after the point, at most k, of
- * numbers above a lower bound. The digits so far equal the bound's; `low` has
- * the bound's digits from here on. The number must be greater than the bound if
- * `above`; else it may also equal the bound, and if `low` is all zeros no digit
- * need follow. */
-static void put_greater(struct gbnf_text *t, const char *low, bool above, int k)
-{
-    const char *before = "";
-
-    if (are_zeros(low)) {
-        if (above)
-            gbnf_print(t, "\"0\"{0,%d} [1-9] [0-9]{0,%d}", k > 8 ? 8 : k - 1,
-                       k > 9 ? k - 9 : 0);
-        else
-            gbnf_print(t, "[0-9]{0,%d}", k);
-        return;
-    }
-    gbnf_put(t, "(");
-    if (low[0] < '9') {
-        put_digits(t, (char)(low[0] + 1), '9');
-        gbnf_print(t, " [0-9]{0,%d}", k - 1);
-        before = " | ";
-    }
-    if (k > 1 || !above || !are_zeros(low + 1)) {
-        gbnf_print(t, "%s\"%c\" ", before, low[0]);
-        put_greater(t, low + 1, above, k - 1);
-    }
-    gbnf_put(t, ")");
-}
-
-/* Appends an expression for the next digits after the point, at most k, of
- * numbers below an upper bound. The digits so far equal the bound's; `high` has
- * the bound's digits from here on. The number must be less than the bound if
- * `below`; else it may also equal the bound. No digit need follow, because a
- * shorter number is not greater. */
-static void put_less(struct gbnf_text *t, const char *high, bool below, int k)
-{
-    const char *before = "";
-
-    if (are_zeros(high)) {
-        gbnf_print(t, "\"0\"{0,%d}", k);
-        return;
-    }
-    gbnf_put(t, "(");
-    if (high[0] > '0') {
-        put_digits(t, '0', (char)(high[0] - 1));
-        gbnf_print(t, " [0-9]{0,%d}", k - 1);
-        before = " | ";
-    }
-    if (!below || !are_zeros(high + 1)) {
-        gbnf_print(t, "%s\"%c\" ", before, high[0]);
-        put_less(t, high + 1, below, k - 1);
-    }
-    gbnf_put(t, ")?");
-}
-
-/* Appends an expression for the next digits after the point, at most k, of
- * numbers between two bounds. The digits so far equal those of both bounds.
- * `low` and `high` have the bounds' digits from here on, as many of each, and
- * low < high. The bounds themselves are excluded if `above` and `below` are
- * set. If `first`, at least one digit must follow, because the point was just
- * written. */
-static void put_between(struct gbnf_text *t, const char *low, const char *high,
-                        bool above, bool below, int k, bool first)
-{
-    const char *before = "";
-    bool stops = are_zeros(low) && !above && !first;
-
-    gbnf_put(t, "(");
-    if (low[0] == high[0]) {
-        gbnf_print(t, "\"%c\" ", low[0]);
-        put_between(t, low + 1, high + 1, above, below, k - 1, false);
-    } else {
-        if (k > 1 || !above || !are_zeros(low + 1)) {
-            gbnf_print(t, "\"%c\" ", low[0]);
-            put_greater(t, low + 1, above, k - 1);
-            before = " | ";
-        }
-        if (low[0] + 1 < high[0]) {
-            gbnf_put(t, before);
-            put_digits(t, (char)(low[0] + 1), (char)(high[0] - 1));
-            gbnf_print(t, " [0-9]{0,%d}", k - 1);
-            before = " | ";
-        }
-        if (!below || !are_zeros(high + 1)) {
-            gbnf_print(t, "%s\"%c\" ", before, high[0]);
-            put_less(t, high + 1, below, k - 1);
-        }
-    }
-    gbnf_put(t, stops ? ")?" : ")");
-}
-
 /* ---- expressions for the numbers of an interval -------------------------- */
 
 /* An interval of magnitudes of numbers; the fields are those of struct
@@ -322,97 +132,147 @@ static void put_between(struct gbnf_text *t, const char *low, const char *high,
 struct span_of {
     const struct decimal *low, *high;
     bool above, below;
-    int places;
+    int places; /* 0 if all numbers are integers */
 };
 
-/* Appends an expression for the numbers from the lower bound upwards that have
- * the same digits before the point as the lower bound. */
-static void put_low(struct gbnf_text *t, const struct span_of *m)
-{
-    bool any = are_zeros(m->low->part) && !m->above;
+/* The digits of a number that are still to be written. `low` has the digits
+ * that are left of the lower bound, if all digits so far are equal to the
+ * bound's; NULL if any digits may follow. `high` likewise. Zeros follow the
+ * digits of a bound. */
+struct rest {
+    const char *low, *high;
+    bool above;
+    size_t whole; /* number of digits before the point that are left */
+    int places;   /* maximum number of digits after the point that are left */
+};
 
-    gbnf_print(t, "\"%s\" %s\".\" ", m->low->whole, any ? "(" : "");
-    if (any)
-        gbnf_print(t, "[0-9]{1,%d})?", m->places);
+static bool are_all(const char *s, const char *digit)
+{
+    return s[strspn(s, digit)] == '\0';
+}
+
+static const char *next_of(const char *s)
+{
+    return s && *s ? s + 1 : s;
+}
+
+static void put_rest(struct gbnf_text *t, const struct span_of *m,
+                     struct rest r);
+
+/* Appends an alternative: a digit from `first` to `last` and then the rest r.
+ * Appends nothing if there is no such number, because a bound is excluded that
+ * the number would equal. */
+static void put_branch(struct gbnf_text *t, const struct span_of *m,
+                       const char **before, char first, char last,
+                       struct rest r)
+{
+    if (first > last || (r.high && m->below && are_all(r.high, "0")) ||
+        (r.low && r.above && are_all(r.low, "0") && r.whole == 0 &&
+         r.places == 0))
+        return;
+    gbnf_put(t, *before);
+    if (first == last)
+        gbnf_print(t, "\"%c\" ", first);
     else
-        put_greater(t, m->low->part, m->above, m->places);
+        gbnf_print(t, "[%c-%c] ", first, last);
+    put_rest(t, m, r);
+    *before = " | ";
 }
 
-/* Appends an expression for the numbers up to the upper bound that have the
- * same digits before the point as the upper bound, with the text `before` in
- * front of it. Appends nothing if there are no such numbers. */
-static void put_high(struct gbnf_text *t, const struct span_of *m,
-                     const char *before)
+/* Appends an expression for the digits of r, a group of alternatives. */
+static void put_next(struct gbnf_text *t, const struct span_of *m,
+                     struct rest r)
 {
-    const char *part = m->high->part;
+    const char a = r.low && *r.low ? *r.low : '0';
+    const char b = !r.high ? '9' : *r.high ? *r.high : '0';
+    const char *low = next_of(r.low), *high = next_of(r.high), *before = "";
+    bool by_low = low && (r.above || !are_all(low, "0"));
+    bool by_high = high && (m->places > 0 || !are_all(high, "9"));
 
-    if (are_zeros(part) && m->below)
-        return;
-    gbnf_print(t, "%s\"%s\" (\".\" ", before, m->high->whole);
-    if (are_zeros(part)) {
-        gbnf_print(t, "\"0\"{1,%d})?", m->places);
-        return;
-    }
+    r.whole -= r.whole > 0; /* else the caller has reduced r.places */
     gbnf_put(t, "(");
-    if (part[0] > '0') {
-        put_digits(t, '0', (char)(part[0] - 1));
-        gbnf_print(t, " [0-9]{0,%d}", m->places - 1);
+    if (low && high && a == b) {
+        r.low = low;
+        r.high = high;
+        put_branch(t, m, &before, a, b, r);
+    } else {
+        r.low = low;
+        r.high = NULL;
+        if (by_low)
+            put_branch(t, m, &before, a, a, r);
+        r.low = NULL;
+        put_branch(t, m, &before, (char)(a + by_low), (char)(b - by_high), r);
+        r.high = high;
+        if (by_high)
+            put_branch(t, m, &before, b, b, r);
     }
-    if (!m->below || !are_zeros(part + 1)) {
-        gbnf_print(t, "%s\"%c\" ", part[0] > '0' ? " | " : "", part[0]);
-        put_less(t, part + 1, m->below, m->places - 1);
-    }
-    gbnf_put(t, "))?");
+    gbnf_put(t, ")");
 }
 
-/* Appends an expression for the numbers between two bounds whose digits before
- * the point are the same. So all numbers between them have these digits,
- * too. */
-static void put_same_whole(struct gbnf_text *t, const struct span_of *m)
+/* Appends an expression for the rest of a number, r. */
+static void put_rest(struct gbnf_text *t, const struct span_of *m,
+                     struct rest r)
 {
-    char low[DECIMAL_DIGITS + 1], high[DECIMAL_DIGITS + 1];
-    size_t n = strlen(m->low->part), k = strlen(m->high->part);
-    size_t len = n > k ? n : k;
-    bool stops = n == 0 && !m->above;
+    const int k = r.places;
+    bool stops;
 
-    pad(low, m->low->part, '0', len);
-    pad(high, m->high->part, '0', len);
-    gbnf_print(t, "\"%s\" ", m->low->whole);
-    if (strcmp(low, high) == 0 && len == 0) {
-        gbnf_put(t, "(\".\" \"0\"{1,4})?");
+    if (r.low && !r.above && are_all(r.low, "0"))
+        r.low = NULL;
+    if (r.whole > 0 && (r.low || r.high)) {
+        put_next(t, m, r);
         return;
     }
-    if (strcmp(low, high) == 0) {
-        gbnf_print(t, "\".%s\" \"0\"{0,4}", low);
+    if (r.whole > 0)
+        gbnf_print(t, "[0-9]{%zu} ", r.whole);
+    if (m->places == 0)
         return;
-    }
-    gbnf_put(t, stops ? "(\".\" " : "\".\" ");
-    put_between(t, low, high, m->above, m->below, m->places, true);
+    stops = !r.low;
+    gbnf_put(t, stops ? "(" : "");
+    gbnf_put(t, k == m->places ? "\".\" " : "");
+    r.places--;
+    if (!r.low && !r.high)
+        gbnf_print(t, "[0-9]{%d,%d}", k > 0, k);
+    else if (!r.low && are_all(r.high, "0"))
+        gbnf_print(t, "\"0\"{1,%d}", k < 4 ? 4 : k);
+    else if (!r.high && are_all(r.low, "0"))
+        gbnf_print(t, "\"0\"{0,%d} [1-9] [0-9]{0,%d}", k > 8 ? 8 : k - 1,
+                   k > 9 ? k - 9 : 0);
+    else
+        put_next(t, m, r);
     gbnf_put(t, stops ? ")?" : "");
 }
 
-/* Appends an expression for the numbers from magnitude m->low to m->high, low
- * <= high. They may have digits after the point. */
+/* Appends an expression for the numbers of an interval of magnitudes, which is
+ * not empty. Without an upper bound, they have up to 18 digits before the
+ * point. */
 static void put_magnitudes(struct gbnf_text *t, const struct span_of *m)
 {
-    char a[DECIMAL_DIGITS + 2], b[DECIMAL_DIGITS + 2];
-    const struct decimal *low = m->low, *high = m->high;
+    char low[2 * DECIMAL_DIGITS + 1], high[2 * DECIMAL_DIGITS + 1];
+    const char *top = m->high ? high : NULL;
+    size_t n = strlen(m->low->whole), last = USUAL_DIGITS;
 
-    if (strcmp(low->whole, high->whole) == 0) {
-        put_same_whole(t, m);
+    memcpy(low, m->low->whole, n);
+    strcpy(low + n, m->low->part);
+    if (top) {
+        last = strlen(m->high->whole);
+        memcpy(high, m->high->whole, last);
+        strcpy(high + last, m->high->part);
+    }
+    if (last <= n) {
+        put_rest(t, m, (struct rest){low, top, m->above, n, m->places});
         return;
     }
-    put_low(t, m);
-    memcpy(a, low->whole, sizeof low->whole);
-    memcpy(b, high->whole, sizeof high->whole);
-    step(a, true);
-    if (strcmp(a, b) != 0) {
-        step(b, false);
-        gbnf_put(t, " | (");
-        put_integers(t, a, b);
-        gbnf_print(t, ") (\".\" [0-9]{1,%d})?", m->places);
+    /* Numbers of the length of the lower bound, longer ones, and those of the
+     * length of the upper bound. */
+    put_rest(t, m, (struct rest){low, NULL, m->above, n, m->places});
+    if (last - n > 1) {
+        gbnf_print(t, " | [1-9] [0-9]{%zu,%zu} ", n, last - 2);
+        put_rest(t, m, (struct rest){.places = m->places});
     }
-    put_high(t, m, " | ");
+    if (top && m->below && top[0] == '1' && are_all(top + 1, "0"))
+        return;
+    gbnf_put(t, " | ");
+    put_rest(t, m, (struct rest){"1", top, false, last, m->places});
 }
 
 /* Replaces the bounds of m by the smallest and the greatest integer in the
@@ -422,17 +282,20 @@ static bool round_in(struct span_of *m, struct decimal *low,
                      struct decimal *high)
 {
     *low = *m->low;
-    *high = *m->high;
     if (low->part[0] || m->above)
         step(low->whole, true);
-    if (!high->part[0] && m->below) {
-        if (strcmp(high->whole, "0") == 0)
-            return false;
-        step(high->whole, false);
+    low->part[0] = '\0';
+    if (m->high) {
+        *high = *m->high;
+        if (!high->part[0] && m->below) {
+            if (strcmp(high->whole, "0") == 0)
+                return false;
+            step(high->whole, false);
+        }
+        high->part[0] = '\0';
     }
-    low->part[0] = high->part[0] = '\0';
-    *m = (struct span_of){.low = low, .high = high, .places = m->places};
-    return compare_magnitudes(low, high) <= 0;
+    *m = (struct span_of){.low = low, .high = m->high ? high : NULL};
+    return !m->high || compare_magnitudes(low, high) <= 0;
 }
 
 /* Appends an expression for the positive or the negative numbers whose
@@ -442,24 +305,18 @@ static bool round_in(struct span_of *m, struct decimal *low,
 static bool put_signed(struct gbnf_text *t, struct span_of m, bool integer,
                        const char *sign, bool more)
 {
-    struct decimal low, high, zero = {.whole = "0"}, most = {0};
-    const struct decimal *from = m.low ? m.low : &zero;
-    size_t n = strlen(from->whole);
-    int c;
+    struct decimal low, high, zero = {.whole = "0"};
+    int c = -1;
 
-    pad(most.whole, "", '9', n > USUAL_DIGITS ? n : USUAL_DIGITS);
-    m.low = from;
-    m.high = m.high ? m.high : &most;
+    m.low = m.low ? m.low : &zero;
     if (integer && !round_in(&m, &low, &high))
         return false;
-    c = compare_magnitudes(m.low, m.high);
+    if (m.high)
+        c = compare_magnitudes(m.low, m.high);
     if (c > 0 || (c == 0 && (m.above || m.below)))
         return false;
     gbnf_print(t, "%s%s(", more ? " | " : "", sign);
-    if (integer)
-        put_integers(t, m.low->whole, m.high->whole);
-    else
-        put_magnitudes(t, &m);
+    put_magnitudes(t, &m);
     gbnf_put(t, ")");
     return true;
 }
