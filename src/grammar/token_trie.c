@@ -88,54 +88,25 @@ static uint32_t sort_tokens(const struct grammar_vocab *v,
     return n;
 }
 
-static uint32_t common(const struct sorted *a, const struct sorted *b)
-{
-    uint32_t most = a->len < b->len ? a->len : b->len, n = 0;
-
-    while (n < most && a->s[n] == b->s[n] && a->reach == b->reach)
-        n++;
-    return n;
-}
-
-/* Returns an upper bound of the number of trie nodes for n sorted tokens. Nodes
- * are common prefixes of adjacent tokens that are shorter than both tokens. Two
- * tokens add a node for each byte by which their common prefix is longer than
- * that of the pair before. */
-static size_t count_nodes(const struct sorted *t, uint32_t n)
-{
-    size_t nodes = REACHES;
-    uint32_t before = 0;
-
-    for (uint32_t i = 1; i < n; i++) {
-        uint32_t same = common(&t[i - 1], &t[i]);
-
-        if (same == t[i].len || same == t[i - 1].len)
-            same--;
-        nodes += same > before ? same - before : 0;
-        before = same;
-    }
-    return nodes;
-}
-
-/* A trie node whose leaves and children are still to be added. Its tokens are
- * the sorted tokens [from .. to), and its prefix has `depth` bytes. */
-struct branch {
-    uint32_t node, from, to, depth;
+/* Sorted tokens [from .. to) that have the same `depth` bytes, and more. */
+struct range {
+    uint32_t from, to, depth;
 };
 
-/* Returns the end of the range of sorted tokens, from token i on, that have the
- * same byte at offset b.depth as token i. Sets *more to the first token of the
- * range that continues after this byte. */
-static uint32_t same_byte(const struct sorted *t, uint32_t i, struct branch b,
-                          uint32_t *more)
+/* Returns the end of the tokens of r, from token i on, that have the same byte
+ * at offset r.depth as token i. Sets *more to the first of them that continues
+ * after this byte. If these are enough for a node, *is_node is set. */
+static uint32_t same_byte(const struct sorted *t, uint32_t i, struct range r,
+                          uint32_t *more, bool *is_node)
 {
-    const char byte = t[i].s[b.depth];
+    const char byte = t[i].s[r.depth];
 
-    while (i < b.to && t[i].len == b.depth + 1 && t[i].s[b.depth] == byte)
+    while (i < r.to && t[i].len == r.depth + 1 && t[i].s[r.depth] == byte)
         i++;
     *more = i;
-    while (i < b.to && t[i].s[b.depth] == byte)
+    while (i < r.to && t[i].s[r.depth] == byte)
         i++;
+    *is_node = i - *more >= TRIE_NODE_LEAVES;
     return i;
 }
 
@@ -150,70 +121,55 @@ static void add_leaf(struct grammar_vocab *v, const struct sorted *t,
     v->rest_at[i + 1] = v->rest_at[i] + n;
 }
 
-/* Adds to node b.node its leaves of one byte, its longer leaves and its
- * children. Appends the children, which are still empty, to open[] in reverse
- * order, and returns their number. */
-static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
-                        struct branch b, struct branch *open)
+/* Adds to a node its leaves of one byte, its longer leaves, its children and
+ * all nodes below. `r` has its tokens. Sets depth[] to the length of the
+ * children's prefixes. */
+static void add_below(struct grammar_vocab *v, const struct sorted *t,
+                      uint32_t i_node, struct range r, uint32_t *depth)
 {
-    struct trie_node *node = &v->node[b.node];
-    uint32_t n = 0, more, next;
+    struct trie_node *node = &v->node[i_node];
+    uint32_t more, next, child = v->n_node;
+    bool is_node;
 
     node->leaf = v->n_leaf;
-    for (uint32_t i = b.from; i < b.to; i++)
-        if (t[i].len == b.depth + 1)
-            add_leaf(v, &t[i], b.depth);
+    node->child = child;
+    for (uint32_t i = r.from; i < r.to; i++)
+        if (t[i].len == r.depth + 1)
+            add_leaf(v, &t[i], r.depth);
     node->tail = v->n_leaf;
-    node->child = v->n_node;
-    for (uint32_t i = b.from; i < b.to; i = next) {
-        next = same_byte(t, i, b, &more);
-        if (next - more < TRIE_NODE_LEAVES) {
-            for (; more < next; more++)
-                add_leaf(v, &t[more], b.depth);
-            continue;
+    for (uint32_t i = r.from; i < r.to; i = next) {
+        next = same_byte(t, i, r, &more, &is_node);
+        for (; more < next && !is_node; more++)
+            add_leaf(v, &t[more], r.depth);
+        if (is_node) {
+            depth[v->n_node] = r.depth + 1;
+            v->node_byte[v->n_node++] = (uint8_t)t[more].s[r.depth];
         }
-        v->node_byte[v->n_node] = (uint8_t)t[more].s[b.depth];
-        open[n++] = (struct branch){v->n_node++, more, next, b.depth + 1};
     }
-    node->n_child = (uint16_t)n;
+    node->n_child = (uint16_t)(v->n_node - child);
+    for (uint32_t i = r.from; i < r.to; i = next) {
+        next = same_byte(t, i, r, &more, &is_node);
+        if (is_node)
+            add_below(v, t, child++, (struct range){more, next, r.depth + 1},
+                      depth);
+    }
     node->end = v->n_leaf;
-    for (uint32_t i = 0; i < n / 2; i++) {
-        struct branch other = open[i];
-
-        open[i] = open[n - 1 - i];
-        open[n - 1 - i] = other;
-    }
-    return n;
 }
 
-/* Adds all nodes and leaves for the n sorted tokens. open[] is scratch for the
- * nodes whose leaves are still to be added. */
+/* Adds all nodes and leaves for the n sorted tokens. */
 static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
-                      uint32_t n, struct branch *open)
+                      uint32_t n, uint32_t *depth)
 {
-    uint32_t from = 0;
+    struct range r = {0};
 
     v->n_node = REACHES;
-    for (uint32_t r = 0; r < REACHES; r++) {
-        uint32_t to = from, n_open = 0;
-
-        while (to < n && t[to].reach == (int)r)
-            to++;
-        open[n_open++] = (struct branch){r, from, to, 0};
-        while (n_open > 0) {
-            struct branch b = open[--n_open];
-
-            n_open += add_row(v, t, b, &open[n_open]);
-        }
-        if (reach_chars((int)r) <= TRIE_CHARS)
+    for (uint32_t reach = 0; reach < REACHES; reach++) {
+        r.from = r.to;
+        while (r.to < n && t[r.to].reach == (int)reach)
+            r.to++;
+        add_below(v, t, reach, r, depth);
+        if (reach_chars((int)reach) <= TRIE_CHARS)
             v->n_short = v->n_node;
-        from = to;
-    }
-    for (uint32_t i = v->n_node; i-- > 0;) {
-        struct trie_node *node = &v->node[i];
-
-        if (node->n_child)
-            node->end = v->node[node->child + node->n_child - 1].end;
     }
 }
 
@@ -230,129 +186,68 @@ static bool may_follow(unsigned first, unsigned second)
     return second >= lo && second <= hi;
 }
 
-static struct char_kinds kinds_join(struct char_kinds a, struct char_kinds b)
-{
-    return (struct char_kinds){
-        {a.ascii[0] | b.ascii[0], a.ascii[1] | b.ascii[1]},
-        (uint8_t)(a.others | b.others)};
-}
-
-static struct char_kinds kind_of(unsigned b)
-{
-    struct char_kinds kinds = {0};
-
-    if (b < 0x80)
-        kinds.ascii[b >> 6] = 1ull << (b & 63);
-    else if (b < 0xc2 || b > 0xf4)
-        kinds.others = OTHER_BAD;
-    else
-        kinds.others = b < 0xe0   ? OTHER_TWO
-                       : b < 0xf0 ? OTHER_THREE
-                                  : OTHER_FOUR;
-    return kinds;
-}
-
 /* Returns the number of bytes that follow the first byte `b` of a character. */
 static int more_of(unsigned b)
 {
-    return b < 0xc2 || b > 0xf4 ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
+    return !trie_begins_char(b) ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
 /* Adds the characters of s[0 .. n) to the characters that follow the prefix of
- * `node`, and raises its n_char to their number. The first `more` bytes of `s`
- * complete a character; `first` is its first byte, or 0 if further bytes of it
- * precede `s`. Besides these, the text has n_char characters of the types
- * `kinds` before `s`. */
-static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n,
-                     unsigned first, int more, struct char_kinds kinds,
-                     uint32_t n_char)
+ * `node`, and raises its n_char to their number. */
+static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n)
 {
+    struct char_kinds *kinds = &node->kinds;
+    uint16_t n_char = 0;
+    int more = 0;
+
     for (uint32_t i = 0; i < n; i++) {
-        if (more == 0) {
-            first = s[i];
-            more = more_of(first);
-            kinds = kinds_join(kinds, kind_of(first));
-            n_char++;
+        unsigned b = s[i];
+
+        if (more > 0) {
+            /* Only the first byte of a character limits the next one. */
+            if (!may_follow(more == more_of(s[i - 1]) ? s[i - 1] : 0, b))
+                kinds->others |= OTHER_BAD;
+            more--;
             continue;
         }
-        if (!may_follow(first, s[i]))
-            kinds.others |= OTHER_BAD;
-        first = 0;
-        more--;
+        n_char++;
+        more = more_of(b);
+        if (b < 0x80)
+            kinds->ascii[b >> 6] |= 1ull << (b & 63);
+        else
+            kinds->others |= more > 0 ? OTHER_TWO << (more - 1) : OTHER_BAD;
     }
-    node->kinds = kinds_join(node->kinds, kinds);
-    if (n_char > node->n_char)
-        node->n_char = (uint16_t)n_char;
+    node->n_char = n_char > node->n_char ? n_char : node->n_char;
 }
 
-static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
-                          uint32_t leaf, unsigned first, int more,
-                          struct char_kinds kinds, uint32_t n_char)
+/* Sets the kinds of all nodes. depth[] has the lengths of their prefixes. If a
+ * prefix ends with the first byte of a longer character, the character counts,
+ * too. */
+static void fill_kinds(struct grammar_vocab *v, const uint32_t *depth)
 {
-    uint32_t n = 1 + v->rest_at[leaf + 1] - v->rest_at[leaf];
-    const char *end = v->bytes + v->at[v->leaf_id[leaf] + 1];
-
-    add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
-}
-
-/* Calls add_text for the texts of all tokens below the node `from`, whose
- * prefix ends within a character that `more` further bytes complete. */
-static void add_from(const struct grammar_vocab *v, struct trie_node *node,
-                     const struct trie_node *from, unsigned first, int more,
-                     struct char_kinds kinds)
-{
-    if (more == 0) {
-        add_text(node, NULL, 0, 0, 0, kinds_join(kinds, from->kinds),
-                 1u + from->n_char);
-        return;
-    }
-    for (uint32_t i = from->leaf; i < trie_leaf_end(v, from); i++)
-        add_leaf_text(v, node, i, first, more, kinds, 1);
-    for (uint32_t i = from->child; i < from->child + from->n_child; i++) {
-        struct char_kinds of = kinds;
-
-        if (!may_follow(first, v->node_byte[i]))
-            of.others |= OTHER_BAD;
-        add_from(v, node, &v->node[i], 0, more - 1, of);
-    }
-}
-
-static void fill_kinds(struct grammar_vocab *v)
-{
-    const struct char_kinds none = {0};
-
-    for (uint32_t i = v->n_node; i-- > 0;) {
+    for (uint32_t i = 0; i < v->n_node; i++) {
         struct trie_node *node = &v->node[i];
+        uint32_t from =
+            depth[i] - (i >= REACHES && trie_begins_char(v->node_byte[i]));
 
-        for (uint32_t k = node->leaf; k < trie_leaf_end(v, node); k++)
-            add_leaf_text(v, node, k, 0, 0, none, 0);
-        for (uint32_t k = 0; k < node->n_child; k++) {
-            uint32_t child = node->child + k;
-            unsigned b = v->node_byte[child];
+        for (uint32_t k = node->leaf; k < node->end; k++) {
+            size_t at = v->at[v->leaf_id[k]], end = v->at[v->leaf_id[k] + 1];
 
-            add_from(v, node, &v->node[child], b, more_of(b), kind_of(b));
+            add_text(node, (const uint8_t *)v->bytes + at + from,
+                     (uint32_t)(end - at) - from);
         }
-    }
-    for (uint32_t i = REACHES; i < v->n_node; i++) {
-        unsigned b = v->node_byte[i];
-        struct trie_node all = {0};
-
-        if (more_of(b) == 0)
-            continue;
-        add_from(v, &all, &v->node[i], b, more_of(b), kind_of(b));
-        v->node[i].kinds = all.kinds;
-        v->node[i].n_char = all.n_char;
     }
 }
 
 /* ---- masks of nodes with many leaves ------------------------------------- */
 
-static bool fill_wide(struct grammar_vocab *v)
+static pl_status fill_wide(struct grammar_vocab *v, pl_err *err)
 {
     for (uint32_t i = 0; i < v->n_node; i++)
         if (v->node[i].end - v->node[i].leaf >= TRIE_WIDE)
             v->node[i].wide = ++v->n_wide;
-    v->wide = calloc((size_t)v->n_wide * v->n_word + 1, sizeof *v->wide);
+    v->wide =
+        arena_alloc(&v->memory, v->n_wide, (size_t)v->n_word * sizeof *v->wide);
     for (uint32_t i = 0; i < v->n_node && v->wide; i++) {
         const struct trie_node *node = &v->node[i];
         uint32_t *bits;
@@ -363,69 +258,67 @@ static bool fill_wide(struct grammar_vocab *v)
         for (uint32_t k = node->leaf; k < node->end; k++)
             bits[v->leaf_id[k] / 32] |= 1u << v->leaf_id[k] % 32;
     }
-    return v->wide != NULL;
+    return arena_check(&v->memory, "a vocabulary's texts", err);
 }
 
 /* ---- construction of the trie -------------------------------------------- */
 
+/* Builds the trie. Its scratch arrays are in the arena `scratch`. */
 static pl_status build(struct grammar_vocab *v,
                        const struct grammar_token *token, int32_t n,
-                       pl_err *err)
+                       struct arena *scratch, pl_err *err)
 {
-    size_t n_byte, most = (size_t)n + 1;
-    struct sorted *sorted;
-    struct branch *open = NULL;
-    bool good = false;
+    struct arena *a = &v->memory;
+    size_t n_byte, most = (size_t)n + 1, n_node;
+    struct sorted *sorted = arena_alloc(scratch, most, sizeof *sorted);
+    uint32_t *depth;
 
     PL_TRY(check_tokens(token, n, &n_byte, err));
+    /* A node takes a byte of TRIE_NODE_LEAVES tokens or more. */
+    n_node = REACHES + n_byte / TRIE_NODE_LEAVES;
+    v->n_owner = 1;
     v->n_token = n;
     v->n_word = ((uint32_t)n + 31) / 32;
-    v->bytes = malloc(n_byte + 1);
-    v->at = calloc(most, sizeof *v->at);
-    v->kind = calloc(most, sizeof *v->kind);
-    v->end = calloc(most, sizeof *v->end);
-    v->rest = malloc(n_byte + 1);
-    v->rest_at = calloc(most, sizeof *v->rest_at);
-    v->leaf_byte = calloc(most, sizeof *v->leaf_byte);
-    v->leaf_id = calloc(most, sizeof *v->leaf_id);
-    sorted = calloc(most, sizeof *sorted);
-    if (v->bytes && v->at && v->kind && v->end && v->rest && v->rest_at &&
-        v->leaf_byte && v->leaf_id && sorted) {
-        uint32_t n_sorted;
-        size_t n_node;
-
-        copy_tokens(v, token);
-        n_sorted = sort_tokens(v, sorted);
-        n_node = count_nodes(sorted, n_sorted);
-        v->node = calloc(n_node, sizeof *v->node);
-        v->node_byte = calloc(n_node, sizeof *v->node_byte);
-        open = calloc(n_node, sizeof *open);
-        if (v->node && v->node_byte && open) {
-            add_nodes(v, sorted, n_sorted, open);
-            fill_kinds(v);
-            good = fill_wide(v);
-        }
-    }
-    free(sorted);
-    free(open);
-    return good ? PL_OK : err_no_memory(err, "a vocabulary's texts");
+    v->bytes = arena_alloc(a, n_byte, 1);
+    v->at = arena_alloc(a, most, sizeof *v->at);
+    v->kind = arena_alloc(a, most, sizeof *v->kind);
+    v->end = arena_alloc(a, most, sizeof *v->end);
+    v->rest = arena_alloc(a, n_byte, 1);
+    v->rest_at = arena_alloc(a, most, sizeof *v->rest_at);
+    v->leaf_byte = arena_alloc(a, most, sizeof *v->leaf_byte);
+    v->leaf_id = arena_alloc(a, most, sizeof *v->leaf_id);
+    v->node = arena_alloc(scratch, n_node, sizeof *v->node);
+    v->node_byte = arena_alloc(scratch, n_node, sizeof *v->node_byte);
+    depth = arena_alloc(scratch, n_node, sizeof *depth);
+    PL_TRY(arena_check(a, "a vocabulary's texts", err));
+    PL_TRY(arena_check(scratch, "a vocabulary's texts", err));
+    copy_tokens(v, token);
+    add_nodes(v, sorted, sort_tokens(v, sorted), depth);
+    fill_kinds(v, depth);
+    v->node = arena_memdup(a, v->node, v->n_node, sizeof *v->node);
+    v->node_byte =
+        arena_memdup(a, v->node_byte, v->n_node, sizeof *v->node_byte);
+    PL_TRY(arena_check(a, "a vocabulary's texts", err));
+    return fill_wide(v, err);
 }
 
 pl_status grammar_vocab_create(struct grammar_vocab **out,
                                const struct grammar_token *token, int32_t n,
                                pl_err *err)
 {
+    struct grammar_vocab *v = calloc(1, sizeof *v);
+    struct arena scratch = {0};
     pl_status s;
 
-    *out = calloc(1, sizeof **out);
-    if (!*out)
+    *out = NULL;
+    if (!v)
         return err_no_memory(err, "a vocabulary's texts");
-    (*out)->n_owner = 1;
-    s = build(*out, token, n, err);
-    if (s != PL_OK) {
-        grammar_vocab_free(*out);
-        *out = NULL;
-    }
+    s = build(v, token, n, &scratch, err);
+    arena_fini(&scratch);
+    if (s == PL_OK)
+        *out = v;
+    else
+        grammar_vocab_free(v);
     return s;
 }
 
@@ -439,16 +332,6 @@ void grammar_vocab_free(struct grammar_vocab *v)
 {
     if (!v || --v->n_owner > 0)
         return;
-    free(v->node);
-    free(v->node_byte);
-    free(v->wide);
-    free(v->rest);
-    free(v->rest_at);
-    free(v->leaf_byte);
-    free(v->leaf_id);
-    free(v->end);
-    free(v->bytes);
-    free(v->at);
-    free(v->kind);
+    arena_fini(&v->memory);
     free(v);
 }

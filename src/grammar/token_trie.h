@@ -11,6 +11,7 @@
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
+#include "base/arena.h"
 #include "grammar/grammar.h"
 #include "grammar/reach.h"
 
@@ -73,23 +74,21 @@ enum {
 };
 
 struct grammar_vocab {
-    struct trie_node *node; /* owned, [n_node]: the nodes of all tries */
-    uint8_t *node_byte; /* owned, [n_node]: last byte of each node's prefix */
-    /* Owned, [n_leaf]: the byte that follows the node's prefix in each leaf. */
+    struct arena memory;    /* owns all memory of the vocabulary */
+    struct trie_node *node; /* [n_node]: the nodes of all tries */
+    uint8_t *node_byte;     /* [n_node]: last byte of each node's prefix */
+    /* [n_leaf]: the byte that follows the node's prefix in each leaf */
     uint8_t *leaf_byte;
-    /* Owned, [n_leaf + 1]: index in `rest` of each leaf's bytes after its
-     * first. */
+    /* [n_leaf + 1]: index in `rest` of each leaf's bytes after its first */
     uint32_t *rest_at;
-    uint8_t *rest;    /* owned: the bytes of all leaves after their first */
-    int32_t *leaf_id; /* owned, [n_leaf]: id of each leaf's token */
-    int32_t *end; /* owned, [n_end]: ids of tokens that end the generation */
-    char *bytes;  /* owned: texts of all tokens, one after another */
-    /* Owned, [n_token + 1]: where the text of each token begins in `bytes`. */
-    size_t *at;
-    uint8_t *kind; /* owned, [n_token]: type of each token, enum
-                      grammar_token_kind */
-    /* owned, [n_wide, n_word]: masks of all tokens below a node */
-    uint32_t *wide;
+    uint8_t *rest;    /* the bytes of all leaves after their first */
+    int32_t *leaf_id; /* [n_leaf]: id of each leaf's token */
+    int32_t *end;     /* [n_end]: ids of tokens that end the generation */
+    char *bytes;      /* texts of all tokens, one after another */
+    size_t *at;       /* [n_token + 1]: where the text of each token begins in
+                      `bytes` */
+    uint8_t *kind;  /* [n_token]: type of each token, enum grammar_token_kind */
+    uint32_t *wide; /* [n_wide, n_word]: masks of all tokens below a node */
     int32_t n_token, n_end;
     uint32_t n_wide, n_word;
     atomic_int n_owner;
