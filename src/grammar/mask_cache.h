@@ -75,7 +75,7 @@ static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
 void mask_entry_add(const struct mask_entry *e, uint32_t *bits);
 
 /* Renumbers the keys after sets of stacks were copied to a new pool: renamed[s]
- * is the new number of set s, or STACKS_FAILED if the set was not copied. Drops
+ * is the new number of set s, or STACKS_UNKNOWN if it was not copied. Drops
  * the masks of sets that were not copied, and all MASK_WHOLE masks. */
 void mask_cache_rename(struct mask_cache *c, const uint32_t *renamed);
 

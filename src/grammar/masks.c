@@ -47,10 +47,6 @@ struct grammar_masks {
     struct grammar_state *state; /* first of the list of all states of these
                                     masks; not owned */
     uint32_t n_word;
-    struct to_walk {
-        struct stack_row *row;
-        uint32_t node;
-    } * to_walk; /* owned, [n_node]: trie nodes that walk() has yet to visit */
     uint32_t *bits; /* owned, [n_word]: the mask that make_top computes */
     /* Owned, [2, n_top]: scratch for gather_top. Row 0 has the states of a top,
      * row 1 the states that represent them (automaton.alike). */
@@ -73,12 +69,12 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "the masks of a grammar");
 }
 
-/* Sets the error after a set of stacks or a mask could not be computed: lack of
- * memory, or a limit of ambiguous grammars. */
-static pl_status failed(const struct grammar_masks *m, pl_err *err)
+/* Sets the error if a set of stacks or a mask could not be computed since
+ * stacks_begin: lack of memory, or a limit of ambiguous grammars. */
+static pl_status check(const struct grammar_masks *m, pl_err *err)
 {
-    if (!m->stacks.refused)
-        return no_memory(err);
+    if (m->stacks.status != PL_UNSUPPORTED)
+        return m->stacks.status == PL_OK ? PL_OK : no_memory(err);
     return err_set(err, PL_UNSUPPORTED,
                    "the grammar is too ambiguous here, it needs more than %d "
                    "steps or %d MiB; let alternatives begin with different "
@@ -125,7 +121,7 @@ static bool may_go_on(const struct grammar_vocab *v,
     return false;
 }
 
-static bool list_pop(struct walk *w, struct pop pop)
+static void list_pop(struct walk *w, struct pop pop)
 {
     struct grammar_masks *m = w->m;
 
@@ -133,23 +129,24 @@ static bool list_pop(struct walk *w, struct pop pop)
         uint32_t cap = m->cap_pop ? 2 * m->cap_pop : 1024;
         struct pop *more = realloc(m->pop, cap * sizeof *more);
 
-        if (!more)
-            return false;
+        if (!more) {
+            stacks_fail(&m->stacks, PL_NO_MEMORY);
+            return;
+        }
         m->pop = more;
         m->cap_pop = cap;
     }
     m->pop[m->n_pop++] = pop;
-    return true;
 }
 
-static bool list_node(struct walk *w, uint32_t i)
+static void list_node(struct walk *w, uint32_t i)
 {
     const struct trie_node *node = &w->m->v->node[i];
 
     if (!may_go_on(w->m->v, node, w->after))
-        return true;
+        return;
     w->most -= node->end - node->leaf;
-    return list_pop(w, (struct pop){.at = i});
+    list_pop(w, (struct pop){.at = i});
 }
 
 /* Returns the one set of stacks that `set` becomes after any character whose
@@ -169,10 +166,10 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
         if (b > lo && b < 0xc0 && s->a->class_of[b] == s->a->class_of[b - 1])
             continue;
         to = stacks_step(s, set, b);
-        if (to != STACKS_FAILED && more > 0)
+        if (more > 0)
             to = after_long(s, to, low, high, more - 1);
-        if (to == STACKS_DEAD || to == STACKS_FAILED || (b > lo && to != all))
-            return to == STACKS_FAILED ? to : STACKS_DEAD;
+        if (to == STACKS_DEAD || (b > lo && to != all))
+            return STACKS_DEAD;
         all = to;
     }
     return all;
@@ -181,8 +178,8 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
 /* Finds the even ASCII characters of a set: those that all lead to the same
  * set. Sets `after` to the set to which most ASCII characters lead, and
  * even_ascii to these characters. Sets `after` to STACKS_EMPTY if there are
- * none. Returns false on failure. */
-static bool find_even(struct stacks *s, uint32_t set)
+ * none. */
+static void find_even(struct stacks *s, uint32_t set)
 {
     enum { MOST = 8 };
     struct target {
@@ -195,8 +192,6 @@ static bool find_even(struct stacks *s, uint32_t set)
         uint32_t to = stacks_step(s, set, b);
         struct target *t = target;
 
-        if (to == STACKS_FAILED)
-            return false;
         if (to == STACKS_DEAD)
             continue;
         s->set[set].live_ascii[b >> 6] |= 1ull << (b & 63);
@@ -214,26 +209,27 @@ static bool find_even(struct stacks *s, uint32_t set)
     for (int i = 0; i < n_target; i++)
         if (!best || target[i].n > best->n)
             best = &target[i];
+    if (s->status != PL_OK)
+        return;
     s->set[set].after = best ? best->to : STACKS_EMPTY;
     for (int i = 0; i < 2 && best; i++)
         s->set[set].even_ascii[i] = best->ascii[i];
-    return true;
 }
 
 /* Like find_even, for non-ASCII characters. The characters of 2, 3 or 4 bytes
  * are even if all of that length lead to the set `after`. If there is no even
  * ASCII character, `after` becomes the set to which all characters of one
  * length lead, tried in the order of lengths. */
-static bool find_even_others(struct stacks *s, uint32_t set)
+static void find_even_others(struct stacks *s, uint32_t set)
 {
     uint32_t after = s->set[set].after;
     const uint32_t to[3] = {after_long(s, set, 0xc2, 0xdf, 1),
                             after_long(s, set, 0xe0, 0xef, 2),
                             after_long(s, set, 0xf0, 0xf4, 3)};
 
+    if (s->status != PL_OK)
+        return;
     for (int i = 0; i < 3; i++) {
-        if (to[i] == STACKS_FAILED)
-            return false;
         if (after == STACKS_EMPTY && to[i] != STACKS_DEAD)
             after = to[i];
         if (to[i] == after)
@@ -241,82 +237,33 @@ static bool find_even_others(struct stacks *s, uint32_t set)
     }
     s->set[set].after = after;
     s->set[set].others_known = true;
-    return true;
 }
 
-/* Returns true if a span of even ASCII characters that reaches the set `to` may
- * go on: `to` has the same even ASCII characters as `from`, and its stacks are
- * not deeper. */
-static bool goes_on(const struct stack_set *from, const struct stack_set *to)
-{
-    return to->even_ascii[0] == from->even_ascii[0] &&
-           to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
-}
-
-/* Computes `span` and `past` of a set: a sequence of `span` even ASCII
- * characters leads from the set to the set `past`, and all sets on the way have
- * the same even characters. Stops once `span` is n or more. Sets `spanned` if a
- * longer span is impossible. Returns false on failure. */
-static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
-{
-    uint32_t to, more;
-
-    if (!s->set[set].after && !find_even(s, set))
-        return false;
-    if (s->set[set].span == 0) {
-        s->set[set].span = 1;
-        s->set[set].past = s->set[set].after;
-    }
-    while (s->set[set].span < n && !s->set[set].spanned) {
-        to = s->set[set].past;
-        if (to <= STACKS_EMPTY || to == set) {
-            s->set[set].spanned = true;
-            break;
-        }
-        if (!s->set[to].after && !find_even(s, to))
-            return false;
-        s->set[set].spanned = !goes_on(&s->set[set], &s->set[to]);
-        if (s->set[set].spanned)
-            break;
-        more = s->set[to].span ? s->set[to].span : 1;
-        s->set[set].past = s->set[to].span ? s->set[to].past : s->set[to].after;
-        s->set[set].span += more;
-    }
-    return true;
-}
-
-static bool find_others_dead(struct stacks *s, uint32_t set)
+static void find_others_dead(struct stacks *s, uint32_t set)
 {
     bool dead = true;
 
-    for (unsigned b = 0xc2; b <= 0xf4 && dead; b++) {
-        uint32_t to = stacks_step(s, set, b);
-
-        if (to == STACKS_FAILED)
-            return false;
-        dead = to == STACKS_DEAD;
-    }
+    for (unsigned b = 0xc2; b <= 0xf4 && dead; b++)
+        dead = stacks_step(s, set, b) == STACKS_DEAD;
     s->set[set].others_dead = dead;
-    s->set[set].dead_known = true;
-    return true;
+    s->set[set].dead_known = s->status == PL_OK;
 }
 
-enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
+enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE };
 
 /* Returns SHARE_NONE if the set accepts no token below a trie node: it accepts
  * none of the characters `k`, with which all these tokens continue. Otherwise
- * returns SHARE_SOME, or SHARE_FAILED on failure. live_ascii of the set must be
- * known (find_even). */
+ * returns SHARE_SOME. live_ascii of the set must be known (find_even). */
 static enum share takes_none(struct stacks *s, uint32_t set,
                              const struct char_kinds *k)
 {
-    const struct stack_set *at = &s->set[set];
+    const uint64_t *live = s->set[set].live_ascii;
 
-    if ((k->ascii[0] & at->live_ascii[0]) ||
-        (k->ascii[1] & at->live_ascii[1]) || (k->others & OTHER_BAD))
+    if ((k->ascii[0] & live[0]) || (k->ascii[1] & live[1]) ||
+        (k->others & OTHER_BAD))
         return SHARE_SOME;
-    if (k->others && !at->dead_known && !find_others_dead(s, set))
-        return SHARE_FAILED;
+    if (k->others && !s->set[set].dead_known)
+        find_others_dead(s, set);
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
@@ -332,38 +279,30 @@ static enum share takes_all(struct stacks *s, uint32_t set,
                             uint16_t *depth)
 {
     const struct char_kinds *k = &node->kinds;
-    uint32_t left = node->n_char, first = set;
+    const uint32_t first = set;
 
-    while (left > 0) {
+    for (uint32_t left = node->n_char; left > 0; left--) {
         const struct stack_set *at = &s->set[set];
-        uint32_t n = left < TRIE_CHARS ? left : TRIE_CHARS;
 
-        if (at->depth > *depth)
-            *depth = at->depth;
-        if (!at->after || (!k->others && at->span < n && !at->spanned)) {
-            if (!look)
-                return SHARE_SOME;
-            if (!find_span(s, set, k->others ? 1 : n))
-                return SHARE_FAILED;
-            at = &s->set[set];
-        }
+        *depth = at->depth > *depth ? at->depth : *depth;
+        if (!at->after && !look)
+            return SHARE_SOME;
+        if (!at->after)
+            find_even(s, set);
+        at = &s->set[set];
         if ((k->ascii[0] & ~at->even_ascii[0]) ||
             (k->ascii[1] & ~at->even_ascii[1]))
             return set == first ? takes_none(s, set, k) : SHARE_SOME;
-        if (k->others && !at->others_known) {
-            if (!look)
-                return SHARE_SOME;
-            if (!find_even_others(s, set))
-                return SHARE_FAILED;
-            at = &s->set[set];
-        }
+        if (k->others && !at->others_known && !look)
+            return SHARE_SOME;
+        if (k->others && !at->others_known)
+            find_even_others(s, set);
+        at = &s->set[set];
         if (k->others & ~at->even_others)
             return set == first ? takes_none(s, set, k) : SHARE_SOME;
         if (at->after == set)
             return SHARE_ALL;
-        n = k->others ? 1 : at->span;
-        set = k->others ? at->after : at->past;
-        left -= n < left ? n : left;
+        set = at->after;
     }
     return SHARE_ALL;
 }
@@ -375,26 +314,21 @@ static void add_leaf(uint32_t *bits, int32_t id, bool on)
 
 /* Adds to the list m->pop the positions in a leaf's remaining bytes, from index
  * `at` of v->rest, where a rule of the top may have ended. */
-static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+static void list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
     const struct grammar_vocab *v = w->m->v;
-    struct stacks *s = &w->m->stacks;
 
     for (; at < v->rest_at[leaf + 1]; at++) {
-        if (row->ends && byte_set_has(w->after, v->rest[at]) &&
-            !list_pop(w, (struct pop){v->n_node + leaf, at}))
-            return false;
-        row = stacks_step_row(s, row, v->rest[at]);
-        if (!row)
-            return false;
+        if (row->ends && byte_set_has(w->after, v->rest[at]))
+            list_pop(w, (struct pop){v->n_node + leaf, at});
+        row = stacks_step_row(&w->m->stacks, row, v->rest[at]);
     }
-    return true;
 }
 
 /* Reads a leaf's remaining bytes, from index `at` of v->rest. Sets the bit of
  * the leaf's token if the stacks accept all of them. */
-static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+static void walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -407,18 +341,17 @@ static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     for (uint32_t i = at; i < end; i++) {
         ends |= row->ends;
         row = stacks_step_row(s, row, v->rest[i]);
-        if (!row)
-            return false;
         depth = row->depth > depth ? row->depth : depth;
     }
     w->depth = depth;
     add_leaf(w->bits, v->leaf_id[leaf], row->set != STACKS_DEAD);
-    return !ends || !w->after || list_rest(w, from, leaf, at);
+    if (ends && w->after)
+        list_rest(w, from, leaf, at);
 }
 
 /* Checks the tokens of the leaves directly below a node against the stacks of
  * `row`, and sets the bits of those that are accepted. */
-static bool walk_leaves(struct walk *w, struct stack_row *row,
+static void walk_leaves(struct walk *w, struct stack_row *row,
                         const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -429,8 +362,6 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     for (uint32_t i = node->leaf; i < node->tail; i++) {
         const struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
 
-        if (!to)
-            return false;
         depth = to->depth > depth ? to->depth : depth;
         add_leaf(bits, v->leaf_id[i], to->set != STACKS_DEAD);
     }
@@ -438,12 +369,9 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     for (uint32_t i = node->tail; i < end; i++) {
         struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
 
-        if (!to)
-            return false;
-        if (to->set != STACKS_DEAD && !walk_rest(w, to, i, v->rest_at[i]))
-            return false;
+        if (to->set != STACKS_DEAD)
+            walk_rest(w, to, i, v->rest_at[i]);
     }
-    return true;
 }
 
 /* Sets the bits of the tokens of all leaves below a node, without checking
@@ -465,77 +393,47 @@ static void add_branch(struct walk *w, const struct trie_node *node)
 
 /* Handles trie node i after its last byte, which led from the set of `from` to
  * the set of `row`. Sets the bits of all its tokens if all are accepted, and
- * lists the node if a rule of the top may have ended. Sets *open if the nodes
+ * lists the node if a rule of the top may have ended. Returns true if the nodes
  * below it must be walked. */
 static bool enter(struct walk *w, const struct stack_row *from,
-                  const struct stack_row *row, uint32_t i, bool *open)
+                  const struct stack_row *row, uint32_t i)
 {
     const struct grammar_vocab *v = w->m->v;
     const struct trie_node *node = &v->node[i];
     enum share share = SHARE_SOME;
 
-    *open = false;
     if (row->set == STACKS_DEAD)
-        return true;
+        return false;
     if (node->end - node->leaf > LARGE_BRANCH)
         share =
             takes_all(&w->m->stacks,
                       trie_begins_char(v->node_byte[i]) ? from->set : row->set,
                       node, i < v->n_short, &w->depth);
-    if (share == SHARE_FAILED)
-        return false;
     if (share == SHARE_ALL)
         add_branch(w, node);
-    if (w->after && row->ends && share != SHARE_ALL && !list_node(w, i))
-        return false;
-    *open = share == SHARE_SOME && row->set != STACKS_EMPTY;
-    return true;
+    else if (w->after && row->ends)
+        list_node(w, i);
+    return share == SHARE_SOME && row->set != STACKS_EMPTY;
 }
 
-/* Sets the bits of the accepted tokens below trie node `node`. `set` is the set
- * of stacks after the node's prefix. */
-static bool walk(struct walk *w, uint32_t set, uint32_t node)
+/* Sets the bits of the accepted tokens below trie node `node`. `row` is that of
+ * the set of stacks after the node's prefix. */
+static void walk(struct walk *w, struct stack_row *row, uint32_t node)
 {
     const struct grammar_vocab *v = w->m->v;
-    struct stacks *s = &w->m->stacks;
-    struct to_walk *to = w->m->to_walk;
-    uint32_t n = 1;
+    const struct trie_node *t = &v->node[node];
 
-    to[0] = (struct to_walk){stacks_row(s, set), node};
-    while (n > 0) {
-        struct to_walk at = to[--n];
-        const struct trie_node *t = &v->node[at.node];
+    walk_leaves(w, row, t);
+    w->most -= 1 + trie_leaf_end(v, t) - t->leaf;
+    w->gave_up |= w->most < 0;
+    for (uint32_t i = t->child; i < t->child + t->n_child && !w->gave_up; i++) {
+        struct stack_row *next =
+            stacks_step_row(&w->m->stacks, row, v->node_byte[i]);
 
-        if (!at.row || !walk_leaves(w, at.row, t))
-            return false;
-        w->most -= 1 + trie_leaf_end(v, t) - t->leaf;
-        for (uint32_t i = t->child + t->n_child; i-- > t->child;) {
-            struct stack_row *next =
-                stacks_step_row(s, at.row, v->node_byte[i]);
-            bool open;
-
-            if (!next || !enter(w, at.row, next, i, &open))
-                return false;
-            if (next->depth > w->depth)
-                w->depth = next->depth;
-            to[n] = (struct to_walk){next, i};
-            n += open;
-        }
-        if (w->most < 0) {
-            w->gave_up = true;
-            return true;
-        }
+        w->depth = next->depth > w->depth ? next->depth : w->depth;
+        if (enter(w, row, next, i))
+            walk(w, next, i);
     }
-    return true;
-}
-
-static bool walk_roots(struct walk *w, uint32_t set)
-{
-    memset(w->bits, 0, w->m->n_word * sizeof *w->bits);
-    for (uint32_t i = 0; i < REACHES && !w->gave_up; i++)
-        if (!walk(w, set, i))
-            return false;
-    return true;
 }
 
 /* ---- tops: the states above one set of stacks ---------------------------- */
@@ -556,10 +454,26 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
+/* Caches the mask `bits`, unless its computation has failed; see
+ * mask_cache_put. */
+static const struct mask_entry *put_mask(struct grammar_masks *m, int kind,
+                                         uint32_t set, const uint32_t *bits,
+                                         uint32_t n_pop, uint16_t depth)
+{
+    const struct mask_entry *e = NULL;
+
+    if (m->stacks.status == PL_OK)
+        e = mask_cache_put(&m->cache, kind, set, bits, m->pop, n_pop, depth);
+    if (!e)
+        stacks_fail(&m->stacks, PL_NO_MEMORY);
+    return e;
+}
+
 /* Computes and caches the mask of a top: the tokens of one reach (reach.h) that
  * the states of the set `top` accept with nothing below them. Visits at most
  * *most nodes and leaves of the trie. If they do not suffice, caches an entry
- * whose depth makes add_top walk the whole set instead. */
+ * whose depth makes add_top walk the whole set instead. Returns NULL on
+ * failure. */
 static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                                          uint32_t top, int64_t *most)
 {
@@ -568,16 +482,14 @@ static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
 
     m->n_pop = 0;
     memset(m->bits, 0, m->n_word * sizeof *m->bits);
-    if (!walk(&w, top, (uint32_t)reach))
-        return NULL;
+    walk(&w, stacks_row(&m->stacks, top), (uint32_t)reach);
     *most = w.gave_up ? 0 : w.most;
     if (w.gave_up) {
         memset(m->bits, 0, m->n_word * sizeof *m->bits);
-        return mask_cache_put(&m->cache, MASK_TOP + reach, top, m->bits, NULL,
-                              0, STACKS_DEPTH);
+        m->n_pop = 0;
+        w.depth = STACKS_DEPTH;
     }
-    return mask_cache_put(&m->cache, MASK_TOP + reach, top, m->bits, m->pop,
-                          m->n_pop, w.depth);
+    return put_mask(m, MASK_TOP + reach, top, m->bits, m->n_pop, w.depth);
 }
 
 /* Returns the set of stacks for the n states in m->top: with the empty stack
@@ -607,7 +519,7 @@ static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
  * the stacks of the set `below` under them. Sets *whole if the whole set of
  * stacks must be walked instead, because stacks may become too deep or the mask
  * of the top costs too much. */
-static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
+static void add_top(struct grammar_masks *m, int reach, uint32_t n,
                     uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
@@ -615,33 +527,26 @@ static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
     struct stack_row *row;
     uint32_t set, top = top_of(m, reach, n);
 
-    if (top == STACKS_FAILED)
-        return false;
     e = mask_cache_find(&m->cache, MASK_TOP + reach, top);
     if (!e)
         e = make_top(m, reach, top, most);
-    if (!e)
-        return false;
-    *whole |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
-    if (*whole)
-        return true;
+    *whole |= e && e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
+    if (!e || *whole)
+        return;
     mask_entry_add(e, bits);
     if (e->n_pop == 0)
-        return true;
+        return;
     set = stacks_closed(&m->stacks, below);
-    row = set != STACKS_FAILED ? stacks_row(&m->stacks, set) : NULL;
-    if (!row)
-        return false;
+    row = stacks_row(&m->stacks, set);
     for (uint32_t i = 0; i < e->n_pop && m->stacks.set[set].n; i++) {
         struct pop pop = mask_entry_pops(e)[i];
 
-        if (pop.at < m->v->n_node
-                ? !walk(&w, set, pop.at)
-                : !walk_rest(&w, row, pop.at - m->v->n_node, pop.rest))
-            return false;
+        if (pop.at < m->v->n_node)
+            walk(&w, row, pop.at);
+        else
+            walk_rest(&w, row, pop.at - m->v->n_node, pop.rest);
     }
     *whole |= w.depth >= STACKS_DEPTH;
-    return true;
 }
 
 /* Lists in m->top the states of all items of `set` that have the same set below
@@ -669,52 +574,55 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     if (n <= m->n_top)
         return true;
     top = realloc(m->top, 2 * (size_t)n * sizeof *top);
-    if (!top)
+    if (!top) {
+        stacks_fail(&m->stacks, PL_NO_MEMORY);
         return false;
+    }
     m->top = top;
     m->n_top = n;
     return true;
 }
 
 /* Adds to `bits` the tokens that `set` accepts, one group of items with the
- * same set below after another. Sets *whole if the whole set must be walked
+ * same set below after another. Returns true if the whole set must be walked
  * instead. If there are several groups, the cost of their masks is limited,
  * because walking the whole set may cost less. */
-static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
-                     bool *whole)
+static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     enum { MOST_TOPS = 8, SHARE = 8 };
     int64_t most = m->v->n_node + (int64_t)m->v->n_leaf;
     uint32_t n_item = m->stacks.set[set].n, n_top = 0;
+    bool whole;
 
+    if (!reserve_top(m, n_item))
+        return false;
     for (uint32_t i = 0; i < n_item && n_top <= MOST_TOPS; i++)
         n_top += gather_top(m, set, i) > 0;
-    *whole = n_top > MOST_TOPS;
+    whole = n_top > MOST_TOPS;
     most = n_top > 1 ? most / SHARE : most + most / SHARE;
-    for (uint32_t i = 0; i < n_item && !*whole; i++) {
+    for (uint32_t i = 0; i < n_item && !whole; i++) {
         uint32_t below = m->stacks.set[set].item[i].below;
         uint32_t n = gather_top(m, set, i);
 
-        for (int r = 0; r < REACHES && n > 0 && !*whole; r++)
-            if (m->v->node[r].end > m->v->node[r].leaf &&
-                !add_top(m, r, n, below, bits, &most, whole))
-                return false;
+        for (int r = 0; r < REACHES && n > 0 && !whole; r++)
+            if (m->v->node[r].end > m->v->node[r].leaf)
+                add_top(m, r, n, below, bits, &most, &whole);
     }
-    return true;
+    return whole;
 }
 
 /* Computes and caches the mask of a set of stacks, without tokens that end the
  * generation. */
-static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+static void make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
-    bool whole;
 
-    memset(bits, 0, m->n_word * sizeof *bits);
-    if (!reserve_top(m, m->stacks.set[set].n) ||
-        !add_tops(m, set, bits, &whole) || (whole && !walk_roots(&w, set)))
-        return false;
-    return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
+    if (add_tops(m, set, bits)) {
+        memset(bits, 0, m->n_word * sizeof *bits);
+        for (uint32_t i = 0; i < REACHES; i++)
+            walk(&w, stacks_row(&m->stacks, set), i);
+    }
+    put_mask(m, MASK_WHOLE, set, bits, 0, 0);
 }
 
 /* ---- freeing sets of stacks that nothing uses ---------------------------- */
@@ -722,26 +630,18 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 /* Copies the sets of stacks still in use to the pool `to`: the current sets of
  * all states, and those that are keys of cached masks of tops. Sets renamed[]
  * to the new numbers of the keys. */
-static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
+static void carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
                   uint32_t *renamed)
 {
-    uint32_t set;
-
     memset(renamed, 0xff, m->stacks.n_set * sizeof *renamed);
     for (struct grammar_state *s = m->state; s; s = s->next)
-        if (stacks_carry(to, &m->stacks, known, s->set) == STACKS_FAILED)
-            return false;
-    for (struct mask_entry *e = m->cache.newest; e; e = e->older) {
-        if (e->kind == MASK_WHOLE)
-            continue;
-        set = stacks_carry(to, &m->stacks, known, e->set);
-        if (set == STACKS_FAILED)
-            return false;
-        renamed[e->set] = set;
-    }
-    for (struct grammar_state *s = m->state; s; s = s->next)
+        stacks_carry(to, &m->stacks, known, s->set);
+    for (struct mask_entry *e = m->cache.newest; e; e = e->older)
+        if (e->kind != MASK_WHOLE)
+            renamed[e->set] = stacks_carry(to, &m->stacks, known, e->set);
+    for (struct grammar_state *s = m->state; s && to->status == PL_OK;
+         s = s->next)
         s->set = stacks_carry(to, &m->stacks, known, s->set);
-    return true;
 }
 
 /* If the pool of sets of stacks has grown large, replaces it by a new one that
@@ -756,8 +656,10 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
         return PL_OK;
     known = calloc(m->stacks.n_set, sizeof *known);
     renamed = calloc(m->stacks.n_set, sizeof *renamed);
-    good = known && renamed && stacks_init(&fresh, m->a) &&
-           carry(m, &fresh, known, renamed);
+    good = known && renamed && stacks_init(&fresh, m->a);
+    if (good)
+        carry(m, &fresh, known, renamed);
+    good = good && fresh.status == PL_OK;
     if (good) {
         struct stacks old = m->stacks;
 
@@ -774,6 +676,14 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
     free(known);
     free(renamed);
     return good ? PL_OK : no_memory(err);
+}
+
+/* Begins an operation on the sets of stacks. */
+static pl_status begin(struct grammar_masks *m, pl_err *err)
+{
+    PL_TRY(tidy(m, err));
+    stacks_begin(&m->stacks);
+    return PL_OK;
 }
 
 /* ---- creating and freeing masks ------------------------------------------ */
@@ -793,9 +703,8 @@ pl_status grammar_masks_create(struct grammar_masks **out,
     m->v = v;
     m->pool_bytes = POOL_BYTES;
     m->n_word = v->n_word;
-    m->to_walk = malloc(v->n_node * sizeof *m->to_walk);
     m->bits = calloc((size_t)m->n_word + 1, sizeof *m->bits);
-    if (!m->to_walk || !m->bits || !stacks_init(&m->stacks, m->a) ||
+    if (!m->bits || !stacks_init(&m->stacks, m->a) ||
         !mask_cache_init(&m->cache, m->n_word,
                          cache_bytes ? cache_bytes : USUAL_CACHE_BYTES)) {
         grammar_masks_free(m);
@@ -811,7 +720,6 @@ void grammar_masks_free(struct grammar_masks *m)
         return;
     stacks_fini(&m->stacks);
     mask_cache_fini(&m->cache);
-    free(m->to_walk);
     free(m->bits);
     free(m->top);
     free(m->pop);
@@ -826,8 +734,6 @@ static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
     struct grammar_state *s;
 
     *out = NULL;
-    if (set == STACKS_FAILED)
-        return failed(m, err);
     s = calloc(1, sizeof *s);
     if (!s)
         return no_memory(err);
@@ -846,8 +752,13 @@ static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
 pl_status grammar_state_create(struct grammar_state **out,
                                struct grammar_masks *m, pl_err *err)
 {
+    uint32_t set;
+
+    *out = NULL;
     stacks_begin(&m->stacks);
-    return state_new(out, m, stacks_start(&m->stacks), false, err);
+    set = stacks_start(&m->stacks);
+    PL_TRY(check(m, err));
+    return state_new(out, m, set, false, err);
 }
 
 pl_status grammar_state_copy(struct grammar_state **out,
@@ -868,11 +779,11 @@ void grammar_state_free(struct grammar_state *s)
 
 /* ---- tokens that a grammar names ----------------------------------------- */
 
-/* Returns the set of stacks after the bytes s[0 .. n), or STACKS_FAILED. */
+/* Returns the set of stacks after the bytes s[0 .. n). */
 static uint32_t walk_text(struct stacks *st, uint32_t set, const char *s,
                           size_t n)
 {
-    for (size_t i = 0; i < n && set != STACKS_DEAD && set != STACKS_FAILED; i++)
+    for (size_t i = 0; i < n && set != STACKS_DEAD; i++)
         set = stacks_step(st, set, (unsigned char)s[i]);
     return set;
 }
@@ -915,21 +826,16 @@ static uint32_t walk_token(struct grammar_masks *m, uint32_t set, int32_t id)
         return to;
     if (v->kind[id] == GRAMMAR_TOKEN_TEXT && len > 0 && !is_like_symbol(m, id))
         to = walk_text(&m->stacks, set, v->bytes + v->at[id], len);
-    for (uint32_t i = 0; i < m->g->n_symbol && to != STACKS_FAILED; i++) {
-        uint32_t also;
-
-        if (!matches(&m->g->symbol[i], id))
-            continue;
-        also = walk_symbol(&m->stacks, set, i);
-        to = also == STACKS_FAILED ? also : stacks_union(&m->stacks, to, also);
-    }
+    for (uint32_t i = 0; i < m->g->n_symbol; i++)
+        if (matches(&m->g->symbol[i], id))
+            to = stacks_union(&m->stacks, to, walk_symbol(&m->stacks, set, i));
     return to;
 }
 
 /* Adds to the mask of `set` the tokens that the grammar names, by id or by
  * text, where it allows them. Removes tokens whose text looks like such a
  * name. */
-static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+static void add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     const struct grammar_vocab *v = m->v;
 
@@ -942,14 +848,11 @@ static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
         int32_t last = s->other ? v->n_token - 1 : s->id;
         uint32_t to = walk_symbol(&m->stacks, set, i);
 
-        if (to == STACKS_FAILED)
-            return false;
         for (int32_t id = first; id <= last && to != STACKS_DEAD; id++)
             if (id < v->n_token && matches(s, id) &&
                 v->kind[id] != GRAMMAR_TOKEN_END)
                 bits[id / 32] |= 1u << id % 32;
     }
-    return true;
 }
 
 /* ---- advancing a state by a token or by text ----------------------------- */
@@ -957,14 +860,12 @@ static bool add_symbols(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err)
 {
-    struct stacks *st = &s->m->stacks;
     uint32_t set;
 
-    PL_TRY(tidy(s->m, err));
-    stacks_begin(st);
-    set = walk_text(st, s->ended && len ? STACKS_DEAD : s->set, text, len);
-    if (set == STACKS_FAILED)
-        return failed(s->m, err);
+    PL_TRY(begin(s->m, err));
+    set = walk_text(&s->m->stacks, s->ended && len ? STACKS_DEAD : s->set, text,
+                    len);
+    PL_TRY(check(s->m, err));
     if (set == STACKS_DEAD) {
         char shown[ERR_SHOWN];
 
@@ -987,12 +888,10 @@ pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err)
         s->ended = true;
         return PL_OK;
     }
-    PL_TRY(tidy(s->m, err));
-    stacks_begin(&s->m->stacks);
+    PL_TRY(begin(s->m, err));
     if (known && !s->ended)
         set = walk_token(s->m, s->set, id);
-    if (set == STACKS_FAILED)
-        return failed(s->m, err);
+    PL_TRY(check(s->m, err));
     if (set == STACKS_DEAD)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the grammar does not allow token %d here; use one that "
@@ -1012,17 +911,17 @@ pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err)
     struct grammar_masks *m = s->m;
     const struct mask_entry *e;
 
-    PL_TRY(tidy(m, err));
-    stacks_begin(&m->stacks);
+    PL_TRY(begin(m, err));
     memset(bits, 0, m->n_word * sizeof *bits);
     if (!s->ended) {
         e = mask_cache_find(&m->cache, MASK_WHOLE, s->set);
         if (e)
             mask_entry_add(e, bits);
-        else if (!make_mask(m, s->set, bits))
-            return failed(m, err);
-        if (m->g->n_symbol > 0 && !add_symbols(m, s->set, bits))
-            return failed(m, err);
+        else
+            make_mask(m, s->set, bits);
+        if (m->g->n_symbol > 0)
+            add_symbols(m, s->set, bits);
+        PL_TRY(check(m, err));
     }
     for (int32_t i = 0; i < m->v->n_end && grammar_is_whole(s); i++)
         bits[m->v->end[i] / 32] |= 1u << m->v->end[i] % 32;
