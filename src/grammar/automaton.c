@@ -22,41 +22,28 @@ enum {
     PASSES_AFTER = 16,
 };
 
+/* The construction of an automaton. */
 struct maker {
     struct automaton *a;
     const struct rules *r;
     struct nfa g;
-    uint32_t *state_of; /* owned, [n_node]: state built for each node of the
-                           graph, or STATE_NONE */
-    /* owned, [n_state]: the node of the graph for which each state was built */
-    uint32_t *node_of;
-    /* owned, [n_node]: 1 + the last state whose construction visited the
-     * node */
+    struct arena edges; /* owns the edges of the automaton until the end */
+    void *memory;       /* owned: its states until then, and these arrays */
+    uint32_t *state_of; /* [n_node]: state built for each node of the graph, or
+                           STATE_NONE */
+    uint32_t *node_of;  /* [n_state]: the node for which each state was built */
+    /* [n_node]: 1 + the last state whose construction visited the node */
     uint32_t *seen;
-    uint32_t *stack; /* owned, [n_node]: nodes that fill_state has yet to
-                        * visit */
-    /* Owned, [n_rule]: the place of each rule, its position in the order of
-     * automaton.h. */
+    uint32_t *stack; /* [n_node]: nodes that fill_state has yet to visit */
+    /* [n_rule]: the place of each rule, its position in the order of
+     * automaton.h */
     uint32_t *place_of;
-    uint32_t *rule_of; /* owned, [n_state]: rule to which each state belongs */
-    uint32_t cap_byte, cap_call;
+    uint32_t *rule_of; /* [n_state]: rule to which each state belongs */
+    uint8_t *mark;     /* [n_rule]; see place_from */
     int64_t n_visit;
     const char *name;
     pl_err *err;
 };
-
-static pl_status no_memory(struct maker *m)
-{
-    return err_no_memory(m->err, "a grammar");
-}
-
-static pl_status too_large(struct maker *m)
-{
-    return err_set(m->err, PL_BAD_ARGUMENT,
-                   "%s: the grammar has too many states at once; nest fewer "
-                   "optional and repeated parts",
-                   m->name);
-}
 
 /* ---- states of the automaton and their edges ----------------------------- */
 
@@ -70,54 +57,33 @@ static uint32_t state_of(struct maker *m, uint32_t node, uint32_t rule)
     return m->state_of[node];
 }
 
-static pl_status grow(struct maker *m, void **item, uint32_t n, uint32_t *cap,
-                      size_t size)
-{
-    uint32_t more = *cap ? 2 * *cap : 256;
-    void *p;
-
-    if (n < *cap)
-        return PL_OK;
-    if (n >= MOST_EDGES)
-        return too_large(m);
-    p = realloc(*item, more * size);
-    if (!p)
-        return no_memory(m);
-    *item = p;
-    *cap = more;
-    return PL_OK;
-}
-
-/* Adds an edge that takes one byte of the range of the graph's edge e.
- * find_classes later replaces the bytes of the range by byte classes. */
-static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
-                           uint32_t rule)
+/* Adds an edge for the graph's edge e. One that takes a byte has the range of
+ * e, until find_classes replaces the bytes by byte classes. One that calls a
+ * rule has the rule's number, until place_rules replaces it by the rule's place
+ * in the order of automaton.h. Does nothing if out of memory. */
+static void add_edge(struct maker *m, const struct nfa_edge *e, uint32_t rule)
 {
     struct automaton *a = m->a;
-    void *item = a->byte;
+    struct arena *memory = &m->edges;
+    struct byte_edge *byte;
+    struct call_edge *call;
 
-    PL_TRY(grow(m, &item, a->n_byte, &m->cap_byte, sizeof *a->byte));
-    a->byte = item;
-    a->byte[a->n_byte++] = (struct byte_edge){
-        .to = state_of(m, e->to, rule), .lo = e->lo, .hi = e->hi};
-    return PL_OK;
-}
-
-/* Adds an edge that calls the rule of the graph's edge e. The edge has the
- * rule's number until place_rules replaces it by the rule's place in the order
- * of automaton.h. */
-static pl_status take_call(struct maker *m, const struct nfa_edge *e,
-                           uint32_t rule)
-{
-    struct automaton *a = m->a;
-    void *item = a->call;
-
-    PL_TRY(grow(m, &item, a->n_call, &m->cap_call, sizeof *a->call));
-    a->call = item;
-    a->call[a->n_call++] =
-        (struct call_edge){.place = e->rule, .to = state_of(m, e->to, rule)};
-    state_of(m, m->g.entry[e->rule], e->rule);
-    return PL_OK;
+    if (e->kind == NFA_BYTE) {
+        byte = arena_extended(memory, a->byte, a->n_byte, sizeof *byte);
+        if (!byte)
+            return;
+        a->byte = byte;
+        a->byte[a->n_byte++] = (struct byte_edge){
+            .to = state_of(m, e->to, rule), .lo = e->lo, .hi = e->hi};
+    } else if (e->kind == NFA_RULE) {
+        call = arena_extended(memory, a->call, a->n_call, sizeof *call);
+        if (!call)
+            return;
+        a->call = call;
+        a->call[a->n_call++] = (struct call_edge){
+            .place = e->rule, .to = state_of(m, e->to, rule)};
+        state_of(m, m->g.entry[e->rule], e->rule);
+    }
 }
 
 /* Adds the edges of state i: those of its node and of all nodes reached from
@@ -133,16 +99,17 @@ static pl_status fill_state(struct maker *m, uint32_t i)
     while (n > 0) {
         uint32_t node = m->stack[--n];
 
-        if (++m->n_visit > MOST_VISITS)
-            return too_large(m);
+        if (++m->n_visit > MOST_VISITS || a->n_byte > MOST_EDGES ||
+            a->n_call > MOST_EDGES)
+            return err_set(m->err, PL_BAD_ARGUMENT,
+                           "%s: the grammar has too many states at once; nest "
+                           "fewer optional and repeated parts",
+                           m->name);
         a->state[i].final |= node == g->end[rule];
         for (uint32_t k = g->first[node]; k != NFA_NONE; k = g->edge[k].next) {
             const struct nfa_edge *e = &g->edge[k];
 
-            if (e->kind == NFA_BYTE)
-                PL_TRY(take_byte(m, e, rule));
-            if (e->kind == NFA_RULE)
-                PL_TRY(take_call(m, e, rule));
+            add_edge(m, e, rule);
             if (e->kind == NFA_BYTE ||
                 (e->kind == NFA_RULE && !g->nullable[e->rule]))
                 continue;
@@ -169,7 +136,7 @@ static pl_status fill_states(struct maker *m)
     }
     a->state[a->n_state].byte = a->n_byte;
     a->state[a->n_state].call = a->n_call;
-    return PL_OK;
+    return arena_check(&m->edges, "a grammar", m->err);
 }
 
 /* ---- the order of rules: a rule before those that it may begin with ------ */
@@ -181,57 +148,37 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
     const struct rule *r = &m->r->rule[rule];
     const char *x = r->name, *y = m->r->rule[last].name;
 
-    err_shown(a, x, strlen(x));
-    err_shown(b, y, strlen(y));
-    if (rule == last)
-        return err_set(m->err, PL_BAD_ARGUMENT,
-                       "%s: line %lld, column %lld: left recursion: the rule "
-                       "%s begins with itself; write repetitions as ( ... )*",
-                       m->name, (long long)r->line, (long long)r->column, a);
     return err_set(
         m->err, PL_BAD_ARGUMENT,
         "%s: line %lld, column %lld: left recursion: the rule %s begins with "
-        "itself, through %s; write repetitions as ( ... )*",
-        m->name, (long long)r->line, (long long)r->column, a, b);
+        "itself%s%s; write repetitions as ( ... )*",
+        m->name, (long long)r->line, (long long)r->column,
+        err_shown(a, x, strlen(x)), rule == last ? "" : ", through ",
+        rule == last ? "" : err_shown(b, y, strlen(y)));
 }
-
-/* A rule on the path of the depth-first search in place_from, and the number of
- * calls from its entry state that were followed so far. */
-struct visit {
-    uint32_t rule, edge;
-};
 
 /* Numbers `rule`, and all rules that its texts may begin with, by a depth-first
  * search. A rule gets a lower place than the rules that it may begin with.
- * Fails if a rule may begin with itself (left recursion). path and mark are
- * scratch, [n_rule]. *next is one more than the highest place that is free. */
-static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
-                            uint8_t *mark, uint32_t *next)
+ * Fails if a rule may begin with itself (left recursion). *next is one more
+ * than the highest place that is free. */
+static pl_status place_from(struct maker *m, uint32_t rule, uint32_t *next)
 {
     enum { NEW, OPEN, PLACED };
-    struct automaton *a = m->a;
-    uint32_t n = 0;
+    uint8_t *mark = m->mark;
+    const struct state *s = &m->a->state[m->state_of[m->g.entry[rule]]];
 
     if (mark[rule] != NEW)
         return PL_OK;
-    path[n++] = (struct visit){rule, 0};
     mark[rule] = OPEN;
-    while (n > 0) {
-        struct visit *v = &path[n - 1];
-        const struct state *s = &a->state[m->state_of[m->g.entry[v->rule]]];
-        uint32_t k = s->call + v->edge++;
+    for (uint32_t k = s->call; k < s[1].call; k++) {
+        uint32_t to = m->a->call[k].place;
 
-        if (k == s[1].call) {
-            mark[v->rule] = PLACED;
-            m->place_of[v->rule] = --*next;
-            n--;
-        } else if (mark[a->call[k].place] == OPEN) {
-            return begins_with_itself(m, a->call[k].place, v->rule);
-        } else if (mark[a->call[k].place] == NEW) {
-            mark[a->call[k].place] = OPEN;
-            path[n++] = (struct visit){a->call[k].place, 0};
-        }
+        if (mark[to] == OPEN)
+            return begins_with_itself(m, to, rule);
+        PL_TRY(place_from(m, to, next));
     }
+    mark[rule] = PLACED;
+    m->place_of[rule] = --*next;
     return PL_OK;
 }
 
@@ -242,39 +189,18 @@ static pl_status place_rules(struct maker *m)
 {
     struct automaton *a = m->a;
     uint32_t n = m->r->n, next = n, unused;
-    struct visit *path = calloc(n, sizeof *path);
-    uint8_t *mark = calloc(n, sizeof *mark);
-    pl_status s = path && mark ? PL_OK : no_memory(m);
 
-    for (uint32_t i = 0; i < n && s == PL_OK; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (i != m->r->root && m->g.entry[i] != NFA_NONE &&
             m->state_of[m->g.entry[i]] != STATE_NONE)
-            s = place_from(m, i, path, mark, &next);
-    if (s == PL_OK)
-        s = place_from(m, m->r->root, path, mark, &next);
-    free(path);
-    free(mark);
-    if (s != PL_OK)
-        return s;
+            PL_TRY(place_from(m, i, &next));
+    PL_TRY(place_from(m, m->r->root, &next));
     unused = next;
     a->n_place = n - unused;
     for (uint32_t i = 0; i < a->n_call; i++)
         a->call[i].place = m->place_of[a->call[i].place] - unused;
     for (uint32_t i = 0; i < a->n_state; i++)
         a->state[i].place = m->place_of[m->rule_of[i]] - unused;
-    return PL_OK;
-}
-
-static pl_status list_entries(struct maker *m)
-{
-    struct automaton *a = m->a;
-
-    a->entry = calloc(a->n_place, sizeof *a->entry);
-    if (!a->entry)
-        return no_memory(m);
-    for (uint32_t i = 0; i < a->n_state; i++)
-        if (m->node_of[i] == m->g.entry[m->rule_of[i]])
-            a->entry[a->state[i].place] = i;
     return PL_OK;
 }
 
@@ -347,27 +273,26 @@ static bool spread_after(struct automaton *a, const struct byte_set *next)
 static pl_status find_after(struct maker *m)
 {
     struct automaton *a = m->a;
-    struct byte_set *first = calloc(a->n_place, sizeof *first);
-    /* [n_state]: the bytes that may come next in a state; computed only for
+    /* first[p]: the bytes with which the texts of the rule at place p begin.
+     * next[i]: the bytes that may come next in state i; computed only for
      * states to which calls return. */
-    struct byte_set *next = calloc(a->n_state, sizeof *next);
+    struct byte_set *first = calloc(a->n_place + a->n_state, sizeof *first);
+    struct byte_set *next = first + a->n_place;
     bool changed = true;
 
-    a->after = calloc(a->n_place, sizeof *a->after);
-    if (first && next && a->after) {
-        for (uint32_t p = a->n_place; p-- > 0;)
-            first[p] = next_bytes(a, a->entry[p], first);
-        for (uint32_t i = 0; i < a->n_call; i++)
-            if (a->call[i].to != STATE_NONE)
-                next[a->call[i].to] = next_bytes(a, a->call[i].to, first);
-        for (int i = 0; i < PASSES_AFTER && changed; i++)
-            changed = spread_after(a, next);
-        if (changed)
-            memset(a->after, 0xff, a->n_place * sizeof *a->after);
-    }
+    if (!first)
+        return err_no_memory(m->err, "a grammar");
+    for (uint32_t p = a->n_place; p-- > 0;)
+        first[p] = next_bytes(a, a->entry[p], first);
+    for (uint32_t i = 0; i < a->n_call; i++)
+        if (a->call[i].to != STATE_NONE)
+            next[a->call[i].to] = next_bytes(a, a->call[i].to, first);
+    for (int i = 0; i < PASSES_AFTER && changed; i++)
+        changed = spread_after(a, next);
+    if (changed)
+        memset(a->after, 0xff, a->n_place * sizeof *a->after);
     free(first);
-    free(next);
-    return first && next && a->after ? PL_OK : no_memory(m);
+    return PL_OK;
 }
 
 /* ---- states that short tokens cannot distinguish ------------------------- */
@@ -415,24 +340,20 @@ static void find_alike(const struct nfa *g, uint32_t chars, uint32_t *same)
         same[i] = same[same[i]];
 }
 
-static pl_status list_alike(struct maker *m)
+/* Sets a->alike, in to[REACHES - 1, n_state]. */
+static void list_alike(struct maker *m, uint32_t *to)
 {
     struct automaton *a = m->a;
 
-    for (int r = 0; r < REACHES && m->g.n_row && m->g.chars; r++) {
-        if (reach_chars(r) == UINT32_MAX)
-            continue;
+    for (int r = 0; r < REACHES - 1; r++, to += a->n_state) {
         find_alike(&m->g, reach_chars(r), m->seen);
-        a->alike[r] = calloc(a->n_state, sizeof *a->alike[r]);
-        if (!a->alike[r])
-            return no_memory(m);
+        a->alike[r] = to;
         for (uint32_t i = 0; i < a->n_state; i++) {
             uint32_t like = m->state_of[m->seen[m->node_of[i]]];
 
-            a->alike[r][i] = like != STATE_NONE ? like : i;
+            to[i] = like != STATE_NONE ? like : i;
         }
     }
-    return PL_OK;
 }
 
 /* ---- classes of bytes that no edge distinguishes ------------------------- */
@@ -458,63 +379,82 @@ static void find_classes(struct automaton *a)
 
 /* ---- construction of the automaton --------------------------------------- */
 
-static pl_status make(struct maker *m)
+/* Allocates the arrays of m, and the states, for n nodes. */
+static bool alloc_arrays(struct maker *m, size_t n, size_t n_rule)
 {
-    struct automaton *a = m->a;
-    size_t n;
-
-    PL_TRY(nfa_build(&m->g, m->r, m->name, m->err));
-    n = m->g.n_node;
-    a->state = calloc(n + 1, sizeof *a->state);
-    m->state_of = malloc(n * sizeof *m->state_of);
-    m->node_of = calloc(n, sizeof *m->node_of);
-    m->rule_of = calloc(n, sizeof *m->rule_of);
-    m->seen = calloc(n, sizeof *m->seen);
-    m->stack = calloc(n, sizeof *m->stack);
-    m->place_of = calloc(m->r->n, sizeof *m->place_of);
-    if (!a->state || !m->state_of || !m->node_of || !m->rule_of || !m->seen ||
-        !m->stack || !m->place_of)
-        return no_memory(m);
+    m->memory =
+        calloc(n + n_rule + 1, sizeof(struct state) + 5 * sizeof(uint32_t));
+    if (!m->memory)
+        return false;
+    m->a->state = m->memory;
+    m->state_of = (uint32_t *)(m->a->state + n + 1);
+    m->node_of = m->state_of + n;
+    m->rule_of = m->node_of + n;
+    m->seen = m->rule_of + n;
+    m->stack = m->seen + n;
+    m->place_of = m->stack + n;
+    m->mark = (uint8_t *)(m->place_of + n_rule);
     memset(m->state_of, 0xff, n * sizeof *m->state_of);
-    PL_TRY(fill_states(m));
-    PL_TRY(place_rules(m));
-    PL_TRY(list_entries(m));
-    shorten_calls(a);
-    PL_TRY(find_after(m));
-    PL_TRY(list_alike(m));
-    find_classes(a);
-    a->empty = m->g.nullable[m->r->root];
-    return PL_OK;
+    return true;
 }
 
-pl_status automaton_build(struct automaton *a, const struct rules *r,
-                          const char *name, pl_err *err)
+/* Moves the states and edges to the arena of the automaton, as one block, and
+ * adds a->alike. */
+static void finish(struct maker *m, struct arena *memory)
+{
+    struct automaton *a = m->a;
+    const size_t n_state = (a->n_state + 1) * sizeof *a->state;
+    const size_t n_byte = a->n_byte * sizeof *a->byte;
+    const size_t n_call = a->n_call * sizeof *a->call;
+    const bool rows = m->g.n_row && m->g.chars;
+    const size_t n_alike =
+        rows ? (REACHES - 1) * a->n_state * sizeof *a->alike[0] : 0;
+    char *to = arena_alloc(memory, 1, n_state + n_byte + n_call + n_alike);
+
+    if (!to)
+        return;
+    a->state = memcpy(to, a->state, n_state);
+    if (n_byte)
+        a->byte = memcpy(to + n_state, a->byte, n_byte);
+    if (n_call)
+        a->call = memcpy(to + n_state + n_byte, a->call, n_call);
+    if (rows)
+        list_alike(m, (uint32_t *)(void *)(to + n_state + n_byte + n_call));
+}
+
+static pl_status make(struct maker *m, struct arena *memory)
+{
+    struct automaton *a = m->a;
+
+    PL_TRY(nfa_build(&m->g, m->r, m->name, m->err));
+    if (!alloc_arrays(m, m->g.n_node, m->r->n))
+        return err_no_memory(m->err, "a grammar");
+    PL_TRY(fill_states(m));
+    PL_TRY(place_rules(m));
+    a->entry = arena_alloc(memory, a->n_place, sizeof *a->entry);
+    a->after = arena_alloc(memory, a->n_place, sizeof *a->after);
+    PL_TRY(arena_check(memory, "a grammar", m->err));
+    for (uint32_t i = 0; i < a->n_state; i++)
+        if (m->node_of[i] == m->g.entry[m->rule_of[i]])
+            a->entry[a->state[i].place] = i;
+    shorten_calls(a);
+    PL_TRY(find_after(m));
+    find_classes(a);
+    a->empty = m->g.nullable[m->r->root];
+    finish(m, memory);
+    return arena_check(memory, "a grammar", m->err);
+}
+
+pl_status automaton_build(struct automaton *a, struct arena *memory,
+                          const struct rules *r, const char *name, pl_err *err)
 {
     struct maker m = {.a = a, .r = r, .name = name, .err = err};
     pl_status s;
 
     *a = (struct automaton){0};
-    s = make(&m);
-    nfa_fini(&m.g);
-    free(m.state_of);
-    free(m.node_of);
-    free(m.rule_of);
-    free(m.seen);
-    free(m.stack);
-    free(m.place_of);
-    if (s != PL_OK)
-        automaton_fini(a);
+    s = make(&m, memory);
+    arena_fini(&m.g.memory);
+    arena_fini(&m.edges);
+    free(m.memory);
     return s;
-}
-
-void automaton_fini(struct automaton *a)
-{
-    free(a->state);
-    free(a->byte);
-    free(a->call);
-    free(a->entry);
-    free(a->after);
-    for (int r = 0; r < REACHES; r++)
-        free(a->alike[r]);
-    *a = (struct automaton){0};
 }

@@ -43,19 +43,19 @@ struct byte_set {
 };
 
 struct automaton {
-    struct state *state;    /* owned, [n_state + 1]; the last one marks the end
-                               of the edges */
-    struct byte_edge *byte; /* owned, [n_byte]: all edges that take a byte */
-    struct call_edge *call; /* owned, [n_call]: all edges that call a rule */
-    uint32_t *entry;        /* owned, [n_place]: entry state of each rule, by
-                               the rule's place */
-    /* Owned, [n_place]: for the rule at each place, the bytes that may follow
-     * its texts. The set may contain bytes that cannot follow, too. */
+    struct state *state;    /* [n_state + 1]; the last one marks the end of the
+                               edges */
+    struct byte_edge *byte; /* [n_byte]: all edges that take a byte */
+    struct call_edge *call; /* [n_call]: all edges that call a rule */
+    uint32_t *entry; /* [n_place]: entry state of each rule, by the rule's
+                        place */
+    /* [n_place]: for the rule at each place, the bytes that may follow its
+     * texts. The set may contain bytes that cannot follow, too. */
     struct byte_set *after;
-    /* alike[r], owned, [n_state], is for tokens of reach r, a class of token
-     * lengths (reach.h). It maps a state to one that such tokens cannot
-     * distinguish from it, the same for all states that are alike. NULL if
-     * every state is mapped to itself. */
+    /* alike[r], [n_state], is for tokens of reach r, a class of token lengths
+     * (reach.h). It maps a state to one that such tokens cannot distinguish
+     * from it, the same for all states that are alike. NULL if every state is
+     * mapped to itself. */
     uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
     /* The root rule matches the empty text. The root rule's entry is state
@@ -65,12 +65,11 @@ struct automaton {
     uint32_t n_class;
 };
 
-/* Builds the automaton of the rules. `name` is the grammar's name in messages.
- * PL_BAD_ARGUMENT if a rule begins with itself, never ends, or is too large.
- * Zeroes *a first; on failure it holds no memory. */
-pl_status automaton_build(struct automaton *a, const struct rules *r,
-                          const char *name, pl_err *err);
-void automaton_fini(struct automaton *a);
+/* Builds the automaton of the rules, in `memory`. `name` is the grammar's name
+ * in messages. PL_BAD_ARGUMENT if a rule begins with itself, never ends, or is
+ * too large. */
+pl_status automaton_build(struct automaton *a, struct arena *memory,
+                          const struct rules *r, const char *name, pl_err *err);
 
 static inline bool byte_set_has(const struct byte_set *s, unsigned byte)
 {

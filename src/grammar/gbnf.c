@@ -1,5 +1,6 @@
 /* Parses GBNF by recursive descent; see gbnf.h. The notation follows what
- * llama.cpp documents in grammars/README.md. */
+ * llama.cpp documents in grammars/README.md. After a failure the parser is at
+ * the end of the text, so all its loops end. */
 #include "grammar/gbnf.h"
 
 #include "base/ascii.h"
@@ -7,7 +8,6 @@
 #include "base/hash64.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -25,14 +25,15 @@ struct parser {
     /* In the arena, [r->n]: position in the text where each rule was first
      * named. */
     const char **used;
-    uint32_t cap_rule;
-    /* Owned: hash table of rules by name. An entry is 1 + the rule's number, or
-     * 0. */
+    /* In the arena: hash table of rules by name. An entry is 1 + the rule's
+     * number, or 0. */
     uint32_t *slot, n_slot;
     /* The tokens that the grammar may name; NULL for none. */
     const struct grammar_tokens *tokens;
     uint32_t n_tree;
     int depth;
+    struct tree spare; /* the tree that functions return after a failure */
+    pl_status status;  /* PL_OK until the first failure */
     pl_err *err;
 };
 
@@ -54,98 +55,106 @@ static void go_to(const char *from, const char *at, int64_t *line,
 }
 
 /* Fails with a message that begins with the line and the column of `at`. */
-static pl_status wrong_at(struct parser *p, const char *at, const char *what)
+static void wrong_at(struct parser *p, const char *at, const char *what)
 {
     int64_t line = 1, column = 1;
 
+    if (p->status != PL_OK)
+        return;
     go_to(p->start, at, &line, &column);
-    return err_set(p->err, PL_BAD_ARGUMENT, "%s: line %lld, column %lld: %s",
-                   p->name, (long long)line, (long long)column, what);
+    p->status =
+        err_set(p->err, PL_BAD_ARGUMENT, "%s: line %lld, column %lld: %s",
+                p->name, (long long)line, (long long)column, what);
+    p->at = p->end;
 }
 
-static pl_status wrong(struct parser *p, const char *what)
+static void wrong(struct parser *p, const char *what)
 {
-    return wrong_at(p, p->at, what);
+    wrong_at(p, p->at, what);
 }
 
 /* Fails at `at` with a message of the text `before`, the rule's name and the
  * text `after`. The line and the column of `at` precede it. */
-static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
-                            const char *before, const char *after)
+static void wrong_rule(struct parser *p, const char *at, const char *name,
+                       const char *before, const char *after)
 {
     char shown[ERR_SHOWN], text[3 * ERR_SHOWN];
 
     snprintf(text, sizeof text, "%s%s%s", before,
              err_shown(shown, name, strlen(name)), after);
-    return wrong_at(p, at, text);
-}
-
-static pl_status no_memory(struct parser *p)
-{
-    return err_no_memory(p->err, "a grammar");
+    wrong_at(p, at, text);
 }
 
 /* ---- building syntax trees ----------------------------------------------- */
 
-static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
-                          struct tree **out)
+/* Returns `memory`, which was allocated in the arena. Fails if it is NULL. */
+static void *got(struct parser *p, void *memory)
 {
+    if (!memory && p->status == PL_OK)
+        p->status = err_no_memory(p->err, "a grammar");
+    if (!memory)
+        p->at = p->end;
+    return memory;
+}
+
+static void *alloc(struct parser *p, size_t n, size_t size)
+{
+    return got(p, arena_alloc(&p->r->memory, n, size));
+}
+
+static struct tree *tree_new(struct parser *p, enum tree_kind kind, uint32_t n)
+{
+    struct tree *t;
+
     if (++p->n_tree > GBNF_TREES)
-        return wrong(p, "the grammar has more than 65,536 literals, classes, "
-                        "names and groups; make it smaller");
-    *out = arena_alloc(&p->r->memory, 1, sizeof **out);
-    if (!*out)
-        return no_memory(p);
-    (*out)->kind = kind;
-    (*out)->n = n;
-    return PL_OK;
+        wrong(p, "the grammar has more than 65,536 literals, classes, names "
+                 "and groups; make it smaller");
+    t = alloc(p, 1, sizeof *t);
+    t = t ? t : &p->spare;
+    *t = (struct tree){.kind = kind, .n = n};
+    return t;
+}
+
+static const struct tree *bytes_tree(struct parser *p, const char *bytes,
+                                     size_t n)
+{
+    struct tree *t = tree_new(p, TREE_BYTES, (uint32_t)n);
+
+    t->bytes = bytes;
+    return t;
 }
 
 /* The subtrees of a sequence, or of a list of alternatives, that were parsed so
  * far. */
 struct children {
-    const struct tree **item; /* the subtrees: [n], capacity `cap`, in the
-                                 arena */
-    uint32_t n, cap;
+    const struct tree **item; /* the subtrees: [n], in the arena */
+    uint32_t n;
 };
 
-static pl_status children_add(struct parser *p, struct children *c,
-                              const struct tree *t)
+static void children_add(struct parser *p, struct children *c,
+                         const struct tree *t)
 {
-    if (c->n == c->cap) {
-        uint32_t cap = c->cap ? 2 * c->cap : 4;
-        const struct tree **item =
-            arena_alloc(&p->r->memory, cap, sizeof(struct tree *));
+    const struct tree **item =
+        got(p, arena_extended(&p->r->memory, c->item, c->n, sizeof *item));
 
-        if (!item)
-            return no_memory(p);
-        if (c->n)
-            memcpy(item, c->item, c->n * sizeof *item);
-        c->item = item;
-        c->cap = cap;
-    }
+    if (!item)
+        return;
+    c->item = item;
     c->item[c->n++] = t;
-    return PL_OK;
 }
 
-/* Sets *out to a tree of type `kind` with these children. A single child
- * becomes the tree itself; no children become the empty text. */
-static pl_status children_tree(struct parser *p, const struct children *c,
-                               enum tree_kind kind, const struct tree **out)
+/* Returns a tree of type `kind` with these children. A single child becomes the
+ * tree itself; no children become the empty text. */
+static const struct tree *
+children_tree(struct parser *p, const struct children *c, enum tree_kind kind)
 {
     struct tree *t;
 
-    if (c->n == 1) {
-        *out = c->item[0];
-        return PL_OK;
-    }
-    PL_TRY(tree_new(p, c->n ? kind : TREE_BYTES, c->n, &t));
-    if (c->n)
-        t->child = c->item;
-    else
-        t->bytes = "";
-    *out = t;
-    return PL_OK;
+    if (c->n < 2)
+        return c->n ? c->item[0] : bytes_tree(p, "", 0);
+    t = tree_new(p, kind, c->n);
+    t->child = c->item;
+    return t;
 }
 
 /* ---- names of rules ------------------------------------------------------ */
@@ -177,60 +186,34 @@ static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
     return &p->slot[i];
 }
 
-/* Doubles the number of rules that fit into p->r, and the hash table of their
- * names, which has four entries for each rule that fits. */
-static pl_status grow_rules(struct parser *p)
+/* Returns the number of the rule named s[0 .. len). If the rule is not known
+ * yet, adds it without a body. */
+static uint32_t rule_of(struct parser *p, const char *s, size_t len)
 {
-    uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
+    uint32_t *slot = slot_of(p, s, len);
     struct arena *a = &p->r->memory;
-    struct rule *rule = arena_alloc(a, cap, sizeof *rule);
-    const char **used = arena_alloc(a, cap, sizeof *used);
-    uint32_t *slot = calloc(4 * (size_t)cap, sizeof *slot);
+    struct rule *rule;
+    const char **used, *name;
 
-    if (!rule || !used || !slot) {
-        free(slot);
-        return no_memory(p);
+    if (*slot)
+        return *slot - 1;
+    if (p->r->n == GBNF_RULES) {
+        wrong_at(p, s,
+                 "the grammar has more than 4,096 rules; replace some by "
+                 "groups");
+        return 0;
     }
-    if (p->r->n) {
-        memcpy(rule, p->r->rule, p->r->n * sizeof *rule);
-        memcpy(used, p->used, p->r->n * sizeof *used);
-    }
+    rule = got(p, arena_extended(a, p->r->rule, p->r->n, sizeof *rule));
+    used = got(p, arena_extended(a, p->used, p->r->n, sizeof *used));
+    name = got(p, arena_strndup(a, s, len));
+    if (p->status != PL_OK)
+        return 0;
     p->r->rule = rule;
     p->used = used;
-    free(p->slot);
-    p->slot = slot;
-    p->cap_rule = cap;
-    p->n_slot = 4 * cap;
-    for (uint32_t i = 0; i < p->r->n; i++)
-        *slot_of(p, rule[i].name, strlen(rule[i].name)) = i + 1;
-    return PL_OK;
-}
-
-/* Sets *out to the number of the rule named s[0 .. len). If the rule is not
- * known yet, adds it without a body. */
-static pl_status rule_of(struct parser *p, const char *s, size_t len,
-                         uint32_t *out)
-{
-    uint32_t *slot;
-    struct rule *rule;
-
-    if (p->r->n == p->cap_rule)
-        PL_TRY(grow_rules(p));
-    slot = slot_of(p, s, len);
-    if (!*slot) {
-        if (p->r->n == GBNF_RULES)
-            return wrong_at(p, s,
-                            "the grammar has more than 4,096 rules; replace "
-                            "some by groups");
-        rule = &p->r->rule[p->r->n];
-        rule->name = arena_strndup(&p->r->memory, s, len);
-        if (!rule->name)
-            return no_memory(p);
-        p->used[p->r->n] = s;
-        *slot = ++p->r->n;
-    }
-    *out = *slot - 1;
-    return PL_OK;
+    rule[p->r->n] = (struct rule){.name = name};
+    used[p->r->n] = s;
+    *slot = ++p->r->n;
+    return *slot - 1;
 }
 
 /* ---- reading characters, escapes and literals ---------------------------- */
@@ -258,27 +241,38 @@ static bool next_is(const struct parser *p, char c)
     return p->at < p->end && *p->at == c;
 }
 
-static pl_status read_hex(struct parser *p, int n, uint32_t *out)
+static bool take(struct parser *p, char c)
 {
-    *out = 0;
-    for (int i = 0; i < n; i++, p->at++) {
-        char c = p->at < p->end ? ascii_lower(*p->at) : '\0';
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                           : -1;
+    bool there = next_is(p, c);
 
-        if (digit < 0)
-            return wrong(
-                p, "a hexadecimal digit is missing: \\x takes 2, \\u 4, \\U 8");
-        *out = *out << 4 | (uint32_t)digit;
-    }
-    if (*out > RULES_LAST_CHAR)
-        return wrong(
-            p, "the escape is not a character: the last one is \\U0010FFFF");
-    return PL_OK;
+    p->at += there;
+    return there;
 }
 
-static pl_status read_escape(struct parser *p, uint32_t *c)
+/* Returns true until `c` is the next character, or something has failed. */
+static bool goes_on(const struct parser *p, char c)
+{
+    return p->status == PL_OK && !next_is(p, c);
+}
+
+static uint32_t read_hex(struct parser *p, int n)
+{
+    uint32_t out = 0;
+
+    for (int i = 0; i < n; i++, p->at += p->at < p->end) {
+        int digit = p->at < p->end ? ascii_digit(*p->at) : 99;
+
+        if (digit >= 16)
+            wrong(p, "a hexadecimal digit is missing: \\x takes 2, \\u 4, "
+                     "\\U 8");
+        out = out << 4 | (uint32_t)digit;
+    }
+    if (out > RULES_LAST_CHAR)
+        wrong(p, "the escape is not a character: the last one is \\U0010FFFF");
+    return p->status == PL_OK ? out : 0;
+}
+
+static uint32_t read_escape(struct parser *p)
 {
     static const char from[] = "nrt\\\"[]", to[] = "\n\r\t\\\"[]";
     const char *found;
@@ -286,141 +280,117 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
 
     p->at++;
     kind = p->at < p->end ? *p->at : '\0';
-    if (kind == 'x' || kind == 'u' || kind == 'U') {
-        p->at++;
-        return read_hex(p, kind == 'x' ? 2 : kind == 'u' ? 4 : 8, c);
-    }
     found = kind ? strchr(from, kind) : NULL;
-    if (!found)
-        return wrong(p, "unknown escape; use \\n \\r \\t \\\\ \\\" \\[ \\] "
-                        "\\xHH \\uHHHH \\UHHHHHHHH");
-    *c = (unsigned char)to[found - from];
+    if (!found && (!kind || !strchr("xuU", kind))) {
+        wrong(p, "unknown escape; use \\n \\r \\t \\\\ \\\" \\[ \\] \\xHH "
+                 "\\uHHHH \\UHHHHHHHH");
+        return 0;
+    }
     p->at++;
-    return PL_OK;
+    return found         ? (unsigned char)to[found - from]
+           : kind == 'x' ? read_hex(p, 2)
+                         : read_hex(p, kind == 'u' ? 4 : 8);
 }
 
 /* Reads one character, perhaps an escape, of the literal or character class
  * that begins at `open`. Fails if the line ends first. */
-static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
+static uint32_t read_char(struct parser *p, const char *open)
 {
+    uint32_t c = 0;
     size_t n;
 
-    if (p->at == p->end || *p->at == '\n' || *p->at == '\r')
-        return wrong_at(
-            p, open,
-            *open == '"'
-                ? "the literal does not end on its line; close it with \""
-                : "the class does not end on its line; close it with ]");
-    if (*p->at == '\\')
-        return read_escape(p, c);
-    n = char_get(p->at, (size_t)(p->end - p->at), c);
-    if (n == 0)
-        return wrong(p, "not valid UTF-8; save the grammar as UTF-8");
-    p->at += n;
-    return PL_OK;
-}
-
-static pl_status read_literal(struct parser *p, const struct tree **out)
-{
-    const char *open = p->at++;
-    size_t n = 0;
-    struct tree *t;
-    char *bytes;
-
-    while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
-        n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    /* The text of the literal has at most as many bytes as its notation, n,
-     * because no escape is shorter than its character. */
-    bytes = arena_alloc(&p->r->memory, n + 4, 1);
-    if (!bytes)
-        return no_memory(p);
-    n = 0;
-    while (!next_is(p, '"')) {
-        const char *at = p->at;
-        uint32_t c;
-
-        PL_TRY(read_char(p, open, &c));
-        if (c >> 11 == 0x1b)
-            return wrong_at(p, at,
-                            "half of a surrogate pair is not a character; "
-                            "write the character as \\UHHHHHHHH");
-        n += char_put(bytes + n, c);
+    if (next_is(p, '\\'))
+        return read_escape(p);
+    if (p->at == p->end || *p->at == '\n' || *p->at == '\r') {
+        wrong_at(p, open,
+                 *open == '"'
+                     ? "the literal does not end on its line; close it with \""
+                     : "the class does not end on its line; close it with ]");
+        return 0;
     }
-    p->at++;
-    PL_TRY(tree_new(p, TREE_BYTES, (uint32_t)n, &t));
-    t->bytes = bytes;
-    *out = t;
-    return PL_OK;
-}
-
-/* ---- reading character classes, as [a-z] --------------------------------- */
-
-static pl_status class_tree(struct parser *p, const char *open,
-                            struct char_range *range, uint32_t n, bool negate,
-                            const struct tree **out)
-{
-    struct tree *t;
-
-    n = char_ranges_normal(range, n, negate);
+    n = utf8_get(p->at, (size_t)(p->end - p->at), &c);
     if (n == 0)
-        return wrong_at(p, open, "the class is empty; put a character in it");
-    PL_TRY(tree_new(p, TREE_CLASS, n, &t));
-    t->range = range;
-    *out = t;
-    return PL_OK;
+        wrong(p, "not valid UTF-8; save the grammar as UTF-8");
+    p->at += n;
+    return c;
 }
 
-/* Returns an upper bound of the number of characters between the brackets of a
- * character class, to allocate its ranges. */
-static size_t class_room(const struct parser *p)
+/* Returns an upper bound of the number of characters before the character
+ * `close` that ends a literal or a class. */
+static size_t length_to(const struct parser *p, char close)
 {
     size_t n = 0;
 
-    while (p->at + n < p->end && p->at[n] != ']' && p->at[n] != '\n')
+    while (p->at + n < p->end && p->at[n] != close && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
     return n;
 }
 
-static pl_status read_class(struct parser *p, const struct tree **out)
+static const struct tree *read_literal(struct parser *p)
 {
     const char *open = p->at++;
-    bool negate = next_is(p, '^');
-    struct char_range *range;
+    size_t n = 0;
+    /* The text of the literal has at most as many bytes as its notation,
+     * because no escape is shorter than its character. */
+    char *bytes = alloc(p, length_to(p, '"') + 4, 1);
+
+    while (goes_on(p, '"')) {
+        const char *at = p->at;
+        uint32_t c = read_char(p, open);
+
+        if (c >> 11 == 0x1b)
+            wrong_at(p, at,
+                     "half of a surrogate pair is not a character; write the "
+                     "character as \\UHHHHHHHH");
+        n += utf8_put(bytes + n, c);
+    }
+    take(p, '"');
+    return bytes_tree(p, bytes, n);
+}
+
+/* ---- reading character classes, as [a-z] --------------------------------- */
+
+static const struct tree *class_tree(struct parser *p, const char *open,
+                                     struct char_range *range, uint32_t n,
+                                     bool negate)
+{
+    struct tree *t;
+
+    n = range ? char_ranges_normal(range, n, negate) : 0;
+    if (n == 0)
+        wrong_at(p, open, "the class is empty; put a character in it");
+    t = tree_new(p, TREE_CLASS, n);
+    t->range = range;
+    return t;
+}
+
+static const struct tree *read_class(struct parser *p)
+{
+    const char *open = p->at++;
+    bool negate = take(p, '^');
+    struct char_range *range =
+        alloc(p, 2 * length_to(p, ']') + 4, sizeof *range);
     uint32_t n = 0;
 
-    p->at += negate;
-    range = arena_alloc(&p->r->memory, 2 * class_room(p) + 4, sizeof *range);
-    if (!range)
-        return no_memory(p);
-    while (!next_is(p, ']')) {
+    while (goes_on(p, ']')) {
         const char *at = p->at;
         struct char_range *r = &range[n++];
 
-        PL_TRY(read_char(p, open, &r->first));
-        r->last = r->first;
+        r->first = r->last = read_char(p, open);
         if (next_is(p, '-') && p->at + 1 < p->end && p->at[1] != ']') {
             p->at++;
-            PL_TRY(read_char(p, open, &r->last));
+            r->last = read_char(p, open);
         }
         if (r->last < r->first)
-            return wrong_at(p, at, "the range is reversed; swap its ends");
+            wrong_at(p, at, "the range is reversed; swap its ends");
     }
-    p->at++;
-    return class_tree(p, open, range, n, negate, out);
-}
-
-static pl_status read_any(struct parser *p, const struct tree **out)
-{
-    struct char_range *all = arena_alloc(&p->r->memory, 4, sizeof *all);
-
-    if (!all)
-        return no_memory(p);
-    return class_tree(p, p->at++, all, 0, true, out);
+    take(p, ']');
+    return class_tree(p, open, range, n, negate);
 }
 
 /* ---- reading repetitions, as {2,5} --------------------------------------- */
 
-static pl_status read_count(struct parser *p, uint32_t *out)
+static uint32_t read_count(struct parser *p)
 {
     const char *at = p->at;
     uint32_t n = 0;
@@ -428,41 +398,33 @@ static pl_status read_count(struct parser *p, uint32_t *out)
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
         n = 10 * n + (uint32_t)(*p->at++ - '0');
         if (n > GBNF_TIMES)
-            return wrong_at(p, at,
-                            "a repetition has at most 10,000; use less, or "
-                            "{n,} without an upper bound");
+            wrong_at(p, at,
+                     "a repetition has at most 10,000; use less, or {n,} "
+                     "without an upper bound");
     }
     if (p->at == at)
-        return wrong(p, "a number is missing; write {n}, {n,} or {n,m}");
-    *out = n;
-    return PL_OK;
+        wrong(p, "a number is missing; write {n}, {n,} or {n,m}");
+    return n;
 }
 
 /* Reads a number of repetitions: {n}, {n,} or {n,m}. */
-static pl_status read_times(struct parser *p, bool lines, uint32_t *min,
-                            uint32_t *max)
+static void read_times(struct parser *p, bool lines, struct tree *t)
 {
     const char *open = p->at++;
 
     skip_blanks(p, lines);
-    PL_TRY(read_count(p, min));
-    *max = *min;
+    t->min = t->max = read_count(p);
     skip_blanks(p, lines);
-    if (next_is(p, ',')) {
-        p->at++;
+    if (take(p, ',')) {
         skip_blanks(p, lines);
-        *max = RULES_UNLIMITED;
-        if (!next_is(p, '}'))
-            PL_TRY(read_count(p, max));
+        t->max = next_is(p, '}') ? RULES_UNLIMITED : read_count(p);
         skip_blanks(p, lines);
     }
     if (!next_is(p, '}'))
-        return wrong(p, "the repetition does not end; close it with }");
-    if (*max < *min)
-        return wrong_at(p, open,
-                        "the repetition is reversed; swap the two numbers");
-    p->at++;
-    return PL_OK;
+        wrong(p, "the repetition does not end; close it with }");
+    if (t->max < t->min)
+        wrong_at(p, open, "the repetition is reversed; swap the two numbers");
+    take(p, '}');
 }
 
 static bool is_repeat(char c)
@@ -470,169 +432,159 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetition signs (* + ? {...}) after *item. Each sign replaces
- * *item by a TREE_REPEAT with the former *item as its child. */
-static pl_status read_repeats(struct parser *p, bool lines,
-                              const struct tree **item)
+/* Reads all repetition signs (* + ? {...}) after `item`, and returns the
+ * repeated item: each sign makes a TREE_REPEAT with the tree before as its
+ * child. */
+static const struct tree *read_repeats(struct parser *p, bool lines,
+                                       const struct tree *item)
 {
     for (int n = 0; p->at < p->end && is_repeat(*p->at); n++) {
-        uint32_t min = *p->at == '+', max = RULES_UNLIMITED;
-        const struct tree **child;
-        struct tree *t;
+        const struct tree **child = alloc(p, 1, sizeof(struct tree *));
+        struct tree *t = tree_new(p, TREE_REPEAT, 1);
 
         if (n == MOST_REPEATS)
-            return wrong(p,
-                         "more than 16 repetitions of one item; remove some");
-        if (*p->at == '?')
-            max = 1;
-        if (*p->at == '{')
-            PL_TRY(read_times(p, lines, &min, &max));
+            wrong(p, "more than 16 repetitions of one item; remove some");
+        t->min = next_is(p, '+');
+        t->max = next_is(p, '?') ? 1 : RULES_UNLIMITED;
+        if (next_is(p, '{'))
+            read_times(p, lines, t);
         else
-            p->at++;
-        PL_TRY(tree_new(p, TREE_REPEAT, 1, &t));
-        child = arena_alloc(&p->r->memory, 1, sizeof(struct tree *));
-        if (!child)
-            return no_memory(p);
-        *child = *item;
+            p->at += p->at < p->end;
+        if (p->status != PL_OK)
+            return item;
+        *child = item;
         t->child = child;
-        t->min = min;
-        t->max = max;
-        *item = t;
+        item = t;
         skip_blanks(p, lines);
     }
-    return PL_OK;
+    return item;
 }
 
 /* ---- reading items, sequences and alternatives --------------------------- */
 
-static pl_status read_alternatives(struct parser *p, bool lines,
-                                   const struct tree **out);
+static const struct tree *read_alternatives(struct parser *p, bool lines);
 
-static pl_status read_group(struct parser *p, const struct tree **out)
+static const struct tree *read_group(struct parser *p)
 {
     const char *open = p->at++;
+    const struct tree *t;
 
     if (++p->depth > GBNF_DEPTH)
-        return wrong_at(
+        wrong_at(
             p, open,
             "groups nest deeper than 64 levels; turn inner ones into rules");
     skip_blanks(p, true);
-    PL_TRY(read_alternatives(p, true, out));
-    if (!next_is(p, ')'))
-        return wrong_at(p, open, "the group does not end; close it with )");
-    p->at++;
+    t = read_alternatives(p, true);
+    if (!take(p, ')'))
+        wrong_at(p, open, "the group does not end; close it with )");
     p->depth--;
-    return PL_OK;
+    return t;
 }
 
-static pl_status read_name(struct parser *p, const struct tree **out)
+static const struct tree *read_name(struct parser *p)
 {
     size_t n = name_length(p);
-    struct tree *t;
+    struct tree *t = tree_new(p, TREE_RULE, 0);
 
-    PL_TRY(tree_new(p, TREE_RULE, 0, &t));
-    PL_TRY(rule_of(p, p->at, n, &t->rule));
-    p->at += n;
-    *out = t;
-    return PL_OK;
+    if (p->status == PL_OK)
+        t->rule = rule_of(p, p->at, n);
+    if (p->status == PL_OK)
+        p->at += n;
+    return t;
 }
 
-/* Parses <[ID]> or <TEXT> at `open`. Sets *id to the token of the vocabulary
- * with this id, or with the text <TEXT>, including < and >. */
-static pl_status find_token(struct parser *p, const char *open, int32_t *id)
+/* Parses <[ID]> or <TEXT> at `open`. Returns the token of the vocabulary with
+ * this id, or with the text <TEXT>, including < and >. */
+static int32_t find_token(struct parser *p, const char *open)
 {
     const char *close = memchr(open, '>', (size_t)(p->end - open));
     const char *line = memchr(open, '\n', (size_t)(p->end - open));
-    uint32_t n = 0;
+    int32_t id = 0;
 
-    if (!close || (line && line < close))
-        return wrong_at(p, open,
-                        "the token does not end on its line; close it "
-                        "with >");
-    if (!p->tokens)
-        return wrong_at(p, open,
-                        "there is no vocabulary whose token this is; "
-                        "write its text as a literal");
-    p->at = open + 1;
-    if (next_is(p, '[')) {
-        for (p->at++; *p->at >= '0' && *p->at <= '9' && n < 100000000; p->at++)
-            n = 10 * n + (uint32_t)(*p->at - '0');
+    if (!close || (line && line < close)) {
+        wrong_at(p, open,
+                 "the token does not end on its line; close it with >");
+    } else if (!p->tokens) {
+        wrong_at(p, open,
+                 "there is no vocabulary whose token this is; write its text "
+                 "as a literal");
+    } else if (open[1] == '[') {
+        for (p->at = open + 2; *p->at >= '0' && *p->at <= '9' && id < 100000000;
+             p->at++)
+            id = 10 * id + (*p->at - '0');
         if (p->at == open + 2 || close - p->at != 1 || *p->at != ']')
-            return wrong(p, "a token's id is written <[123]>");
-        *id = (int32_t)n;
-        if (*id >= p->tokens->n)
-            return wrong_at(p, open, "the vocabulary has no token of this id");
+            wrong(p, "a token's id is written <[123]>");
+        if (id >= p->tokens->n)
+            wrong_at(p, open, "the vocabulary has no token of this id");
     } else {
-        *id =
-            p->tokens->find(p->tokens->user, open, (size_t)(close + 1 - open));
-        if (*id < 0)
-            return wrong_at(p, open,
-                            "the vocabulary has no token of this "
-                            "text; write it as a literal");
+        id = p->tokens->find(p->tokens->user, open, (size_t)(close + 1 - open));
+        if (id < 0)
+            wrong_at(p, open,
+                     "the vocabulary has no token of this text; write it as a "
+                     "literal");
     }
-    p->at = close + 1;
-    return PL_OK;
+    if (p->status == PL_OK)
+        p->at = close + 1;
+    return id;
 }
 
 /* Reads a token of the vocabulary, <[ID]> or <TEXT>. After '!', it matches
  * every other token instead. */
-static pl_status read_token(struct parser *p, const struct tree **out)
+static const struct tree *read_token(struct parser *p)
 {
     const char *open = p->at;
     struct rules *r = p->r;
-    struct token_symbol s = {.other = *p->at == '!'};
-    struct tree *t;
+    struct token_symbol s = {.other = take(p, '!')};
     uint32_t i = 0;
-    char *bytes;
+    char *bytes = alloc(p, RULES_SYMBOL_BYTES, 1);
 
-    p->at += s.other;
-    if (!next_is(p, '<'))
-        return wrong(p, "! is for tokens of the vocabulary; write !<[123]>, or "
-                        "a class [^...] of characters");
-    PL_TRY(find_token(p, p->at, &s.id));
+    if (next_is(p, '<'))
+        s.id = find_token(p, p->at);
+    else
+        wrong(p, "! is for tokens of the vocabulary; write !<[123]>, or a "
+                 "class [^...] of characters");
     while (i < r->n_symbol &&
            (r->symbol[i].id != s.id || r->symbol[i].other != s.other))
         i++;
     if (i == RULES_SYMBOLS)
-        return wrong_at(p, open, "the grammar has more than 1,024 tokens");
+        wrong_at(p, open, "the grammar has more than 1,024 tokens");
     if (!r->symbol)
-        r->symbol = arena_alloc(&r->memory, RULES_SYMBOLS, sizeof *r->symbol);
-    bytes = arena_alloc(&r->memory, RULES_SYMBOL_BYTES, 1);
-    if (!r->symbol || !bytes)
-        return no_memory(p);
-    r->symbol[i] = s;
-    r->n_symbol += i == r->n_symbol;
-    rules_symbol(bytes, i);
-    PL_TRY(tree_new(p, TREE_BYTES, RULES_SYMBOL_BYTES, &t));
-    t->bytes = bytes;
-    *out = t;
-    return PL_OK;
+        r->symbol = alloc(p, RULES_SYMBOLS, sizeof *r->symbol);
+    if (p->status == PL_OK) {
+        r->symbol[i] = s;
+        r->n_symbol += i == r->n_symbol;
+        rules_symbol(bytes, i);
+    }
+    return bytes_tree(p, bytes, RULES_SYMBOL_BYTES);
 }
 
-static pl_status read_item(struct parser *p, const struct tree **out)
+static const struct tree *read_item(struct parser *p)
 {
     switch (*p->at) {
     case '"':
-        return read_literal(p, out);
+        return read_literal(p);
     case '[':
-        return read_class(p, out);
+        return read_class(p);
     case '.':
-        return read_any(p, out);
+        p->at++;
+        return class_tree(p, p->at - 1, alloc(p, 4, sizeof(struct char_range)),
+                          0, true);
     case '(':
-        return read_group(p, out);
+        return read_group(p);
     case '<':
     case '!':
-        return read_token(p, out);
+        return read_token(p);
     default:
         break;
     }
     if (is_name_char(*p->at))
-        return read_name(p, out);
+        return read_name(p);
     if (is_repeat(*p->at))
-        return wrong(p, "nothing precedes the repetition; write what is "
-                        "repeated, or quote it");
-    return wrong(
-        p, "expected a literal, class, group or rule name; put text in quotes");
+        wrong(p, "nothing precedes the repetition; write what is repeated, or "
+                 "quote it");
+    wrong(p, "expected a literal, class, group or rule name; put text in "
+             "quotes");
+    return &p->spare;
 }
 
 static bool at_sequence_end(const struct parser *p)
@@ -641,91 +593,86 @@ static bool at_sequence_end(const struct parser *p)
            *p->at == '\n' || *p->at == '\r';
 }
 
-static pl_status read_sequence(struct parser *p, bool lines,
-                               const struct tree **out)
+static const struct tree *read_sequence(struct parser *p, bool lines)
 {
     struct children c = {0};
 
     while (!at_sequence_end(p)) {
-        const struct tree *item;
+        const struct tree *item = read_item(p);
 
-        PL_TRY(read_item(p, &item));
         skip_blanks(p, lines);
-        PL_TRY(read_repeats(p, lines, &item));
-        PL_TRY(children_add(p, &c, item));
+        children_add(p, &c, read_repeats(p, lines, item));
     }
-    return children_tree(p, &c, TREE_SEQ, out);
+    return children_tree(p, &c, TREE_SEQ);
 }
 
-static pl_status read_alternatives(struct parser *p, bool lines,
-                                   const struct tree **out)
+static const struct tree *read_alternatives(struct parser *p, bool lines)
 {
     struct children c = {0};
 
     for (;;) {
-        const struct tree *t;
-
-        PL_TRY(read_sequence(p, lines, &t));
-        PL_TRY(children_add(p, &c, t));
-        if (!next_is(p, '|'))
-            break;
-        p->at++;
+        children_add(p, &c, read_sequence(p, lines));
+        if (!take(p, '|'))
+            return children_tree(p, &c, TREE_ALT);
         skip_blanks(p, true);
     }
-    return children_tree(p, &c, TREE_ALT, out);
 }
 
 /* ---- reading rules and the whole grammar --------------------------------- */
 
-static pl_status read_rule(struct parser *p)
+static void read_rule(struct parser *p)
 {
     const char *at = p->at;
     size_t n = name_length(p);
     const struct tree *body;
-    uint32_t rule;
+    uint32_t i;
 
     if (next_is(p, '|'))
-        return wrong(p, "the rule ended on the line before; put | at the end "
-                        "of that line, or the alternatives in a group");
+        wrong(p, "the rule ended on the line before; put | at the end of that "
+                 "line, or the alternatives in a group");
     if (n == 0)
-        return wrong(p, "a rule begins with its name; write name ::= ...");
-    PL_TRY(rule_of(p, at, n, &rule));
-    if (p->r->rule[rule].body)
-        return wrong_rule(p, at, p->r->rule[rule].name, "the rule ",
-                          " is already defined; give this one another name");
+        wrong(p, "a rule begins with its name; write name ::= ...");
+    if (p->status != PL_OK)
+        return;
+    i = rule_of(p, at, n);
+    if (p->status == PL_OK && p->r->rule[i].body)
+        wrong_rule(p, at, p->r->rule[i].name, "the rule ",
+                   " is already defined; give this one another name");
+    if (p->status != PL_OK)
+        return;
     p->at += n;
     skip_blanks(p, false);
     if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0)
-        return wrong(p, "::= is missing after the rule's name");
-    p->at += 3;
+        wrong(p, "::= is missing after the rule's name");
+    else
+        p->at += 3;
     skip_blanks(p, true);
-    PL_TRY(read_alternatives(p, false, &body));
-    if (p->at < p->end && *p->at == ')')
-        return wrong(p, "no group is open here; remove the ), or quote it");
+    body = read_alternatives(p, false);
+    p->r->rule[i].body = body;
+    if (next_is(p, ')'))
+        wrong(p, "no group is open here; remove the ), or quote it");
     go_to(p->rule_at, at, &p->line, &p->column);
     p->rule_at = at;
-    p->r->rule[rule].body = body;
-    p->r->rule[rule].line = p->line;
-    p->r->rule[rule].column = p->column;
+    p->r->rule[i].line = p->line;
+    p->r->rule[i].column = p->column;
     skip_blanks(p, true);
-    return PL_OK;
 }
 
-static pl_status read_all(struct parser *p)
+static void read_all(struct parser *p)
 {
     skip_blanks(p, true);
     while (p->at < p->end)
-        PL_TRY(read_rule(p));
-    for (uint32_t i = 0; i < p->r->n; i++)
-        if (!p->r->rule[i].body)
-            return wrong_rule(p, p->used[i], p->r->rule[i].name, "the rule ",
-                              " is not defined; define it");
+        read_rule(p);
+    p->r->root = UINT32_MAX;
     for (uint32_t i = 0; i < p->r->n; i++) {
-        p->r->root = i;
+        if (!p->r->rule[i].body)
+            wrong_rule(p, p->used[i], p->r->rule[i].name, "the rule ",
+                       " is not defined; define it");
         if (strcmp(p->r->rule[i].name, "root") == 0)
-            return PL_OK;
+            p->r->root = i;
     }
-    return wrong(p, "the start rule root is missing; add root ::= ...");
+    if (p->r->root == UINT32_MAX)
+        wrong(p, "the start rule root is missing; add root ::= ...");
 }
 
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
@@ -734,13 +681,15 @@ pl_status gbnf_read(struct rules *r, const char *text, size_t len,
 {
     struct parser p = {.r = r,
                        .start = text,
+                       .at = text,
                        .tokens = tokens,
                        .name = name,
                        .rule_at = text,
                        .line = 1,
                        .column = 1,
+                       .n_slot = 8,
                        .err = err};
-    pl_status s;
+    size_t most = len / 2 + 1;
 
     *r = (struct rules){0};
     if (len > GBNF_BYTES)
@@ -748,11 +697,17 @@ pl_status gbnf_read(struct rules *r, const char *text, size_t len,
             err, PL_BAD_ARGUMENT,
             "%s: %zu bytes, but a grammar has at most %d; make it smaller",
             name, len, (int)GBNF_BYTES);
-    p.at = text;
+    /* A name and what separates it from the next one take two bytes or more. */
+    most = most < GBNF_RULES ? most : GBNF_RULES;
+    while (p.n_slot < 2 * most)
+        p.n_slot *= 2;
     p.end = text + len;
-    s = read_all(&p);
-    free(p.slot);
-    if (s != PL_OK)
-        rules_fini(r);
-    return s;
+    p.slot = alloc(&p, p.n_slot, sizeof *p.slot);
+    if (p.status == PL_OK)
+        read_all(&p);
+    if (p.status != PL_OK) {
+        arena_fini(&r->memory);
+        *r = (struct rules){0};
+    }
+    return p.status;
 }

@@ -36,106 +36,67 @@ static pl_status keep_notes(struct grammar *g, const char *text, size_t len,
     return notes.failed ? err_no_memory(err, "a grammar") : PL_OK;
 }
 
-static pl_status keep_symbols(struct grammar *g, const struct rules *rules,
-                              pl_err *err)
-{
-    size_t size = rules->n_symbol * sizeof *g->symbol;
-
-    g->n_symbol = rules->n_symbol;
-    g->symbol = malloc(size + 1);
-    if (!g->symbol)
-        return err_no_memory(err, "a grammar");
-    if (size)
-        memcpy(g->symbol, rules->symbol, size);
-    return PL_OK;
-}
-
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
                             const struct grammar_tokens *tokens,
                             const char *name, pl_err *err)
 {
     struct rules rules;
-    struct grammar *g = NULL;
+    struct grammar *g = calloc(1, sizeof *g);
     pl_status s;
 
     *out = NULL;
-    PL_TRY(gbnf_read(&rules, text, len, tokens, name, err));
-    g = calloc(1, sizeof *g);
-    s = g ? automaton_build(&g->automaton, &rules, name, err)
-          : err_no_memory(err, "a grammar");
+    if (!g)
+        return err_no_memory(err, "a grammar");
+    s = gbnf_read(&rules, text, len, tokens, name, err);
     if (s == PL_OK)
-        s = keep_symbols(g, &rules, err);
+        s = automaton_build(&g->automaton, &g->memory, &rules, name, err);
+    if (s == PL_OK) {
+        g->n_symbol = rules.n_symbol;
+        g->symbol = arena_memdup(&g->memory, rules.symbol, g->n_symbol,
+                                 sizeof *g->symbol);
+        s = arena_check(&g->memory, "a grammar", err);
+    }
     if (s == PL_OK)
         s = keep_notes(g, text, len, err);
-    rules_fini(&rules);
-    if (s != PL_OK) {
+    arena_fini(&rules.memory);
+    if (s == PL_OK)
+        *out = g;
+    else
         grammar_free(g);
-        return s;
-    }
-    *out = g;
-    return PL_OK;
-}
-
-/* GBNF rules written so far for a regular expression. */
-struct regex_rules {
-    struct gbnf_text text; /* owned: text of the rules */
-    uint32_t n;
-};
-
-static pl_status put_rule(void *user, uint32_t number,
-                          const struct gbnf_text *body)
-{
-    struct regex_rules *r = user;
-
-    gbnf_print(&r->text, "s%u ::= ", (unsigned)number);
-    gbnf_put(&r->text, body->s ? body->s : "\"\"");
-    gbnf_put(&r->text, "\n");
-    return PL_OK;
-}
-
-static pl_status add_rules(void *user, const struct gbnf_text *body,
-                           uint32_t count, uint32_t *number)
-{
-    struct regex_rules *r = user;
-
-    *number = r->n;
-    r->n += count ? count : 1;
-    return count ? PL_OK : put_rule(user, *number, body);
+    return s;
 }
 
 pl_status grammar_from_regex(struct grammar **out, const char *text, size_t len,
                              const char *name, pl_err *err)
 {
     enum { MOST_STATES = 1000 };
-    struct regex_rules rules = {.n = 0};
-    const struct regex_out to = {.rule = add_rules,
-                                 .body = put_rule,
-                                 .user = &rules,
-                                 .most_states = MOST_STATES};
-    struct gbnf_text root = {0};
+    struct gbnf_text rules = {0}, root = {0};
+    uint32_t n_rule = 0;
+    const struct regex_out to = {
+        .rules = &rules, .n_rule = &n_rule, .most_states = MOST_STATES};
     struct regex r = {0};
     uint32_t node = regex_init(&r) ? regex_read(&r, text, len, true) : 0;
+    bool ok = regex_put(&r, node, &to, &root);
     pl_status s;
 
     *out = NULL;
-    s = regex_put(&r, node, &to, &root);
-    if (s == PL_UNSUPPORTED)
-        s = err_set(err, r.failure == REGEX_WRONG ? PL_BAD_ARGUMENT : s,
-                    "%s: at byte %zu: %s; change the expression", name, r.at,
-                    r.why);
-    regex_fini(&r);
-    gbnf_put(&rules.text, "root ::= ");
-    gbnf_put_bytes(&rules.text, root.s ? root.s : "", root.n);
-    if (s == PL_NO_MEMORY || root.failed || rules.text.failed)
+    gbnf_put(&rules, "root ::= ");
+    gbnf_put(&rules, root.n ? root.s : "");
+    if (r.failure == REGEX_NO_MEMORY || root.failed || rules.failed)
         s = err_no_memory(err, "a grammar");
-    else if (s == PL_OK && (root.too_large || rules.text.too_large))
+    else if (!ok)
+        s = err_set(
+            err, r.failure == REGEX_WRONG ? PL_BAD_ARGUMENT : PL_UNSUPPORTED,
+            "%s: at byte %zu: %s; change the expression", name, r.at, r.why);
+    else if (root.too_large || rules.too_large)
         s = err_set(err, PL_UNSUPPORTED,
                     "%s: its grammar has more than 1 MiB; change the "
                     "expression",
                     name);
-    if (s == PL_OK)
-        s = grammar_from_gbnf(out, rules.text.s, rules.text.n, NULL, name, err);
-    gbnf_text_fini(&rules.text);
+    else
+        s = grammar_from_gbnf(out, rules.s, rules.n, NULL, name, err);
+    arena_fini(&r.memory);
+    gbnf_text_fini(&rules);
     gbnf_text_fini(&root);
     return s;
 }
@@ -167,8 +128,7 @@ void grammar_free(struct grammar *g)
 {
     if (!g)
         return;
-    automaton_fini(&g->automaton);
-    free(g->symbol);
+    arena_fini(&g->memory);
     free(g->notes);
     free(g);
 }

@@ -6,9 +6,9 @@
 #include "grammar/grammar.h"
 
 struct grammar {
+    struct arena memory; /* owns the automaton and the symbols */
     struct automaton automaton;
-    struct token_symbol *symbol; /* owned, [n_symbol]: tokens that the grammar
-                                    names */
+    struct token_symbol *symbol; /* [n_symbol]: tokens that the grammar names */
     uint32_t n_symbol;
     char *notes; /* owned: the result of grammar_notes */
 };

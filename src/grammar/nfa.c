@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "grammar/reach.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -22,93 +21,108 @@ enum {
     INLINE_PASSES = 8,
 };
 
+/* The construction of a graph. Failures are sticky: after the first one,
+ * functions add nothing and return node 0. */
 struct builder {
     struct nfa *g;
     const struct rules *r;
     const char *name;
-    bool *in_place; /* owned, [n_rule]: true for rules that are inlined */
-    bool *ends;     /* owned, [n_rule]: the rule matches at least one text */
-    uint32_t *size; /* owned, [n_rule]: approximate number of graph nodes of the
-                       rule's body */
-    bool *loops; /* owned, [n_rule]: the rule's body has an endless repetition,
-                    of its own or in a rule inlined into it */
+    /* [n_rule], in the arena of the graph: the rule is inlined; it matches at
+     * least one text; its body has an endless repetition, of its own or in a
+     * rule inlined into it. */
+    bool *in_place, *ends, *loops;
+    uint32_t *size; /* [n_rule], in that arena: approximate number of graph
+                       nodes of the rule's body */
     uint32_t rule, n_step;
+    pl_status status; /* first failure other than that of the arena */
     pl_err *err;
 };
 
-static pl_status no_memory(struct builder *b)
+static bool goes_on(const struct builder *b)
 {
-    return err_no_memory(b->err, "a grammar");
+    return b->status == PL_OK && b->g->memory.failed_bytes == 0;
 }
 
-static pl_status too_large(struct builder *b)
+/* Fails with a message that names a rule, between the texts `before` and
+ * `after`. */
+static void refuse(struct builder *b, uint32_t rule, const char *before,
+                   const char *after)
 {
     char shown[ERR_SHOWN];
-    const struct rule *r = &b->r->rule[b->rule];
+    const struct rule *r = &b->r->rule[rule];
 
-    return err_set(
-        b->err, PL_BAD_ARGUMENT,
-        "%s: line %lld, column %lld: the rules up to %s are too large once "
-        "repetitions are expanded; repeat less, or without an upper bound",
-        b->name, (long long)r->line, (long long)r->column,
-        err_shown(shown, r->name, strlen(r->name)));
+    if (goes_on(b))
+        b->status = err_set(b->err, PL_BAD_ARGUMENT,
+                            "%s: line %lld, column %lld: %s %s %s", b->name,
+                            (long long)r->line, (long long)r->column, before,
+                            err_shown(shown, r->name, strlen(r->name)), after);
+}
+
+static void too_large(struct builder *b)
+{
+    refuse(b, b->rule, "the rules up to",
+           "are too large once repetitions are expanded; repeat less, or "
+           "without an upper bound");
 }
 
 /* ---- adding nodes and edges to the graph --------------------------------- */
 
-static pl_status node_new(struct builder *b, uint32_t *out)
+static uint32_t node_new(struct builder *b)
 {
     struct nfa *g = b->g;
+    uint32_t *first;
 
     if (g->n_node == NFA_NODES)
-        return too_large(b);
-    if (g->n_node == g->cap_node) {
-        uint32_t cap = g->cap_node ? 2 * g->cap_node : 256;
-        uint32_t *first = realloc(g->first, cap * sizeof *first);
-
-        if (!first)
-            return no_memory(b);
-        g->first = first;
-        g->cap_node = cap;
-    }
+        too_large(b);
+    first = goes_on(b)
+                ? arena_extended(&g->memory, g->first, g->n_node, sizeof *first)
+                : NULL;
+    if (!first)
+        return 0;
+    g->first = first;
     g->first[g->n_node] = NFA_NONE;
-    *out = g->n_node++;
-    return PL_OK;
+    return g->n_node++;
 }
 
-static pl_status edge_add(struct builder *b, uint32_t from, struct nfa_edge e)
+static void edge_add(struct builder *b, uint32_t from, struct nfa_edge e)
 {
     struct nfa *g = b->g;
+    struct nfa_edge *edge;
 
     if (g->n_edge == MOST_EDGES)
-        return too_large(b);
-    if (g->n_edge == g->cap_edge) {
-        uint32_t cap = g->cap_edge ? 2 * g->cap_edge : 256;
-        struct nfa_edge *edge = realloc(g->edge, cap * sizeof *edge);
-
-        if (!edge)
-            return no_memory(b);
-        g->edge = edge;
-        g->cap_edge = cap;
-    }
+        too_large(b);
+    edge = goes_on(b)
+               ? arena_extended(&g->memory, g->edge, g->n_edge, sizeof *edge)
+               : NULL;
+    if (!edge)
+        return;
+    g->edge = edge;
     e.next = g->first[from];
     g->edge[g->n_edge] = e;
     g->first[from] = g->n_edge++;
-    return PL_OK;
 }
 
-static pl_status add_empty(struct builder *b, uint32_t from, uint32_t to)
+static void add_empty(struct builder *b, uint32_t from, uint32_t to)
 {
-    return edge_add(b, from, (struct nfa_edge){.kind = NFA_EMPTY, .to = to});
+    edge_add(b, from, (struct nfa_edge){.kind = NFA_EMPTY, .to = to});
 }
 
-static pl_status add_bytes(struct builder *b, uint32_t from, unsigned lo,
-                           unsigned hi, uint32_t to)
+static void add_bytes(struct builder *b, uint32_t from, unsigned lo,
+                      unsigned hi, uint32_t to)
 {
-    return edge_add(
+    edge_add(
         b, from,
         (struct nfa_edge){
             .kind = NFA_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi, .to = to});
+}
+
+/* Adds a node to which the byte c leads from `from`. */
+static uint32_t node_after(struct builder *b, uint32_t from, unsigned c)
+{
+    uint32_t to = node_new(b);
+
+    add_bytes(b, from, c, c, to);
+    return to;
 }
 
 /* ---- adding character classes as UTF-8 ----------------------------------- */
@@ -120,64 +134,61 @@ struct tails {
     uint32_t end, rest[4];
 };
 
-static pl_status tail_of(struct builder *b, struct tails *t, int n,
-                         uint32_t *out)
+static uint32_t tail_of(struct builder *b, struct tails *t, int n)
 {
     uint32_t next;
 
-    if (n == 0 || t->rest[n] != NFA_NONE) {
-        *out = n == 0 ? t->end : t->rest[n];
-        return PL_OK;
+    if (n == 0)
+        return t->end;
+    if (t->rest[n] == NFA_NONE) {
+        next = tail_of(b, t, n - 1);
+        t->rest[n] = node_new(b);
+        add_bytes(b, t->rest[n], 0x80, 0xbf, next);
     }
-    PL_TRY(tail_of(b, t, n - 1, &next));
-    PL_TRY(node_new(b, out));
-    t->rest[n] = *out;
-    return add_bytes(b, *out, 0x80, 0xbf, next);
+    return t->rest[n];
 }
 
 /* Adds edges from node `from` for all UTF-8 encodings between lo[0 .. n) and
  * hi[0 .. n). If the first byte is strictly between lo[0] and hi[0], the other
  * bytes may be any of 80..BF, so these encodings share nodes (tail_of). */
-static pl_status add_span(struct builder *b, struct tails *t, uint32_t from,
-                          const unsigned char *lo, const unsigned char *hi,
-                          int n)
+static void add_span(struct builder *b, struct tails *t, uint32_t from,
+                     const unsigned char *lo, const unsigned char *hi, int n)
 {
     static const unsigned char low[3] = {0x80, 0x80, 0x80};
     static const unsigned char high[3] = {0xbf, 0xbf, 0xbf};
     size_t rest = (size_t)(n - 1);
     unsigned first = lo[0], last = hi[0];
-    uint32_t next;
 
     if (first == last && rest) {
-        PL_TRY(node_new(b, &next));
-        PL_TRY(add_bytes(b, from, first, first, next));
-        return add_span(b, t, next, lo + 1, hi + 1, n - 1);
+        add_span(b, t, node_after(b, from, first), lo + 1, hi + 1, n - 1);
+        return;
     }
     if (memcmp(lo + 1, low, rest) != 0) {
-        PL_TRY(node_new(b, &next));
-        PL_TRY(add_bytes(b, from, first, first, next));
-        PL_TRY(add_span(b, t, next, lo + 1, high, n - 1));
+        add_span(b, t, node_after(b, from, first), lo + 1, high, n - 1);
         first++;
     }
     if (memcmp(hi + 1, high, rest) != 0) {
-        PL_TRY(node_new(b, &next));
-        PL_TRY(add_bytes(b, from, last, last, next));
-        PL_TRY(add_span(b, t, next, low, hi + 1, n - 1));
+        add_span(b, t, node_after(b, from, last), low, hi + 1, n - 1);
         last--;
     }
-    if (first > last)
-        return PL_OK;
-    PL_TRY(tail_of(b, t, n - 1, &next));
-    return add_bytes(b, from, first, last, next);
+    if (first <= last)
+        add_bytes(b, from, first, last, tail_of(b, t, n - 1));
 }
 
-static pl_status add_class(struct builder *b, const struct tree *t,
-                           uint32_t from, uint32_t *to)
+/* ---- adding syntax trees to the graph ------------------------------------ */
+
+/* Adds the graph of a tree from node `from` on, and returns the node at which
+ * its texts end. So do the functions for the kinds of trees. */
+static uint32_t add_tree(struct builder *b, const struct tree *t,
+                         uint32_t from);
+
+static uint32_t add_class(struct builder *b, const struct tree *t,
+                          uint32_t from)
 {
     static const uint32_t last_of[4] = {0x7f, 0x7ff, 0xffff, RULES_LAST_CHAR};
-    struct tails tails = {.rest = {NFA_NONE, NFA_NONE, NFA_NONE, NFA_NONE}};
+    struct tails tails = {.end = node_new(b),
+                          .rest = {NFA_NONE, NFA_NONE, NFA_NONE, NFA_NONE}};
 
-    PL_TRY(node_new(b, &tails.end));
     for (uint32_t i = 0; i < t->n; i++) {
         uint32_t first = t->range[i].first;
 
@@ -188,138 +199,111 @@ static pl_status add_class(struct builder *b, const struct tree *t,
             if (first > last_of[k])
                 continue;
             last = last < last_of[k] ? last : last_of[k];
-            char_put(lo, first);
-            char_put(hi, last);
-            PL_TRY(add_span(b, &tails, from, (unsigned char *)lo,
-                            (unsigned char *)hi, k + 1));
+            utf8_put(lo, first);
+            utf8_put(hi, last);
+            add_span(b, &tails, from, (unsigned char *)lo, (unsigned char *)hi,
+                     k + 1);
             first = last + 1;
         }
     }
-    *to = tails.end;
-    return PL_OK;
+    return tails.end;
 }
 
-/* ---- adding syntax trees to the graph ------------------------------------ */
-
-static pl_status add_tree(struct builder *b, const struct tree *t,
-                          uint32_t from, uint32_t *to);
-
-static pl_status add_text(struct builder *b, const struct tree *t,
-                          uint32_t from, uint32_t *to)
+static uint32_t add_rule(struct builder *b, const struct tree *t, uint32_t from)
 {
-    if (t->n && (t->bytes[0] & 0xc0) == 0x80)
-        b->g->chars = false;
-    for (uint32_t i = 0; i < t->n; i++) {
-        unsigned c = (unsigned char)t->bytes[i];
-        uint32_t next;
+    uint32_t to;
 
-        PL_TRY(node_new(b, &next));
-        PL_TRY(add_bytes(b, from, c, c, next));
-        from = next;
-    }
-    *to = from;
-    return PL_OK;
-}
-
-static pl_status add_rule(struct builder *b, const struct tree *t,
-                          uint32_t from, uint32_t *to)
-{
     if (b->in_place[t->rule])
-        return add_tree(b, b->r->rule[t->rule].body, from, to);
-    PL_TRY(node_new(b, to));
-    return edge_add(
-        b, from,
-        (struct nfa_edge){.kind = NFA_RULE, .rule = t->rule, .to = *to});
+        return add_tree(b, b->r->rule[t->rule].body, from);
+    to = node_new(b);
+    edge_add(b, from,
+             (struct nfa_edge){.kind = NFA_RULE, .rule = t->rule, .to = to});
+    return to;
 }
 
-static pl_status add_alternatives(struct builder *b, const struct tree *t,
-                                  uint32_t from, uint32_t *to)
+static uint32_t add_alternatives(struct builder *b, const struct tree *t,
+                                 uint32_t from)
 {
-    PL_TRY(node_new(b, to));
-    for (uint32_t i = 0; i < t->n; i++) {
-        uint32_t end;
+    uint32_t to = node_new(b);
 
-        PL_TRY(add_tree(b, t->child[i], from, &end));
-        PL_TRY(add_empty(b, end, *to));
-    }
-    return PL_OK;
+    for (uint32_t i = 0; i < t->n; i++)
+        add_empty(b, add_tree(b, t->child[i], from), to);
+    return to;
 }
 
 /* Adds the copies of a repeated item to g->row; the first copy begins after
  * `node`. Leaves out repetitions of so few copies that even the shortest tokens
  * distinguish all of them. */
-static pl_status row_add(struct builder *b, const struct tree *t, uint32_t node)
+static void row_add(struct builder *b, const struct tree *t, uint32_t node)
 {
     struct nfa *g = b->g;
     bool endless = t->max == RULES_UNLIMITED;
     uint32_t n = endless ? t->min : t->max;
+    struct nfa_row *row;
 
     if (n <= REACH_FIRST_CHARS + 1)
-        return PL_OK;
-    if (g->n_row == g->cap_row) {
-        uint32_t cap = g->cap_row ? 2 * g->cap_row : 16;
-        struct nfa_row *row = realloc(g->row, cap * sizeof *row);
-
-        if (!row)
-            return no_memory(b);
-        g->row = row;
-        g->cap_row = cap;
-    }
+        return;
+    row = arena_extended(&g->memory, g->row, g->n_row, sizeof *row);
+    if (!row)
+        return;
+    g->row = row;
     g->row[g->n_row++] = (struct nfa_row){.node = node,
                                           .size = (g->n_node - node) / n,
                                           .n = n,
                                           .min = t->min,
                                           .endless = endless};
-    return PL_OK;
 }
 
-static pl_status add_repeat(struct builder *b, const struct tree *t,
-                            uint32_t from, uint32_t *to)
+static uint32_t add_repeat(struct builder *b, const struct tree *t,
+                           uint32_t from)
 {
     const struct tree *child = t->child[0];
     bool endless = t->max == RULES_UNLIMITED;
-    uint32_t end, loop, first;
+    uint32_t to = node_new(b), first = b->g->n_node, loop;
 
-    PL_TRY(node_new(b, to));
-    first = b->g->n_node;
     for (uint32_t i = 0; i < (endless ? t->min : t->max); i++) {
         if (i >= t->min)
-            PL_TRY(add_empty(b, from, *to));
-        PL_TRY(add_tree(b, child, from, &from));
+            add_empty(b, from, to);
+        from = add_tree(b, child, from);
     }
-    PL_TRY(row_add(b, t, first));
-    if (!endless)
-        return add_empty(b, from, *to);
-    PL_TRY(node_new(b, &loop));
-    PL_TRY(add_empty(b, from, loop));
-    PL_TRY(add_tree(b, child, loop, &end));
-    PL_TRY(add_empty(b, end, loop));
-    return add_empty(b, loop, *to);
+    row_add(b, t, first);
+    if (endless) {
+        loop = node_new(b);
+        add_empty(b, from, loop);
+        add_empty(b, add_tree(b, child, loop), loop);
+        from = loop;
+    }
+    add_empty(b, from, to);
+    return to;
 }
 
-static pl_status add_tree(struct builder *b, const struct tree *t,
-                          uint32_t from, uint32_t *to)
+static uint32_t add_tree(struct builder *b, const struct tree *t, uint32_t from)
 {
     if (++b->n_step > MOST_STEPS)
-        return too_large(b);
+        too_large(b);
+    if (!goes_on(b))
+        return 0;
     switch (t->kind) {
-    case TREE_BYTES:
-        return add_text(b, t, from, to);
     case TREE_CLASS:
-        return add_class(b, t, from, to);
+        return add_class(b, t, from);
     case TREE_RULE:
-        return add_rule(b, t, from, to);
+        return add_rule(b, t, from);
     case TREE_ALT:
-        return add_alternatives(b, t, from, to);
+        return add_alternatives(b, t, from);
     case TREE_REPEAT:
-        return add_repeat(b, t, from, to);
+        return add_repeat(b, t, from);
+    case TREE_BYTES:
+        if (t->n && (t->bytes[0] & 0xc0) == 0x80)
+            b->g->chars = false;
+        for (uint32_t i = 0; i < t->n; i++)
+            from = node_after(b, from, (unsigned char)t->bytes[i]);
+        return from;
     case TREE_SEQ:
         break;
     }
     for (uint32_t i = 0; i < t->n; i++)
-        PL_TRY(add_tree(b, t->child[i], from, &from));
-    *to = from;
-    return PL_OK;
+        from = add_tree(b, t->child[i], from);
+    return from;
 }
 
 /* ---- rules that are empty, never end, or are inlined --------------------- */
@@ -381,28 +365,23 @@ static uint32_t endless_in(const struct tree *t, const bool *ends)
     return t->rule;
 }
 
-static pl_status find_endless(struct builder *b)
+/* Fails if a rule can never end. */
+static void find_endless(struct builder *b)
 {
-    char shown[ERR_SHOWN];
-    const struct rule *r;
     uint32_t bad = 0;
 
     find_rules(b->r, b->ends, false);
     while (bad < b->r->n && b->ends[bad])
         bad++;
     if (bad == b->r->n)
-        return PL_OK;
+        return;
     /* Each step goes to a rule that the present rule always contains. After
      * n_rule steps the rule certainly contains itself. */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
-    r = &b->r->rule[bad];
-    return err_set(
-        b->err, PL_BAD_ARGUMENT,
-        "%s: line %lld, column %lld: the rule %s can never end, because it "
-        "always contains itself; add an alternative that does not",
-        b->name, (long long)r->line, (long long)r->column,
-        err_shown(shown, r->name, strlen(r->name)));
+    refuse(b, bad, "the rule",
+           "can never end, because it always contains itself; add an "
+           "alternative that does not");
 }
 
 /* Returns the approximate number of graph nodes for a tree, at most LARGE. A
@@ -463,68 +442,46 @@ static void find_small(struct builder *b)
 
 /* ---- construction of the graph ------------------------------------------- */
 
-static pl_status build_rules(struct builder *b)
+static void add_rules(struct builder *b)
 {
-    for (uint32_t i = 0; i < b->r->n; i++) {
-        uint32_t start, end;
-
-        b->rule = i;
-        b->g->entry[i] = b->g->end[i] = NFA_NONE;
-        if (b->in_place[i] && i != b->r->root)
-            continue;
-        PL_TRY(node_new(b, &b->g->entry[i]));
-        PL_TRY(node_new(b, &start));
-        PL_TRY(node_new(b, &b->g->end[i]));
-        PL_TRY(add_empty(b, b->g->entry[i], start));
-        PL_TRY(add_tree(b, b->r->rule[i].body, start, &end));
-        PL_TRY(add_empty(b, end, b->g->end[i]));
-    }
-    return PL_OK;
-}
-
-static pl_status build(struct builder *b)
-{
-    size_t n = b->r->n;
     struct nfa *g = b->g;
 
-    g->entry = calloc(n, sizeof *g->entry);
-    g->end = calloc(n, sizeof *g->end);
-    g->nullable = calloc(n, sizeof *g->nullable);
-    b->in_place = calloc(n, sizeof *b->in_place);
-    b->ends = calloc(n, sizeof *b->ends);
-    b->size = calloc(n, sizeof *b->size);
-    b->loops = calloc(n, sizeof *b->loops);
-    if (!g->entry || !g->end || !g->nullable || !b->in_place || !b->ends ||
-        !b->size || !b->loops)
-        return no_memory(b);
-    PL_TRY(find_endless(b));
-    find_rules(b->r, g->nullable, true);
-    find_small(b);
-    return build_rules(b);
+    for (uint32_t i = 0; i < b->r->n; i++) {
+        uint32_t start;
+
+        b->rule = i;
+        g->entry[i] = g->end[i] = NFA_NONE;
+        if (b->in_place[i] && i != b->r->root)
+            continue;
+        g->entry[i] = node_new(b);
+        start = node_new(b);
+        g->end[i] = node_new(b);
+        add_empty(b, g->entry[i], start);
+        add_empty(b, add_tree(b, b->r->rule[i].body, start), g->end[i]);
+    }
 }
 
 pl_status nfa_build(struct nfa *g, const struct rules *r, const char *name,
                     pl_err *err)
 {
     struct builder b = {.g = g, .r = r, .name = name, .err = err};
-    pl_status s;
+    struct arena *a = &g->memory;
+    size_t n = r->n;
 
     *g = (struct nfa){.chars = true};
-    s = build(&b);
-    free(b.in_place);
-    free(b.ends);
-    free(b.size);
-    free(b.loops);
-    return s;
-}
-
-void nfa_fini(struct nfa *g)
-{
-    free(g->first);
-    free(g->edge);
-    free(g->row);
-    free(g->entry);
-    free(g->end);
-    free(g->nullable);
-    *g = (struct nfa){0};
+    g->entry = arena_alloc(a, n, sizeof *g->entry);
+    g->end = arena_alloc(a, n, sizeof *g->end);
+    g->nullable = arena_alloc(a, n, sizeof *g->nullable);
+    b.in_place = arena_alloc(a, n, sizeof *b.in_place);
+    b.ends = arena_alloc(a, n, sizeof *b.ends);
+    b.loops = arena_alloc(a, n, sizeof *b.loops);
+    b.size = arena_alloc(a, n, sizeof *b.size);
+    PL_TRY(arena_check(a, "a grammar", err));
+    find_endless(&b);
+    if (b.status == PL_OK) {
+        find_rules(r, g->nullable, true);
+        find_small(&b);
+        add_rules(&b);
+    }
+    return b.status != PL_OK ? b.status : arena_check(a, "a grammar", err);
 }

@@ -29,18 +29,17 @@ struct nfa_row {
 };
 
 struct nfa {
-    uint32_t *first; /* owned, [n_node]: first edge of each node, or NFA_NONE */
-    struct nfa_edge *edge; /* owned, [n_edge]: edges; `next` links those of a
-                              node */
-    /* Owned, [n_rule]: each rule's first and last node, NFA_NONE for rules that
-     * are inlined everywhere. No edge leads to a first node, and none leaves a
-     * last node. */
+    struct arena memory;   /* owns all memory of the graph */
+    uint32_t *first;       /* [n_node]: first edge of each node, or NFA_NONE */
+    struct nfa_edge *edge; /* [n_edge]: edges; `next` links those of a node */
+    /* [n_rule]: each rule's first and last node, NFA_NONE for rules that are
+     * inlined everywhere. No edge leads to a first node, and none leaves a last
+     * node. */
     uint32_t *entry, *end;
-    bool *nullable; /* owned, [n_rule]: true for rules that match the empty
-                       * text */
-    /* Owned, [n_row]: expanded repetitions, inner ones before outer ones. */
+    bool *nullable; /* [n_rule]: true for rules that match the empty text */
+    /* [n_row]: expanded repetitions, inner ones before outer ones */
     struct nfa_row *row;
-    uint32_t n_node, cap_node, n_edge, cap_edge, n_row, cap_row;
+    uint32_t n_node, n_edge, n_row;
     /* Every literal begins with the first byte of a character. Then no token of
      * n characters can pass more than n copies of a repeated item. */
     bool chars;
@@ -48,9 +47,8 @@ struct nfa {
 
 /* Builds the graph. PL_BAD_ARGUMENT if a rule can never end, or is too large
  * when expanded; the message begins with `name`. Zeroes *g first. The caller
- * calls nfa_fini in any case. */
+ * frees g->memory in any case. */
 pl_status nfa_build(struct nfa *g, const struct rules *r, const char *name,
                     pl_err *err);
-void nfa_fini(struct nfa *g);
 
 #endif

@@ -2,7 +2,6 @@
  * them as GBNF; see regex.h. regex_read.c parses their syntax. */
 #include "grammar/regex_inner.h"
 
-#include "base/err.h"
 #include "base/hash64.h"
 
 #include <stdlib.h>
@@ -73,22 +72,21 @@ static uint32_t *slot_of(const struct regex *r, const struct regex_node *n)
     return &r->slot[i];
 }
 
+/* Doubles the number of nodes that fit. The hash table has four entries for
+ * each. */
 static bool grow(struct regex *r)
 {
-    uint32_t cap = r->cap_node ? 2 * r->cap_node : 64;
-    struct regex_node *node = realloc(r->node, cap * sizeof *node);
-    uint32_t *slot = calloc(4 * (size_t)cap, sizeof *slot);
+    uint32_t cap = r->n_slot ? r->n_slot / 2 : 64;
+    struct regex_node *node = arena_alloc(&r->memory, cap, sizeof *node);
+    uint32_t *slot = arena_alloc(&r->memory, 4 * (size_t)cap, sizeof *slot);
 
-    r->node = node ? node : r->node;
-    if (!node || !slot) {
-        free(slot);
-        no_memory(r);
-        return false;
-    }
-    free(r->slot);
+    if (!node || !slot)
+        return no_memory(r);
+    if (r->node)
+        memcpy(node, r->node, r->n_node * sizeof *node);
+    r->node = node;
     r->slot = slot;
     r->n_slot = 4 * cap;
-    r->cap_node = cap;
     for (uint32_t i = 1; i < r->n_node; i++)
         *slot_of(r, &node[i]) = i;
     return true;
@@ -101,7 +99,7 @@ static uint32_t intern(struct regex *r, struct regex_node n)
 
     if (r->n_node >= MOST_NODES)
         return too_large(r);
-    if (r->n_node >= r->cap_node && !grow(r))
+    if (4 * r->n_node >= r->n_slot && !grow(r))
         return 0;
     slot = slot_of(r, &n);
     if (*slot)
@@ -131,16 +129,6 @@ bool regex_init(struct regex *r)
     return r->failure == REGEX_FINE;
 }
 
-void regex_fini(struct regex *r)
-{
-    for (uint32_t i = 0; i < r->n_class; i++)
-        free(r->class[i].range);
-    free(r->class);
-    free(r->node);
-    free(r->slot);
-    *r = (struct regex){0};
-}
-
 uint32_t regex_class(struct regex *r, const struct char_range *range,
                      uint32_t n)
 {
@@ -153,20 +141,15 @@ uint32_t regex_class(struct regex *r, const struct char_range *range,
     if (i == MOST_CLASSES)
         return too_large(r);
     if (i == r->n_class) {
-        struct char_range *copy = malloc((n + 1) * sizeof *copy);
-        struct regex_class *more = r->class;
+        struct regex_class c = {
+            .range = arena_memdup(&r->memory, range, n, sizeof *range), .n = n};
+        struct regex_class *more =
+            arena_extended(&r->memory, r->class, i, sizeof *more);
 
-        if (i == r->cap_class) {
-            r->cap_class = i ? 2 * i : 8;
-            more = realloc(r->class, r->cap_class * sizeof *more);
-        }
-        r->class = more ? more : r->class;
-        if (!copy || !more) {
-            free(copy);
+        if (!c.range || !more)
             return no_memory(r);
-        }
-        memcpy(copy, range, n * sizeof *copy);
-        more[r->n_class++] = (struct regex_class){.range = copy, .n = n};
+        r->class = more;
+        more[r->n_class++] = c;
     }
     return intern(
         r, (struct regex_node){.kind = NODE_CLASS, .a = i, .plain = true});
@@ -306,21 +289,17 @@ uint32_t regex_repeat(struct regex *r, uint32_t a, uint32_t min, uint32_t max)
     return r->node[a].kind == NODE_STAR && n.empty ? a : intern(r, n);
 }
 
-uint32_t regex_length(struct regex *r, uint32_t min, uint32_t max)
-{
-    return regex_repeat(r, REGEX_ANY, min, max);
-}
-
 uint32_t regex_text(struct regex *r, const char *s, size_t len)
 {
-    uint32_t *at = calloc(len + 1, sizeof *at), out = REGEX_EMPTY;
+    uint32_t *at = arena_alloc(&r->memory, len, sizeof *at);
+    uint32_t out = REGEX_EMPTY;
     size_t n = 0, k = 0;
 
     if (!at)
         return no_memory(r);
     while (k < len) {
         struct char_range c = {0, 0};
-        size_t more = char_get(s + k, len - k, &c.first);
+        size_t more = utf8_get(s + k, len - k, &c.first);
 
         c.last = c.first;
         at[n++] = regex_class(r, &c, 1);
@@ -328,7 +307,6 @@ uint32_t regex_text(struct regex *r, const char *s, size_t len)
     }
     while (n > 0)
         out = regex_cat(r, at[--n], out);
-    free(at);
     return out;
 }
 
@@ -346,7 +324,7 @@ uint32_t regex_clip(struct regex *r, uint32_t a, uint32_t min, uint32_t max)
         high = n.kind == NODE_STAR ? RULES_UNLIMITED : n.max;
     }
     if (r->node[of].kind != NODE_CLASS)
-        return regex_both(r, a, regex_length(r, min, max));
+        return regex_both(r, a, regex_repeat(r, REGEX_ANY, min, max));
     low = low > min ? low : min;
     high = high < max ? high : max;
     return low > high ? REGEX_NOTHING : regex_repeat(r, of, low, high);
@@ -408,7 +386,7 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len)
 {
     while (len > 0 && a) {
         uint32_t c;
-        size_t n = char_get(s, len, &c);
+        size_t n = utf8_get(s, len, &c);
 
         a = n ? after(r, a, c) : REGEX_NOTHING;
         s += n ? n : len;
@@ -420,34 +398,25 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len)
 /* ---- deterministic automata of expressions ------------------------------- */
 
 /* A deterministic automaton of a node. It reads symbols: sets of characters
- * that no character class of the expression distinguishes. */
+ * that no character class of the expression distinguishes. All its memory is
+ * that of the expression. */
 struct dfa {
-    /* Owned, [n_bound], ascending. Range i of characters begins at bound[i] and
-     * ends before bound[i + 1]. */
+    /* [n_bound], ascending. Range i of characters begins at bound[i] and ends
+     * before bound[i + 1]. */
     uint32_t *bound;
-    /* Owned, [n_bound]: the symbol of the characters of each range; DEAD for
-     * the surrogates, which are not characters. */
+    /* [n_bound]: the symbol of the characters of each range; DEAD for the
+     * surrogates, which are not characters. */
     uint32_t *of;
+    struct char_range *range; /* scratch, [2 * n_bound + 2] */
     uint32_t n_bound, n_symbol, n_state;
     uint32_t one[MOST_SYMBOLS]; /* one of the characters of each symbol */
-    /* owned, [n_state]: node of the texts that complete a match from each
-     * state */
+    /* [n_state]: node of the texts that complete a match from each state */
     uint32_t *node;
-    /* Owned, [n_state, n_symbol]: the state after each symbol, or DEAD if no
-     * match is possible. */
+    /* [n_state, n_symbol]: the state after each symbol, or DEAD if no match is
+     * possible */
     uint32_t *to;
-    /* owned, [n_state]: a match can be completed from the state */
-    bool *alive;
+    bool *alive; /* [n_state]: a match can be completed from the state */
 };
-
-static void dfa_fini(struct dfa *d)
-{
-    free(d->bound);
-    free(d->of);
-    free(d->node);
-    free(d->to);
-    free(d->alive);
-}
 
 /* Fills d->bound with all characters at which a range of a class begins, or
  * which follow its end, in ascending order. */
@@ -458,9 +427,10 @@ static bool find_bounds(struct regex *r, struct dfa *d)
 
     for (uint32_t i = 0; i < r->n_class; i++)
         n += 2 * (size_t)r->class[i].n;
-    d->bound = calloc(n, sizeof *d->bound);
-    d->of = calloc(n, sizeof *d->of);
-    if (!d->bound || !d->of)
+    d->bound = arena_alloc(&r->memory, n, sizeof *d->bound);
+    d->of = arena_alloc(&r->memory, n, sizeof *d->of);
+    d->range = arena_alloc(&r->memory, 2 * n + 2, sizeof *d->range);
+    if (r->memory.failed_bytes)
         return no_memory(r);
     d->bound[k++] = 0xd800;
     d->bound[k++] = 0xe000;
@@ -552,10 +522,10 @@ static bool build(struct regex *r, struct dfa *d, uint32_t a, uint32_t most)
 {
     if (!find_symbols(r, d))
         return false;
-    d->node = calloc(most, sizeof *d->node);
-    d->to = calloc((size_t)most * d->n_symbol, sizeof *d->to);
-    d->alive = calloc(most, sizeof *d->alive);
-    if (!d->node || !d->to || !d->alive)
+    d->node = arena_alloc(&r->memory, most, sizeof *d->node);
+    d->to = arena_alloc(&r->memory, (size_t)most * d->n_symbol, sizeof *d->to);
+    d->alive = arena_alloc(&r->memory, most, sizeof *d->alive);
+    if (r->memory.failed_bytes)
         return no_memory(r);
     state_of(r, d, a, most);
     for (uint32_t i = 0; i < d->n_state; i++)
@@ -593,17 +563,12 @@ static void put_class(const struct regex_out *out, struct gbnf_text *t,
  * state, a class of characters followed by the rule of that state. The rule of
  * state k is s<first + k>. If the text may end in state i, the end is an
  * alternative, too. */
-static pl_status put_state(struct regex *r, const struct dfa *d, uint32_t i,
-                           uint32_t first, const struct regex_out *out,
-                           struct gbnf_text *t)
+static void put_state(struct regex *r, const struct dfa *d, uint32_t i,
+                      uint32_t first, const struct regex_out *out,
+                      struct gbnf_text *t)
 {
-    struct char_range *range = calloc(2 * d->n_bound + 2, sizeof *range);
     const char *before = "";
 
-    if (!range) {
-        no_memory(r);
-        return PL_NO_MEMORY;
-    }
     if (r->node[d->node[i]].empty) {
         gbnf_put(t, out->json ? "\"\\\"\"" : "\"\"");
         before = " | ";
@@ -617,57 +582,42 @@ static pl_status put_state(struct regex *r, const struct dfa *d, uint32_t i,
             continue;
         for (k = 0; k < d->n_bound; k++)
             if (d->of[k] != DEAD && d->to[i * d->n_symbol + d->of[k]] == to)
-                range[n++] = (struct char_range){
+                d->range[n++] = (struct char_range){
                     d->bound[k],
                     k + 1 < d->n_bound ? d->bound[k + 1] - 1 : RULES_LAST_CHAR};
-        n = char_ranges_normal(range, n, false);
+        n = char_ranges_normal(d->range, n, false);
         if (n == 0)
             continue;
         gbnf_put(t, before);
-        put_class(out, t, range, n);
+        put_class(out, t, d->range, n);
         gbnf_print(t, " s%u", (unsigned)(first + to));
         before = " | ";
     }
-    free(range);
-    return PL_OK;
 }
 
-static pl_status put_states(struct regex *r, const struct dfa *d,
-                            const struct regex_out *out, struct gbnf_text *t)
+/* Writes the deterministic automaton of node `a`, a rule for each state from
+ * which a match can be completed. */
+static bool put_dfa(struct regex *r, uint32_t a, const struct regex_out *out,
+                    struct gbnf_text *t)
 {
-    uint32_t first;
+    uint32_t first = *out->n_rule;
+    struct dfa d = {.n_state = 0};
 
-    PL_TRY(out->rule(out->user, NULL, d->n_state, &first));
-    for (uint32_t i = 0; i < d->n_state; i++) {
+    if (!build(r, &d, a, out->most_states))
+        return false;
+    if (d.n_state == 0 || !d.alive[0])
+        return regex_fail(r, REGEX_UNSUPPORTED, "no text matches it");
+    *out->n_rule += d.n_state;
+    for (uint32_t i = 0; i < d.n_state; i++) {
         struct gbnf_text body = {0};
-        pl_status s = PL_OK;
 
-        if (d->alive[i])
-            s = put_state(r, d, i, first, out, &body);
-        if (s == PL_OK && d->alive[i])
-            s = out->body(out->user, first + i, &body);
-        gbnf_text_fini(&body);
-        PL_TRY(s);
+        if (!d.alive[i])
+            continue;
+        put_state(r, &d, i, first, out, &body);
+        gbnf_put_rule(out->rules, first + i, &body);
     }
     gbnf_print(t, out->json ? "\"\\\"\" s%u" : "s%u", (unsigned)first);
-    return PL_OK;
-}
-
-static pl_status put_dfa(struct regex *r, uint32_t a,
-                         const struct regex_out *out, struct gbnf_text *t)
-{
-    struct dfa d = {.n_state = 0};
-    bool ok = build(r, &d, a, out->most_states);
-    pl_status s = PL_OK;
-
-    if (ok && (d.n_state == 0 || !d.alive[0]))
-        ok = regex_fail(r, REGEX_UNSUPPORTED, "no text matches it");
-    if (!ok)
-        s = r->failure == REGEX_NO_MEMORY ? PL_NO_MEMORY : PL_UNSUPPORTED;
-    else
-        s = put_states(r, &d, out, t);
-    dfa_fini(&d);
-    return s;
+    return true;
 }
 
 /* Returns the approximate size, in parts, of the GBNF expression for node `a`,
@@ -694,100 +644,85 @@ static uint32_t parts_of(const struct regex *r, uint32_t a)
     return n > MOST_PARTS ? MOST_PARTS + 1 : (uint32_t)n;
 }
 
-static pl_status put_plain(struct regex *r, uint32_t a,
-                           const struct regex_out *out, struct gbnf_text *t);
+static void put_plain(struct regex *r, uint32_t a, const struct regex_out *out,
+                      struct gbnf_text *t);
 
 /* Appends an expression for a character class. If the class has many ranges,
  * writes a rule for it once, and appends the name of the rule. */
-static pl_status put_class_node(struct regex *r, uint32_t class,
-                                const struct regex_out *out,
-                                struct gbnf_text *t)
+static void put_class_node(struct regex *r, uint32_t class,
+                           const struct regex_out *out, struct gbnf_text *t)
 {
     struct regex_class *c = &r->class[class];
     struct gbnf_text body = {0};
-    uint32_t rule;
-    pl_status s = PL_OK;
 
     if (out->json && class == r->node[REGEX_ANY].a) {
         gbnf_put(t, "char");
-        return PL_OK;
+        return;
     }
     if (c->n <= LARGE_CLASS) {
         put_class(out, t, c->range, c->n);
-        return PL_OK;
+        return;
     }
     if (!c->rule) {
         put_class(out, &body, c->range, c->n);
-        s = out->rule(out->user, &body, 0, &rule);
-        c->rule = s == PL_OK ? rule + 1 : 0;
-        gbnf_text_fini(&body);
+        c->rule = ++*out->n_rule;
+        gbnf_put_rule(out->rules, c->rule - 1, &body);
     }
-    if (s == PL_OK)
-        gbnf_print(t, "s%u", (unsigned)c->rule - 1);
-    return s;
+    gbnf_print(t, "s%u", (unsigned)c->rule - 1);
 }
 
-static pl_status put_group(struct regex *r, uint32_t a,
-                           const struct regex_out *out, struct gbnf_text *t)
+static void put_group(struct regex *r, uint32_t a, const struct regex_out *out,
+                      struct gbnf_text *t)
 {
     bool one = r->node[a].kind == NODE_CLASS;
 
     gbnf_put(t, one ? "" : "(");
-    PL_TRY(put_plain(r, a, out, t));
+    put_plain(r, a, out, t);
     gbnf_put(t, one ? "" : ")");
-    return PL_OK;
 }
 
-static pl_status put_plain(struct regex *r, uint32_t a,
-                           const struct regex_out *out, struct gbnf_text *t)
+static void put_plain(struct regex *r, uint32_t a, const struct regex_out *out,
+                      struct gbnf_text *t)
 {
-    for (;; a = r->node[a].b) {
-        const struct regex_node n = r->node[a];
+    struct regex_node n = r->node[a];
 
-        switch ((enum node_kind)n.kind) {
-        case NODE_CLASS:
-            return put_class_node(r, n.a, out, t);
-        case NODE_CAT:
-            PL_TRY(put_group(r, n.a, out, t));
-            gbnf_put(t, " ");
-            if (r->node[n.b].kind == NODE_EITHER)
-                return put_group(r, n.b, out, t);
-            continue;
-        case NODE_EITHER:
-            PL_TRY(put_plain(r, n.a, out, t));
+    for (; n.kind == NODE_CAT || n.kind == NODE_EITHER; n = r->node[n.b])
+        if (n.kind == NODE_EITHER) {
+            put_plain(r, n.a, out, t);
             gbnf_put(t, " | ");
-            continue;
-        case NODE_STAR:
-            PL_TRY(put_group(r, n.a, out, t));
-            gbnf_put(t, "*");
-            return PL_OK;
-        case NODE_REPEAT:
-            PL_TRY(put_group(r, n.a, out, t));
-            if (n.max == RULES_UNLIMITED)
-                gbnf_print(t, "{%u,}", (unsigned)n.min);
-            else
-                gbnf_print(t, "{%u,%u}", (unsigned)n.min, (unsigned)n.max);
-            return PL_OK;
-        default:
-            gbnf_put(t, "\"\"");
-            return PL_OK;
+        } else {
+            put_group(r, n.a, out, t);
+            gbnf_put(t, " ");
+            if (r->node[n.b].kind == NODE_EITHER) {
+                put_group(r, n.b, out, t);
+                return;
+            }
         }
-    }
+    if (n.kind == NODE_CLASS)
+        put_class_node(r, n.a, out, t);
+    else if (n.kind == NODE_STAR || n.kind == NODE_REPEAT)
+        put_group(r, n.a, out, t);
+    else
+        gbnf_put(t, "\"\"");
+    if (n.kind == NODE_STAR)
+        gbnf_put(t, "*");
+    else if (n.kind == NODE_REPEAT && n.max == RULES_UNLIMITED)
+        gbnf_print(t, "{%u,}", (unsigned)n.min);
+    else if (n.kind == NODE_REPEAT)
+        gbnf_print(t, "{%u,%u}", (unsigned)n.min, (unsigned)n.max);
 }
 
-pl_status regex_put(struct regex *r, uint32_t a, const struct regex_out *out,
-                    struct gbnf_text *text)
+bool regex_put(struct regex *r, uint32_t a, const struct regex_out *out,
+               struct gbnf_text *text)
 {
     if (!a || r->failure != REGEX_FINE)
-        return r->failure == REGEX_NO_MEMORY ? PL_NO_MEMORY : PL_UNSUPPORTED;
+        return false;
     if (!r->node[a].plain || a == REGEX_NOTHING)
         return put_dfa(r, a, out, text);
-    if (parts_of(r, a) > MOST_PARTS) {
-        too_large(r);
-        return PL_UNSUPPORTED;
-    }
+    if (parts_of(r, a) > MOST_PARTS)
+        return too_large(r);
     gbnf_put(text, out->json ? "\"\\\"\" (" : "(");
-    PL_TRY(put_plain(r, a, out, text));
+    put_plain(r, a, out, text);
     gbnf_put(text, out->json ? ") \"\\\"\"" : ")");
-    return PL_OK;
+    return true;
 }

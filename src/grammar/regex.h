@@ -47,9 +47,9 @@ struct regex_node {
 };
 
 struct regex_class {
-    /* Owned, [n]: the characters of the class, as ascending ranges with gaps
-     * between them. */
-    struct char_range *range;
+    /* [n]: the characters of the class, as ascending ranges with gaps between
+     * them */
+    const struct char_range *range;
     uint32_t n;
     uint32_t rule; /* 1 + number of the GBNF rule written for the class, 0 if
                       none was */
@@ -58,10 +58,11 @@ struct regex_class {
 /* The nodes and classes of one or several expressions that are combined with
  * each other. A zeroed struct is empty. */
 struct regex {
-    struct regex_node *node;   /* owned, [n_node]: all nodes */
-    uint32_t *slot;            /* owned, [n_slot]: hash table of nodes */
-    struct regex_class *class; /* owned, [n_class]: all character classes */
-    uint32_t n_node, cap_node, n_slot, n_class, cap_class;
+    struct arena memory;       /* owns all memory; the caller frees it */
+    struct regex_node *node;   /* [n_node]: all nodes */
+    uint32_t *slot;            /* [n_slot]: hash table of nodes */
+    struct regex_class *class; /* [n_class]: all character classes */
+    uint32_t n_node, n_slot, n_class;
     int64_t n_step;
     enum regex_failure failure; /* reason of the first failure */
     const char *why; /* message of the first failure, a static string */
@@ -69,25 +70,22 @@ struct regex {
 };
 
 /* Initializes a zeroed struct regex with the nodes that always exist. Returns
- * false if out of memory. regex_fini frees the memory in any case. */
+ * false if out of memory. */
 bool regex_init(struct regex *r);
-void regex_fini(struct regex *r);
 
 /* Parses the regular expression s[0 .. len) and returns its node, 0 on failure.
  * If `whole`, the node matches the texts that the expression matches from
  * beginning to end, else all texts that contain a match. */
 uint32_t regex_read(struct regex *r, const char *s, size_t len, bool whole);
-/* Each returns a node, 0 on failure: of one text, of all texts of min to max
- * characters, and of combinations of the nodes a and b. `max` may be
- * RULES_UNLIMITED. */
+/* Each returns a node, 0 on failure: of one text, and of combinations of the
+ * nodes a and b. */
 uint32_t regex_text(struct regex *r, const char *s, size_t len);
-uint32_t regex_length(struct regex *r, uint32_t min, uint32_t max);
 uint32_t regex_either(struct regex *r, uint32_t a, uint32_t b);
 uint32_t regex_both(struct regex *r, uint32_t a, uint32_t b);
 uint32_t regex_not(struct regex *r, uint32_t a);
-/* Returns the node of those texts of node `a` that have min to max characters.
- * If `a` repeats a single class, changes the counts instead of adding an
- * intersection. */
+/* Returns the node of those texts of node `a` that have min to max characters;
+ * `max` may be RULES_UNLIMITED. If `a` repeats a single class, changes the
+ * counts instead of adding an intersection. */
 uint32_t regex_clip(struct regex *r, uint32_t a, uint32_t min, uint32_t max);
 
 /* Returns true if node `a` matches the text s[0 .. len). */
@@ -97,23 +95,17 @@ bool regex_takes(struct regex *r, uint32_t a, const char *s, size_t len);
 struct regex_out {
     bool json; /* true: write the texts as the contents of JSON strings, with
                   escapes; the grammar's rule `char` is then any character */
-    /* Adds a rule with this body and sets *number; the name of the rule is
-     * s<*number>. If `count` is not 0, only reserves `count` rules from *number
-     * on. */
-    pl_status (*rule)(void *user, const struct gbnf_text *body, uint32_t count,
-                      uint32_t *number);
-    /* Sets the body of rule s<number>, which `rule` has reserved. */
-    pl_status (*body)(void *user, uint32_t number,
-                      const struct gbnf_text *body);
-    void *user;
+    /* The grammar to which rules are added. The next one is s<*n_rule>. */
+    struct gbnf_text *rules;
+    uint32_t *n_rule;
     uint32_t most_states;
 };
 
 /* Appends to `text` a GBNF expression that matches exactly the texts of node a,
- * between quotes if out->json. Returns PL_UNSUPPORTED, with r->failure set, if
- * the node matches no text or the expression would be too large. `text` is then
+ * between quotes if out->json. Returns false, with r->failure set, if the node
+ * matches no text or the expression would be too large. `text` is then
  * unchanged. */
-pl_status regex_put(struct regex *r, uint32_t a, const struct regex_out *out,
-                    struct gbnf_text *text);
+bool regex_put(struct regex *r, uint32_t a, const struct regex_out *out,
+               struct gbnf_text *text);
 
 #endif

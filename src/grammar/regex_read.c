@@ -33,8 +33,8 @@ struct reader {
 
 /* The characters of a class that is being read, as ranges in any order. */
 struct ranges {
-    struct char_range *r; /* owned: array of n ranges, capacity cap */
-    uint32_t n, cap;
+    struct char_range *r; /* [n], in the arena of the expression */
+    uint32_t n;
 };
 
 static bool fail(struct reader *p, enum regex_failure f, const char *why)
@@ -90,17 +90,12 @@ static const struct char_range line_end[] = {
 static bool add(struct reader *p, struct ranges *set, uint32_t first,
                 uint32_t last)
 {
-    /* Leaves space for 2 * n + 2 ranges after the next one is added, because
-     * char_ranges_normal needs as much. */
-    if (2 * set->n + 6 > set->cap) {
-        uint32_t cap = 2 * set->cap + 16;
-        struct char_range *r = realloc(set->r, cap * sizeof *r);
+    struct char_range *r =
+        arena_extended(&p->r->memory, set->r, set->n, sizeof *r);
 
-        if (!r)
-            return fail(p, REGEX_NO_MEMORY, "out of memory");
-        set->r = r;
-        set->cap = cap;
-    }
+    if (!r)
+        return fail(p, REGEX_NO_MEMORY, "out of memory");
+    set->r = r;
     set->r[set->n++] = (struct char_range){first, last};
     return true;
 }
@@ -137,18 +132,18 @@ static bool add_matches(struct reader *p, struct ranges *set, pcre2_code *code)
         fail(p, REGEX_NO_MEMORY, "out of memory");
     for (uint32_t c = 0; c <= RULES_LAST_CHAR && ok; c++)
         if (c >> 11 != 0x1b)
-            len += char_put(all + len, c);
+            len += utf8_put(all + len, c);
     while (ok && at < len &&
            pcre2_match(code, (PCRE2_SPTR)all, len, at, PCRE2_NO_UTF_CHECK, m,
                        NULL) > 0) {
         const PCRE2_SIZE *range = pcre2_get_ovector_pointer(m);
-        uint32_t first, last;
+        uint32_t first = 0, last = 0;
         size_t end = range[1] - 1;
 
         while (((unsigned char)all[end] & 0xc0) == 0x80)
             end--;
-        char_get(all + range[0], len - range[0], &first);
-        char_get(all + end, len - end, &last);
+        utf8_get(all + range[0], len - range[0], &first);
+        utf8_get(all + end, len - end, &last);
         ok = add(p, set, first, last);
         at = range[1];
     }
@@ -195,9 +190,7 @@ static bool read_property(struct reader *p, struct ranges *set, bool others)
         return unsupported(p, "this property is not known");
     ok = add_matches(p, &found, code);
     pcre2_code_free(code);
-    ok = ok && add_class(p, set, found.r, found.n, others);
-    free(found.r);
-    return ok;
+    return ok && add_class(p, set, found.r, found.n, others);
 }
 
 static bool read_hex(struct reader *p, int least, int most, uint32_t *c)
@@ -205,16 +198,8 @@ static bool read_hex(struct reader *p, int least, int most, uint32_t *c)
     int n = 0;
 
     *c = 0;
-    for (; n < most && p->at < p->end; n++, p->at++) {
-        char h = ascii_lower(*p->at);
-
-        if (h >= '0' && h <= '9')
-            *c = *c << 4 | (uint32_t)(h - '0');
-        else if (h >= 'a' && h <= 'f')
-            *c = *c << 4 | (uint32_t)(h - 'a' + 10);
-        else
-            break;
-    }
+    for (; n < most && p->at < p->end && ascii_digit(*p->at) < 16; n++)
+        *c = *c << 4 | (uint32_t)ascii_digit(*p->at++);
     if (n < least || *c > RULES_LAST_CHAR || *c >> 11 == 0x1b)
         return wrong(p, "\\x takes 2 hexadecimal digits, \\u 4 or a character "
                         "in braces");
@@ -293,7 +278,7 @@ static bool read_escape(struct reader *p, struct ranges *set, uint32_t *c,
 static bool read_char(struct reader *p, uint32_t *c)
 {
     size_t n =
-        p->at < p->end ? char_get(p->at, (size_t)(p->end - p->at), c) : 0;
+        p->at < p->end ? utf8_get(p->at, (size_t)(p->end - p->at), c) : 0;
 
     if (n == 0)
         return wrong(p, "the pattern ends unexpectedly");
@@ -320,14 +305,17 @@ static bool read_member(struct reader *p, struct ranges *set, uint32_t *c,
 
 static uint32_t class_of(struct reader *p, struct ranges *set, bool negate)
 {
+    /* char_ranges_normal needs space for 2 * n + 2 ranges. */
+    struct char_range *r =
+        arena_alloc(&p->r->memory, 2 * (size_t)set->n + 2, sizeof *r);
     uint32_t n;
 
-    /* If nothing was added to `set`, allocates its array, so that the
-     * complement can be written to it. */
-    if (set->n == 0 && (!add(p, set, 0, 0) || set->n-- == 0))
-        return 0;
-    n = char_ranges_normal(set->r, set->n, negate);
-    return n ? regex_class(p->r, set->r, n) : REGEX_NOTHING;
+    if (!r)
+        return fail(p, REGEX_NO_MEMORY, "out of memory");
+    if (set->n)
+        memcpy(r, set->r, set->n * sizeof *r);
+    n = char_ranges_normal(r, set->n, negate);
+    return n ? regex_class(p->r, r, n) : REGEX_NOTHING;
 }
 
 static bool read_brackets(struct reader *p, struct ranges *set)
@@ -365,10 +353,8 @@ static uint32_t read_class(struct reader *p)
 {
     struct ranges set = {0};
     bool negate = take(p, '^');
-    uint32_t node = read_brackets(p, &set) ? class_of(p, &set, negate) : 0;
 
-    free(set.r);
-    return node;
+    return read_brackets(p, &set) ? class_of(p, &set, negate) : 0;
 }
 
 /* ---- reading expressions ------------------------------------------------- */
@@ -412,7 +398,7 @@ static uint32_t read_atom(struct reader *p)
 {
     struct ranges set = {0};
     bool is_class = false, ok;
-    uint32_t c = 0, node = 0;
+    uint32_t c = 0;
 
     if (take(p, '('))
         return read_group(p);
@@ -432,10 +418,8 @@ static uint32_t read_atom(struct reader *p)
     } else {
         ok = read_char(p, &c);
     }
-    if (ok && (is_class || add(p, &set, c, c)))
-        node = class_of(p, &set, false);
-    free(set.r);
-    return node;
+    return ok && (is_class || add(p, &set, c, c)) ? class_of(p, &set, false)
+                                                  : 0;
 }
 
 /* Reads a decimal number and returns it, or -1 if there is none. Keeps only the
@@ -512,7 +496,7 @@ struct item {
 };
 
 struct items {
-    struct item *item; /* owned, [n]: items of a sequence */
+    struct item *item; /* [n], in the arena: items of a sequence */
     uint32_t n;
 };
 
@@ -525,11 +509,10 @@ static bool items_add(struct reader *p, struct items *t, enum item_kind kind,
         return false;
     if (t->n == MOST_ITEMS)
         return fail(p, REGEX_TOO_LARGE, "it has more than 2,000 parts");
-    more = realloc(t->item, (t->n + 1) * sizeof *more);
+    more = arena_extended(&p->r->memory, t->item, t->n, sizeof *more);
     if (!more)
         return fail(p, REGEX_NO_MEMORY, "out of memory");
-    more[t->n].kind = kind;
-    more[t->n++].node = node;
+    more[t->n++] = (struct item){kind, node};
     t->item = more;
     return true;
 }
@@ -691,10 +674,9 @@ static uint32_t read_sequence(struct reader *p, enum around around)
 
     if (read_outer_group(p, around, &node))
         return node;
-    if (read_items(p, &t, around, &stops))
-        node = combine(p, &t, stops ? REGEX_EMPTY : REGEX_ALL);
-    free(t.item);
-    return node;
+    return read_items(p, &t, around, &stops)
+               ? combine(p, &t, stops ? REGEX_EMPTY : REGEX_ALL)
+               : 0;
 }
 
 static uint32_t read_alternatives(struct reader *p, enum around around)

@@ -6,9 +6,10 @@
 #define GRAMMAR_RULE_TREE_H
 
 #include "base/arena.h"
+#include "base/utf8_char.h"
 #include "pl.h"
 
-enum { RULES_UNLIMITED = UINT32_MAX, RULES_LAST_CHAR = 0x10ffff };
+enum { RULES_UNLIMITED = UINT32_MAX, RULES_LAST_CHAR = UTF8_LAST };
 
 enum tree_kind {
     TREE_BYTES,  /* matches `bytes`, or the empty text if n is 0 */
@@ -59,8 +60,9 @@ struct token_symbol {
 };
 
 struct rules {
-    struct arena memory;         /* owns all memory of the rules and trees */
-    struct rule *rule;           /* [n], in the arena: all rules */
+    struct arena memory; /* owns all memory of the rules and trees; its owner
+                            frees it */
+    struct rule *rule;   /* [n], in the arena: all rules */
     struct token_symbol *symbol; /* [n_symbol], in the arena: named tokens */
     uint32_t n, root, n_symbol;
 };
@@ -75,19 +77,11 @@ static inline void rules_symbol(char out[RULES_SYMBOL_BYTES], uint32_t i)
     out[2] = (char)(i & 63);
 }
 
-void rules_fini(struct rules *r);
-
 /* Normalizes an array of n ranges of characters in place: sorts them, joins
  * those that overlap or touch, and removes the surrogates, which are not
  * characters. If `negate`, replaces them by their complement. The array must
  * have space for 2 * n + 2 ranges. Returns the new number of ranges, which may
  * be 0. */
 uint32_t char_ranges_normal(struct char_range *range, uint32_t n, bool negate);
-
-/* Writes code point c as UTF-8 and returns its length, 1 to 4 bytes. */
-size_t char_put(char out[4], uint32_t c);
-/* Decodes the UTF-8 character at the beginning of s[0 .. n), n > 0, to *c.
- * Returns its length in bytes, or 0 if it is not valid UTF-8. */
-size_t char_get(const char *s, size_t n, uint32_t *c);
 
 #endif

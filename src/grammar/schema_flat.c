@@ -10,60 +10,13 @@
 
 #include <string.h>
 
-enum merge {
-    MERGE_NONE,
-    MERGE_TYPE,
-    MERGE_ENUM,
-    MERGE_CONST,
-    MERGE_ANY,
-    MERGE_ONE,
-    MERGE_ALL,
-    MERGE_NOT,
-    MERGE_IF,
-    MERGE_REF,
-    MERGE_PROPERTIES,
-    MERGE_REQUIRED,
-    MERGE_OTHERS,
-    MERGE_EACH,
-    MERGE_SCHEMA,
-    MERGE_GREATER,
-    MERGE_LESS,
-    MERGE_DEPENDENT,
-    MERGE_LIST,
-    MERGE_TRUE,
-    MERGE_SAME,
-    MERGE_GATHER,
+/* A keyword of a schema, as its merge function gets it. */
+struct member {
+    json_t *schema; /* the schema that has the keyword */
+    const char *key;
+    json_t *value;
+    int depth; /* levels to which references and allOf may nest from here */
 };
-
-static const struct keyword {
-    const char *name;
-    enum keyword_of of;
-    enum merge merge;
-} keywords[] = {
-#define KEYWORD(name, of, merge) {name, of, merge},
-#include "grammar/schema_keywords.def"
-#undef KEYWORD
-};
-
-static const struct keyword *keyword(const char *key)
-{
-    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++)
-        if (strcmp(keywords[i].name, key) == 0)
-            return &keywords[i];
-    return NULL;
-}
-
-enum keyword_of schema_keyword_of(const char *key)
-{
-    const struct keyword *k = keyword(key);
-
-    return k ? k->of : KEYWORD_NONE;
-}
-
-bool schema_is_note(const char *key)
-{
-    return schema_keyword_of(key) == KEYWORD_NOTE;
-}
 
 json_t *schema_get(const json_t *schema, const char *key)
 {
@@ -76,35 +29,33 @@ json_t *schema_keep(struct writer *w, json_t *made)
 {
     if (!w->made)
         w->made = json_array();
-    return made && json_array_append_new(w->made, made) == 0 ? made : NULL;
+    if (json_array_append_new(w->made, made) == 0)
+        return made;
+    schema_no_memory(w);
+    return NULL;
 }
 
-void schema_flat_fini(struct flat *f)
+void schema_add(struct writer *w, json_t *list, json_t *item)
 {
-    json_decref(f->all);
-    json_decref(f->choices);
-    json_decref(f->nots);
-    *f = (struct flat){0};
+    if (json_array_append_new(list, item) != 0)
+        schema_no_memory(w);
 }
 
-static bool begin(struct flat *f)
+void schema_set(struct writer *w, json_t *object, const char *key,
+                json_t *value)
 {
-    if (f->all)
-        return true;
-    f->all = json_object();
-    f->choices = json_array();
-    f->nots = json_array();
-    f->types = TYPE_ALL;
-    return f->all && f->choices && f->nots;
+    if (json_object_set_new(object, key, value) != 0)
+        schema_no_memory(w);
 }
 
-bool schema_flat_copy(struct flat *to, const struct flat *from)
+struct flat schema_flat_copy(struct writer *w, const struct flat *from)
 {
-    *to = *from;
-    to->all = whole_json_copy(from->all);
-    to->choices = whole_json_copy(from->choices);
-    to->nots = whole_json_copy(from->nots);
-    return to->all && to->choices && to->nots;
+    struct flat to = *from;
+
+    to.all = schema_keep(w, whole_json_copy(from->all));
+    to.choices = schema_keep(w, whole_json_copy(from->choices));
+    to.nots = schema_keep(w, whole_json_copy(from->nots));
+    return to;
 }
 
 /* ---- merging types and constants ----------------------------------------- */
@@ -125,6 +76,14 @@ unsigned schema_type_named(const json_t *name)
         if (strcmp(types[i].name, s) == 0)
             return types[i].bit;
     return 0;
+}
+
+const char *schema_type_name(unsigned bit)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (types[i].bit == bit)
+            return types[i].name;
+    return NULL;
 }
 
 unsigned schema_type_of(const json_t *v)
@@ -151,8 +110,9 @@ static unsigned common_types(unsigned a, unsigned b)
     return both & TYPE_NUMBER ? both & ~(unsigned)TYPE_INTEGER : both;
 }
 
-static pl_status merge_type(struct writer *w, struct flat *f, json_t *v)
+static void merge_type(struct writer *w, struct flat *f, const struct member *m)
 {
+    json_t *v = m->value;
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     unsigned bits = 0;
 
@@ -161,17 +121,16 @@ static pl_status merge_type(struct writer *w, struct flat *f, json_t *v)
             schema_type_named(json_is_array(v) ? json_array_get(v, i) : v);
 
         if (!bit)
-            return schema_wrong(w, "type",
-                                "must be one or more of object, array, string, "
-                                "integer, number, boolean, null");
+            schema_wrong(w, "type",
+                         "must be one or more of object, array, string, "
+                         "integer, number, boolean, null");
         bits |= bit;
     }
     if (!bits)
-        return schema_wrong(w, "type", "must name at least one type");
+        schema_wrong(w, "type", "must name at least one type");
     f->types = common_types(f->types, bits);
     f->typed = true;
     f->never |= f->types == 0;
-    return PL_OK;
 }
 
 static bool has_value(const json_t *list, const json_t *value)
@@ -187,51 +146,39 @@ static bool has_value(const json_t *list, const json_t *value)
 
 /* Removes the constants from the combined schema's enum that are not in `list`;
  * if `others`, those that are in `list`. Without an enum, `list` becomes it. */
-static pl_status merge_enum(struct writer *w, struct flat *f, json_t *list,
-                            bool others)
+static void merge_values(struct writer *w, struct flat *f, json_t *list,
+                         bool others)
 {
-    json_t *before = json_object_get(f->all, "enum"), *both, *item;
+    json_t *before = json_object_get(f->all, "enum"), *item;
+    json_t *both = schema_keep(w, json_array());
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return schema_wrong(w, "enum", "must be a list of one value or more");
-    if (before)
-        w->n_step += schema_weight(before) * (int64_t)json_array_size(list);
-    if (!schema_may_go_on(w))
-        return schema_too_long(w, "enum");
-    both = json_array();
+        schema_wrong(w, "enum", "must be a list of one value or more");
+    if (!schema_spend(w,
+                      (before ? schema_weight(before) : 1) *
+                          (int64_t)json_array_size(list),
+                      "enum"))
+        return;
     json_array_foreach (before ? before : list, i, item)
-        if ((!before || has_value(list, item) != others) &&
-            json_array_append(both, item) != 0) {
-            json_decref(both);
-            return schema_no_memory(w);
-        }
+        if (!before || has_value(list, item) != others)
+            schema_add(w, both, json_incref(item));
     f->never |= json_array_size(both) == 0;
-    return both && json_object_set_new(f->all, "enum", both) == 0
-               ? PL_OK
-               : schema_no_memory(w);
+    schema_set(w, f->all, "enum", json_incref(both));
 }
 
-static pl_status merge_const(struct writer *w, struct flat *f, json_t *value)
+static void merge_enum(struct writer *w, struct flat *f, const struct member *m)
 {
-    json_t *list = json_pack("[O]", value);
-    pl_status s = list ? merge_enum(w, f, list, false) : schema_no_memory(w);
+    merge_values(w, f, m->value, false);
+}
 
-    json_decref(list);
-    return s;
+static void merge_const(struct writer *w, struct flat *f,
+                        const struct member *m)
+{
+    merge_values(w, f, schema_keep(w, json_pack("[O]", m->value)), false);
 }
 
 /* ---- merging keywords for one type of values ----------------------------- */
-
-/* Sets a keyword of the combined schema, f->all. Takes over the reference to
- * `value`; if `value` is NULL, fails for lack of memory. */
-static pl_status set(struct writer *w, struct flat *f, const char *key,
-                     json_t *value)
-{
-    return value && json_object_set_new(f->all, key, value) == 0
-               ? PL_OK
-               : schema_no_memory(w);
-}
 
 /* Returns a schema for values that fit both schemas a and b; NULL if out of
  * memory. */
@@ -247,115 +194,135 @@ static json_t *both_of(json_t *a, json_t *b)
 
 /* Merges the schemas of the object `given`, such as `properties`, into those
  * under `key`. Where both have a name, values must fit both schemas. */
-static pl_status merge_each(struct writer *w, struct flat *f, const char *key,
-                            json_t *given)
+static void merge_each(struct writer *w, struct flat *f, const struct member *m)
 {
+    const char *key = m->key;
+    json_t *given = m->value;
     json_t *before = json_object_get(f->all, key), *all, *schema;
     const char *name;
 
     if (!json_is_object(given))
-        return schema_wrong(w, key, "must be an object of schemas");
+        schema_wrong(w, key, "must be an object of schemas");
+    all = before ? whole_json_copy(before) : json_incref(given);
+    schema_set(w, f->all, key, all);
     if (!before)
-        return set(w, f, key, json_incref(given));
-    all = whole_json_copy(before);
+        return;
     json_object_foreach (given, name, schema) {
         json_t *there = json_object_get(all, name);
 
-        w->n_step += there ? schema_weight(schema) : 1;
-        if (!all || json_object_set_new(all, name,
-                                        there ? both_of(there, schema)
-                                              : json_incref(schema)) != 0) {
-            json_decref(all);
-            return schema_no_memory(w);
-        }
+        if (!schema_spend(w, there ? schema_weight(schema) : 1, key))
+            return;
+        schema_set(w, all, name,
+                   there ? both_of(there, schema) : json_incref(schema));
     }
-    return set(w, f, key, all);
 }
 
-static pl_status merge_schema(struct writer *w, struct flat *f, const char *key,
-                              json_t *given)
+static void merge_schema(struct writer *w, struct flat *f,
+                         const struct member *m)
 {
+    const char *key = m->key;
+    json_t *given = m->value;
     json_t *before = json_object_get(f->all, key);
 
     if (!before)
-        return set(w, f, key, json_incref(given));
-    w->n_step += schema_weight(given);
-    if (json_equal(before, given))
-        return PL_OK;
-    if (json_is_array(before) || json_is_array(given)) {
+        schema_set(w, f->all, key, json_incref(given));
+    else if (!schema_spend(w, schema_weight(given), key) ||
+             json_equal(before, given))
+        return;
+    else if (json_is_array(before) || json_is_array(given))
         schema_note(w, key, "is not enforced where two schemas have it");
-        return PL_OK;
-    }
-    return set(w, f, key, both_of(before, given));
+    else
+        schema_set(w, f->all, key, both_of(before, given));
 }
 
 /* Appends a value, or the values of a list, to the list under `key` of the
  * combined schema. */
-static pl_status gather(struct writer *w, struct flat *f, const char *key,
-                        json_t *value)
+static void gather(struct writer *w, struct flat *f, const char *key,
+                   json_t *value)
 {
     json_t *before = json_object_get(f->all, key);
     json_t *list = before ? whole_json_copy(before) : json_array();
-    int failed = json_is_array(value) ? json_array_extend(list, value)
-                                      : json_array_append(list, value);
 
-    if (failed) {
-        json_decref(list);
-        return schema_no_memory(w);
-    }
-    return set(w, f, key, list);
+    if (json_is_array(value) ? json_array_extend(list, value)
+                             : json_array_append(list, value))
+        schema_no_memory(w);
+    schema_set(w, f->all, key, list);
 }
 
-static pl_status merge_required(struct writer *w, struct flat *f, json_t *list)
+static void merge_gathered(struct writer *w, struct flat *f,
+                           const struct member *m)
 {
-    json_t *name;
+    gather(w, f, m->key, m->value);
+}
+
+static void merge_required(struct writer *w, struct flat *f,
+                           const struct member *m)
+{
+    json_t *list = m->value, *name;
     size_t i;
 
-    w->n_step += 1 + (int64_t)json_array_size(list);
+    if (!schema_spend(w, 1 + (int64_t)json_array_size(list), "required"))
+        return;
     if (!json_is_array(list)) {
         schema_note(w, "required", "is not a list, and ignored");
-        return PL_OK;
+        return;
     }
-    json_array_foreach (list, i, name) {
+    json_array_foreach (list, i, name)
         if (!json_is_string(name))
-            return schema_wrong(w, "required", "must be a list of names");
-    }
-    return gather(w, f, "required", list);
+            schema_wrong(w, "required", "must be a list of names");
+    gather(w, f, "required", list);
 }
 
-/* Merges a bound of numbers, such as minimum: keeps the greater of `v` and the
- * present bound if `greater`, else the lesser. */
-static pl_status merge_bound(struct writer *w, struct flat *f, const char *key,
-                             json_t *v, bool greater)
+/* Merges a bound: keeps the greater of two if `greater`, else the lesser. In
+ * draft 4 exclusiveMinimum is true or false: true means that `minimum` itself
+ * is excluded. exclusiveMaximum likewise. */
+static void merge_bound(struct writer *w, struct flat *f,
+                        const struct member *m, bool greater)
 {
-    json_t *before = json_object_get(f->all, key);
+    const char *other = strcmp(m->key, "minimum") == 0   ? "exclusiveMinimum"
+                        : strcmp(m->key, "maximum") == 0 ? "exclusiveMaximum"
+                                                         : NULL;
+    json_t *before = json_object_get(f->all, m->key), *v = m->value;
+    const int sign = greater ? 1 : -1;
     struct decimal a, b;
 
-    if (!before || !decimal_of(&a, before, greater ? 1 : -1) ||
-        !decimal_of(&b, v, greater ? 1 : -1))
-        return set(w, f, key, json_incref(v));
-    return decimal_compare(&b, &a) * (greater ? 1 : -1) > 0
-               ? set(w, f, key, json_incref(v))
-               : PL_OK;
+    if (json_is_true(v))
+        v = schema_get(m->schema, greater ? "minimum" : "maximum");
+    if (!v || json_is_false(v) ||
+        (other && json_is_true(json_object_get(m->schema, other))))
+        return;
+    if (!before || !decimal_of(&a, before, sign) || !decimal_of(&b, v, sign) ||
+        decimal_compare(&b, &a) * sign > 0)
+        schema_set(w, f->all, m->key, json_incref(v));
 }
 
-/* Merges the bound `key` of `schema` into the combined schema. In draft 4
- * exclusiveMinimum is true or false: true means that `minimum` itself is
- * excluded. exclusiveMaximum likewise. */
-static pl_status merge_bound_of(struct writer *w, struct flat *f,
-                                json_t *schema, const char *key, json_t *v,
-                                bool greater)
+static void merge_greater(struct writer *w, struct flat *f,
+                          const struct member *m)
 {
-    const char *other = strcmp(key, "minimum") == 0   ? "exclusiveMinimum"
-                        : strcmp(key, "maximum") == 0 ? "exclusiveMaximum"
-                                                      : NULL;
+    merge_bound(w, f, m, true);
+}
 
-    if (json_is_false(v) ||
-        (other && json_is_true(json_object_get(schema, other))))
-        return PL_OK;
-    if (json_is_true(v))
-        v = schema_get(schema, greater ? "minimum" : "maximum");
-    return v ? merge_bound(w, f, key, v, greater) : PL_OK;
+static void merge_less(struct writer *w, struct flat *f, const struct member *m)
+{
+    merge_bound(w, f, m, false);
+}
+
+static void merge_true(struct writer *w, struct flat *f, const struct member *m)
+{
+    if (json_is_true(m->value))
+        schema_set(w, f->all, m->key, json_true());
+}
+
+/* Merges a keyword that is not enforced where two schemas have it with
+ * different values. */
+static void merge_same(struct writer *w, struct flat *f, const struct member *m)
+{
+    json_t *before = json_object_get(f->all, m->key);
+
+    if (!before)
+        schema_set(w, f->all, m->key, json_incref(m->value));
+    else if (!json_equal(before, m->value))
+        schema_note(w, m->key, "is not enforced where two schemas have it");
 }
 
 static bool has_other_names(const json_t *all, json_t *some)
@@ -390,304 +357,355 @@ static void check_closed(struct writer *w, struct flat *f, json_t *schema)
 
 /* ---- alternatives: anyOf, if, dependencies ------------------------------- */
 
-static pl_status add_choice(struct writer *w, struct flat *f, json_t *list)
+/* Adds a list of alternatives, taking over the reference to it. It is kept,
+ * because schema_rule finds existing rules by the addresses of schemas, so that
+ * no later schema may get the same address. */
+static void add_choice(struct writer *w, struct flat *f, json_t *list)
 {
-    return list && json_array_append_new(f->choices, list) == 0
-               ? PL_OK
-               : schema_no_memory(w);
+    schema_add(w, f->choices, json_incref(schema_keep(w, list)));
 }
 
-static pl_status merge_any(struct writer *w, struct flat *f, const char *key,
-                           json_t *list)
+static void merge_any(struct writer *w, struct flat *f, const struct member *m)
 {
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return schema_wrong(w, key, "must be a list of one schema or more");
-    return add_choice(w, f, json_incref(list));
+    if (!json_is_array(m->value) || json_array_size(m->value) == 0)
+        schema_wrong(w, m->key, "must be a list of one schema or more");
+    add_choice(w, f, json_incref(m->value));
+}
+
+static void merge_one(struct writer *w, struct flat *f, const struct member *m)
+{
+    schema_check_one_of(w, m->value);
+    merge_any(w, f, m);
 }
 
 /* Adds the two alternatives of if, then and else: a value fits `if` and `then`,
  * or it does not fit `if` and fits `else`. */
-static pl_status merge_if(struct writer *w, struct flat *f, json_t *schema,
-                          json_t *cond)
+static void merge_if(struct writer *w, struct flat *f, const struct member *m)
 {
-    json_t *yes = schema_get(schema, "then"), *no = schema_get(schema, "else");
-    json_t *all = json_true();
+    json_t *yes = schema_get(m->schema, "then");
+    json_t *no = schema_get(m->schema, "else"), *all = json_true();
 
-    if (!yes && !no)
-        return PL_OK;
-    return add_choice(w, f,
-                      json_pack("[{s:[O,O]},{s:[{s:O},O]}]", "allOf", cond,
-                                yes ? yes : all, "allOf", "not", cond,
-                                no ? no : all));
+    if (yes || no)
+        add_choice(w, f,
+                   json_pack("[{s:[O,O]},{s:[{s:O},O]}]", "allOf", m->value,
+                             yes ? yes : all, "allOf", "not", m->value,
+                             no ? no : all));
 }
 
-static pl_status merge_dependent(struct writer *w, struct flat *f,
-                                 const char *keyword, json_t *given)
+static void merge_dependent(struct writer *w, struct flat *f,
+                            const struct member *m)
 {
     const char *key;
     json_t *v;
 
-    if (!json_is_object(given))
-        return schema_wrong(w, keyword, "must be an object");
-    json_object_foreach (given, key, v) {
-        json_t *then = json_is_array(v) ? json_pack("{s:O}", "required", v)
-                                        : json_incref(v);
+    if (!json_is_object(m->value))
+        schema_wrong(w, m->key, "must be an object");
+    json_object_foreach (m->value, key, v)
+        add_choice(w, f,
+                   json_pack("[{s:{s:b}},{s:[{s:[s]},o]}]", "properties", key,
+                             0, "allOf", "required", key,
+                             json_is_array(v)
+                                 ? json_pack("{s:O}", "required", v)
+                                 : json_incref(v)));
+}
 
-        PL_TRY(add_choice(w, f,
-                          json_pack("[{s:{s:b}},{s:[{s:[s]},o]}]", "properties",
-                                    key, 0, "allOf", "required", key, then)));
-    }
-    return PL_OK;
+static void merge_not(struct writer *w, struct flat *f, const struct member *m)
+{
+    schema_add(w, f->nots, json_incref(m->value));
 }
 
 /* ---- merging whole schemas ----------------------------------------------- */
 
-static pl_status merge_ref(struct writer *w, struct flat *f, json_t *ref,
-                           int depth)
-{
-    json_t *to;
-
-    PL_TRY(schema_find_ref(w, ref, &to));
-    return to ? schema_merge(w, f, to, depth - 1) : PL_OK;
-}
-
-static pl_status merge_key(struct writer *w, struct flat *f, json_t *schema,
-                           const struct keyword *k, json_t *v, int depth)
+static void merge_all(struct writer *w, struct flat *f, const struct member *m)
 {
     json_t *item;
     size_t i;
 
-    switch (k->merge) {
-    case MERGE_NONE:
-        return PL_OK;
-    case MERGE_TYPE:
-        return merge_type(w, f, v);
-    case MERGE_ENUM:
-        return merge_enum(w, f, v, false);
-    case MERGE_CONST:
-        return merge_const(w, f, v);
-    case MERGE_ONE:
-        PL_TRY(schema_check_one_of(w, v));
-        return merge_any(w, f, k->name, v);
-    case MERGE_ANY:
-        return merge_any(w, f, k->name, v);
-    case MERGE_ALL:
-        if (!json_is_array(v))
-            return schema_wrong(w, "allOf", "must be a list of schemas");
-        json_array_foreach (v, i, item)
-            PL_TRY(schema_merge(w, f, item, depth - 1));
-        return PL_OK;
-    case MERGE_NOT:
-        return json_array_append(f->nots, v) == 0 ? PL_OK : schema_no_memory(w);
-    case MERGE_IF:
-        return merge_if(w, f, schema, v);
-    case MERGE_REF:
-        return merge_ref(w, f, v, depth);
-    case MERGE_PROPERTIES:
-    case MERGE_EACH:
-        return merge_each(w, f, k->name, v);
-    case MERGE_REQUIRED:
-        return merge_required(w, f, v);
-    case MERGE_OTHERS:
-    case MERGE_SCHEMA:
-        return merge_schema(w, f, k->name, v);
-    case MERGE_GREATER:
-    case MERGE_LESS:
-        return merge_bound_of(w, f, schema, k->name, v,
-                              k->merge == MERGE_GREATER);
-    case MERGE_DEPENDENT:
-        return merge_dependent(w, f, k->name, v);
-    case MERGE_TRUE:
-        return json_is_true(v) ? set(w, f, k->name, json_true()) : PL_OK;
-    case MERGE_GATHER:
-        return gather(w, f, k->name, v);
-    case MERGE_LIST:
-    case MERGE_SAME:
-        break;
-    }
-    item = json_object_get(f->all, k->name);
-    if (item && !json_equal(item, v))
-        schema_note(w, k->name, "is not enforced where two schemas have it");
-    return item ? PL_OK : set(w, f, k->name, json_incref(v));
+    if (!json_is_array(m->value))
+        schema_wrong(w, "allOf", "must be a list of schemas");
+    json_array_foreach (m->value, i, item)
+        schema_merge(w, f, item, m->depth - 1);
+}
+
+static void merge_ref(struct writer *w, struct flat *f, const struct member *m)
+{
+    json_t *to = schema_find_ref(w, m->value);
+
+    if (to)
+        schema_merge(w, f, to, m->depth - 1);
+}
+
+/* All keywords of JSON Schema. */
+static const struct keyword {
+    const char *name;
+    /* The type of values that the keyword constrains; KEYWORD_NOTE constrains
+     * nothing. */
+    enum keyword_of of;
+    /* Combines the keyword's values in two schemas that apply to the same
+     * value: that of m and that of the combined schema f. NULL if the keyword
+     * is read with another one, or not at all. */
+    void (*merge)(struct writer *w, struct flat *f, const struct member *m);
+} keywords[] = {
+    {"type", KEYWORD_ANY, merge_type},
+    {"enum", KEYWORD_ANY, merge_enum},
+    {"const", KEYWORD_ANY, merge_const},
+    {"anyOf", KEYWORD_ANY, merge_any},
+    {"oneOf", KEYWORD_ANY, merge_one},
+    {"allOf", KEYWORD_ANY, merge_all},
+    {"not", KEYWORD_ANY, merge_not},
+    {"if", KEYWORD_ANY, merge_if},
+    {"then", KEYWORD_NOTE, NULL},
+    {"else", KEYWORD_NOTE, NULL},
+    {"$ref", KEYWORD_ANY, merge_ref},
+    {"$dynamicRef", KEYWORD_ANY, merge_ref},
+    {"$recursiveRef", KEYWORD_ANY, merge_ref},
+    {"properties", KEYWORD_OBJECT, merge_each},
+    {"required", KEYWORD_OBJECT, merge_required},
+    {"additionalProperties", KEYWORD_OBJECT, merge_schema},
+    {"unevaluatedProperties", KEYWORD_OBJECT, merge_schema},
+    {"patternProperties", KEYWORD_OBJECT, merge_each},
+    {"propertyNames", KEYWORD_OBJECT, merge_schema},
+    {"minProperties", KEYWORD_OBJECT, merge_greater},
+    {"maxProperties", KEYWORD_OBJECT, merge_less},
+    {"dependentRequired", KEYWORD_OBJECT, merge_dependent},
+    {"dependentSchemas", KEYWORD_OBJECT, merge_dependent},
+    {"dependencies", KEYWORD_OBJECT, merge_dependent},
+    {"items", KEYWORD_ARRAY, merge_schema},
+    {"prefixItems", KEYWORD_ARRAY, merge_same},
+    {"additionalItems", KEYWORD_ARRAY, merge_schema},
+    {"unevaluatedItems", KEYWORD_ARRAY, merge_schema},
+    {"minItems", KEYWORD_ARRAY, merge_greater},
+    {"maxItems", KEYWORD_ARRAY, merge_less},
+    {"uniqueItems", KEYWORD_ARRAY, merge_true},
+    {"contains", KEYWORD_ARRAY, merge_same},
+    {"minContains", KEYWORD_ARRAY, merge_same},
+    {"maxContains", KEYWORD_ARRAY, merge_same},
+    {"pattern", KEYWORD_STRING, merge_gathered},
+    {"format", KEYWORD_STRING_OR_NUMBER, merge_gathered},
+    {"minLength", KEYWORD_STRING, merge_greater},
+    {"maxLength", KEYWORD_STRING, merge_less},
+    {"minimum", KEYWORD_NUMBER, merge_greater},
+    {"maximum", KEYWORD_NUMBER, merge_less},
+    {"exclusiveMinimum", KEYWORD_NUMBER, merge_greater},
+    {"exclusiveMaximum", KEYWORD_NUMBER, merge_less},
+    {"multipleOf", KEYWORD_NUMBER, merge_same},
+    {"nullable", KEYWORD_ANY, NULL},
+    {"$defs", KEYWORD_NOTE, NULL},
+    {"definitions", KEYWORD_NOTE, NULL},
+    {"$schema", KEYWORD_NOTE, NULL},
+    {"$id", KEYWORD_NOTE, NULL},
+    {"id", KEYWORD_NOTE, NULL},
+    {"$anchor", KEYWORD_NOTE, NULL},
+    {"$dynamicAnchor", KEYWORD_NOTE, NULL},
+    {"$recursiveAnchor", KEYWORD_NOTE, NULL},
+    {"$vocabulary", KEYWORD_NOTE, NULL},
+    {"$comment", KEYWORD_NOTE, NULL},
+    {"title", KEYWORD_NOTE, NULL},
+    {"description", KEYWORD_NOTE, NULL},
+    {"default", KEYWORD_NOTE, NULL},
+    {"example", KEYWORD_NOTE, NULL},
+    {"examples", KEYWORD_NOTE, NULL},
+    {"deprecated", KEYWORD_NOTE, NULL},
+    {"readOnly", KEYWORD_NOTE, NULL},
+    {"writeOnly", KEYWORD_NOTE, NULL},
+    {"contentEncoding", KEYWORD_NOTE, NULL},
+    {"contentMediaType", KEYWORD_NOTE, NULL},
+    {"contentSchema", KEYWORD_NOTE, NULL},
+    {"discriminator", KEYWORD_NOTE, NULL},
+    {"externalDocs", KEYWORD_NOTE, NULL},
+    {"xml", KEYWORD_NOTE, NULL},
+    {"strict", KEYWORD_NOTE, NULL},
+    {"name", KEYWORD_NOTE, NULL},
+    {"propertyOrdering", KEYWORD_NOTE, NULL},
+    {"markdownDescription", KEYWORD_NOTE, NULL},
+    {"enumDescriptions", KEYWORD_NOTE, NULL},
+    {"enumNames", KEYWORD_NOTE, NULL},
+};
+
+static const struct keyword *keyword(const char *key)
+{
+    for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++)
+        if (strcmp(keywords[i].name, key) == 0)
+            return &keywords[i];
+    return NULL;
+}
+
+enum keyword_of schema_keyword_of(const char *key)
+{
+    const struct keyword *k = keyword(key);
+
+    return k ? k->of : KEYWORD_NONE;
+}
+
+bool schema_is_note(const char *key)
+{
+    return schema_keyword_of(key) == KEYWORD_NOTE;
 }
 
 /* Adds the two alternatives of a schema with OpenAPI's `nullable`: the value
  * fits the rest of the schema, or it is null. */
-static pl_status merge_nullable(struct writer *w, struct flat *f,
-                                json_t *schema)
+static void merge_nullable(struct writer *w, struct flat *f, json_t *schema)
 {
-    json_t *rest = whole_json_copy(schema);
+    json_t *rest = schema_keep(w, whole_json_copy(schema));
 
-    if (!rest || json_object_del(rest, "nullable") != 0) {
-        json_decref(rest);
-        return schema_no_memory(w);
-    }
-    return add_choice(w, f, json_pack("[o,{s:s}]", rest, "type", "null"));
+    json_object_del(rest, "nullable");
+    add_choice(w, f, json_pack("[O,{s:s}]", rest, "type", "null"));
 }
 
-pl_status schema_merge(struct writer *w, struct flat *f, json_t *schema,
-                       int depth)
+void schema_merge(struct writer *w, struct flat *f, json_t *schema, int depth)
 {
     const char *key;
     json_t *v;
 
-    if (!begin(f))
-        return schema_no_memory(w);
-    w->n_step += 1 + (int64_t)json_object_size(schema);
-    if (!schema_may_go_on(w))
-        return schema_too_long(w, "allOf");
+    if (!f->all)
+        *f = (struct flat){.all = schema_keep(w, json_object()),
+                           .choices = schema_keep(w, json_array()),
+                           .nots = schema_keep(w, json_array()),
+                           .types = TYPE_ALL};
+    if (!schema_spend(w, 1 + (int64_t)json_object_size(schema), "allOf"))
+        return;
     f->never |= json_is_false(schema);
     if (json_is_boolean(schema))
-        return PL_OK;
+        return;
     if (!json_is_object(schema))
-        return schema_wrong(w, "the schema", "must be an object, or true");
+        schema_wrong(w, "the schema", "must be an object, or true");
     if (depth == 0)
-        return schema_refuse(w, "allOf", "nests too deeply");
-    if (json_is_true(json_object_get(schema, "nullable")))
-        return merge_nullable(w, f, schema);
+        schema_refuse(w, "allOf", "nests too deeply");
+    if (json_is_true(json_object_get(schema, "nullable"))) {
+        merge_nullable(w, f, schema);
+        return;
+    }
     check_closed(w, f, schema);
     json_object_foreach (schema, key, v) {
         const struct keyword *k = keyword(key);
 
         if (!k && strncmp(key, "x-", 2) != 0)
             schema_note(w, key, "is not known, and ignored");
-        if (k && (!json_is_null(v) || k->merge == MERGE_CONST))
-            PL_TRY(merge_key(w, f, schema, k, v, depth));
+        if (k && k->merge && (!json_is_null(v) || k->merge == merge_const) &&
+            w->status == PL_OK)
+            k->merge(w, f, &(struct member){schema, key, v, depth});
     }
-    return PL_OK;
 }
 
 /* ---- excluded values: not ------------------------------------------------ */
 
-/* Returns true if the combined schema has `key` and no other keyword, apart
- * from `type`. */
-static bool has_only(const struct flat *f, const char *key)
-{
-    return json_object_size(f->all) == 1 && json_object_get(f->all, key) &&
-           json_array_size(f->choices) == 0 && json_array_size(f->nots) == 0;
-}
-
-/* Excludes the constants in `list` from the combined schema. Sets *done to
- * false if some of them, such as numbers, cannot be excluded. */
-static pl_status without_constants(struct writer *w, struct flat *f,
-                                   json_t *list, bool *done)
+/* Excludes the constants in `list` from the combined schema. Returns false if
+ * some of them, such as numbers, cannot be excluded. */
+static bool without_constants(struct writer *w, struct flat *f, json_t *list)
 {
     unsigned simple = TYPE_NULL | TYPE_BOOLEAN | TYPE_STRING;
+    bool done = true;
     json_t *item;
     size_t i;
 
-    if (json_object_get(f->all, "enum"))
-        return merge_enum(w, f, list, true);
+    if (json_object_get(f->all, "enum")) {
+        merge_values(w, f, list, true);
+        return true;
+    }
     json_array_foreach (list, i, item) {
         unsigned bit = schema_type_of(item);
 
         if (!common_types(f->types, bit))
             continue;
-        *done &= (bit & simple) != 0;
+        done &= (bit & simple) != 0;
         if (bit == TYPE_STRING)
-            PL_TRY(gather(w, f, WITHOUT_TEXTS, item));
+            gather(w, f, WITHOUT_TEXTS, item);
         if (bit == TYPE_NULL) {
             f->types &= ~(unsigned)TYPE_NULL;
             f->typed = true;
         }
         if (bit == TYPE_BOOLEAN && f->typed && f->types == TYPE_BOOLEAN)
-            PL_TRY(merge_const(
-                w, f, json_is_true(item) ? json_false() : json_true()));
+            merge_const(w, f,
+                        &(struct member){.value = json_is_true(item)
+                                                      ? json_false()
+                                                      : json_true()});
         else
-            *done &= bit != TYPE_BOOLEAN;
+            done &= bit != TYPE_BOOLEAN;
     }
     f->never |= f->types == 0;
-    return PL_OK;
+    return done;
 }
 
 /* Excludes objects that fit the properties and the required members of `all`.
  * Adds alternatives: a property is present and does not fit its schema there,
  * or a required member is absent. */
-static pl_status without_properties(struct writer *w, struct flat *f,
-                                    const json_t *all)
+static void without_properties(struct writer *w, struct flat *f,
+                               const json_t *all)
 {
     json_t *list = json_array(), *schema, *item;
-    json_t *required = json_object_get(all, "required");
     const char *key;
-    bool ok = list != NULL;
     size_t i;
 
     json_object_foreach (json_object_get(all, "properties"), key, schema)
-        ok = ok && json_array_append_new(
-                       list, json_pack("{s:{s:{s:O}},s:[s]}", "properties", key,
-                                       "not", schema, "required", key)) == 0;
-    json_array_foreach (required, i, item)
-        ok = ok && json_array_append_new(
-                       list, json_pack("{s:{s:b}}", "properties",
-                                       json_string_value(item), 0)) == 0;
-    if (ok)
-        return add_choice(w, f, list);
-    json_decref(list);
-    return schema_no_memory(w);
+        schema_add(w, list,
+                   json_pack("{s:{s:{s:O}},s:[s]}", "properties", key, "not",
+                             schema, "required", key));
+    json_array_foreach (json_object_get(all, "required"), i, item)
+        schema_add(
+            w, list,
+            json_pack("{s:{s:b}}", "properties", json_string_value(item), 0));
+    add_choice(w, f, list);
 }
 
-static pl_status apply_not(struct writer *w, struct flat *f,
-                           const struct flat *no, bool *done)
+/* Excludes the types of a schema that has only types. Returns false if numbers,
+ * of which integers are a part, stay. */
+static bool without_types(struct flat *f, unsigned out)
 {
-    json_t *list, *item;
+    bool done;
+
+    if (out & TYPE_NUMBER)
+        out |= TYPE_INTEGER;
+    done =
+        !(f->types & TYPE_NUMBER) || !(out & TYPE_INTEGER) || out & TYPE_NUMBER;
+    f->types &= ~out;
+    f->typed = true;
+    f->never |= f->types == 0;
+    return done;
+}
+
+/* Excludes the values that fit the combined schema `no` from f. Returns false
+ * if that is not possible. */
+static bool apply_not(struct writer *w, struct flat *f, const struct flat *no)
+{
+    const size_t n_all = json_object_size(no->all);
+    const size_t n_choice = json_array_size(no->choices);
+    const size_t n_not = json_array_size(no->nots);
+    const bool simple = n_choice == 0 && n_not == 0;
+    json_t *texts = json_object_get(no->all, "pattern"), *item;
+    json_t *list = json_object_get(no->all, "enum");
+    const size_t n_member = !!json_object_get(no->all, "properties") +
+                            (size_t) !!json_object_get(no->all, "required");
     size_t i;
 
-    *done = true;
     if (no->never)
-        return PL_OK;
-    if ((list = json_object_get(no->all, "enum")) && has_only(no, "enum"))
-        return without_constants(w, f, list, done);
-    if (json_object_size(no->all) == 0 && json_array_size(no->choices) == 0 &&
-        json_array_size(no->nots) == 0) {
-        unsigned out =
-            no->types & TYPE_NUMBER ? no->types | TYPE_INTEGER : no->types;
-
-        *done = !(f->types & TYPE_NUMBER) || !(out & TYPE_INTEGER) ||
-                out & TYPE_NUMBER;
-        f->types &= ~out;
-        f->typed = true;
-        f->never |= f->types == 0;
-        return PL_OK;
-    }
-    if (json_array_size(no->choices) == 1 && json_object_size(no->all) == 0 &&
-        json_array_size(no->nots) == 0 && !no->typed) {
+        return true;
+    if (simple && n_all == 1 && list)
+        return without_constants(w, f, list);
+    if (simple && n_all == 0)
+        return without_types(f, no->types);
+    if (n_choice == 1 && n_not == 0 && n_all == 0 && !no->typed)
         json_array_foreach (json_array_get(no->choices, 0), i, item)
-            if (json_array_append(f->nots, item) != 0)
-                return schema_no_memory(w);
-        return PL_OK;
-    }
-    if (json_array_size(no->nots) == 1 && json_object_size(no->all) == 0 &&
-        json_array_size(no->choices) == 0 && !no->typed)
-        return schema_merge(w, f, json_array_get(no->nots, 0), SCHEMA_MERGES);
-    if ((list = json_object_get(no->all, "pattern")) && has_only(no, "pattern"))
-        return gather(w, f, WITHOUT_PATTERNS, list);
-    if ((has_only(no, "required") || has_only(no, "properties") ||
-         (json_object_size(no->all) == 2 &&
-          json_object_get(no->all, "properties") &&
-          json_object_get(no->all, "required") &&
-          json_array_size(no->choices) == 0 && json_array_size(no->nots) == 0)))
-        return without_properties(w, f, no->all);
-    *done = false;
-    return PL_OK;
+            schema_add(w, f->nots, json_incref(item));
+    else if (n_not == 1 && n_choice == 0 && n_all == 0 && !no->typed)
+        schema_merge(w, f, json_array_get(no->nots, 0), SCHEMA_MERGES);
+    else if (simple && n_all == 1 && texts)
+        gather(w, f, WITHOUT_PATTERNS, texts);
+    else if (simple && n_all > 0 && n_all == n_member)
+        without_properties(w, f, no->all);
+    else
+        return false;
+    return true;
 }
 
-pl_status schema_apply_nots(struct writer *w, struct flat *f)
+void schema_apply_nots(struct writer *w, struct flat *f)
 {
-    while (json_array_size(f->nots) > 0 && !f->never) {
-        json_t *one = json_incref(json_array_get(f->nots, 0));
+    while (json_array_size(f->nots) > 0 && !f->never && w->status == PL_OK) {
+        json_t *one = json_array_get(f->nots, 0);
         struct flat no = {0};
-        pl_status s;
-        bool done;
 
+        schema_merge(w, &no, one, SCHEMA_MERGES);
         json_array_remove(f->nots, 0);
-        s = schema_merge(w, &no, one, SCHEMA_MERGES);
-        if (s == PL_OK)
-            s = apply_not(w, f, &no, &done);
-        if (s == PL_OK && !done)
+        if (w->status == PL_OK && !apply_not(w, f, &no))
             schema_note(w, "not", "is not enforced");
-        schema_flat_fini(&no);
-        json_decref(one);
-        PL_TRY(s);
     }
-    return PL_OK;
 }

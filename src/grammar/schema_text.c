@@ -55,6 +55,16 @@ void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
                                           : sizeof s - 1);
 }
 
+void gbnf_put_rule(struct gbnf_text *t, uint32_t rule, struct gbnf_text *body)
+{
+    t->failed |= body->failed;
+    t->too_large |= body->too_large;
+    gbnf_print(t, "s%u ::= ", (unsigned)rule);
+    gbnf_put(t, body->n ? body->s : "\"\"");
+    gbnf_put(t, "\n");
+    gbnf_text_fini(body);
+}
+
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len)
 {
     gbnf_put(t, "\"");
@@ -88,42 +98,34 @@ static void put_escaped(struct gbnf_text *t, uint32_t c)
     gbnf_put_literal(t, s, strlen(s));
 }
 
-static bool is_escaped(uint32_t c)
-{
-    return c < ' ' || c == '"' || c == '\\';
-}
-
 void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
                         uint32_t n)
 {
+    /* the characters that are not escaped */
+    static const struct char_range plain[] = {
+        {' ', '!'}, {'#', '['}, {']', RULES_LAST_CHAR}};
     const char *before = "(";
     bool open = false;
 
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t c = range[i].first; c <= range[i].last && c <= '\\'; c++)
-            if (is_escaped(c)) {
+            if (c < ' ' || c == '"' || c == '\\') {
                 gbnf_put(t, before);
                 put_escaped(t, c);
                 before = " | ";
             }
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t first = range[i].first;
+    for (uint32_t i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++) {
+            uint32_t first = range[i].first, last = range[i].last;
 
-        while (first <= range[i].last) {
-            uint32_t last = first;
-
-            if (is_escaped(first)) {
-                first++;
+            first = first > plain[k].first ? first : plain[k].first;
+            last = last < plain[k].last ? last : plain[k].last;
+            if (first > last)
                 continue;
-            }
-            last = first < '"' ? '!' : first < '\\' ? '[' : RULES_LAST_CHAR;
-            last = last < range[i].last ? last : range[i].last;
             gbnf_put(t, open ? "" : before);
             gbnf_print(t, "%s\\U%08X-\\U%08X", open ? "" : "[", (unsigned)first,
                        (unsigned)last);
             open = true;
-            first = last + 1;
         }
-    }
     gbnf_put(t, open ? "])" : ")");
 }

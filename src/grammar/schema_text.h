@@ -21,6 +21,9 @@ void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len);
 void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Appends the rule s<rule> with this body, whose text is freed. A failure of
+ * the body is one of the whole text. */
+void gbnf_put_rule(struct gbnf_text *t, uint32_t rule, struct gbnf_text *body);
 /* Appends a GBNF literal of the text s[0 .. len), which must be UTF-8. */
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
 /* Appends a class of the characters in n normalized ranges

@@ -56,128 +56,100 @@ enum {
     "[A-Za-z0-9.-]+(?::\\d{1,5})?(?:\\/" URI_CHAR "*)*|" URI_CHAR              \
     "+(?:\\/" URI_CHAR "*)*)" URI_TAIL
 #define POINTER "(?:\\/(?:[^~\\/]|~[01])*)*"
+#define EMAIL   ATOM "(?:\\." ATOM ")*@" NAME "(?:\\." NAME ")+"
+#define HOST    LABEL "(?:\\." LABEL "){0,3}"
+#define URI_REFERENCE                                                          \
+    "(?:" URI "|(?:\\/" URI_CHAR "+(?:\\/" URI_CHAR "*)*|" URI_FIRST           \
+    "+(?:\\/" URI_CHAR "*)*|\\/)?" URI_TAIL ")"
+#define UUID   "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+#define BASE64 "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 
-/* Regular expressions for the values of `format`. A text that matches has the
- * format, but not every text of the format matches: February has 28 days, and
- * only common forms of addresses match. NULL: the format does not constrain
- * strings. */
+/* The values of `format`: regular expressions for strings, and the least and
+ * the greatest value of integers. A text that matches has the format, but not
+ * every text of the format matches: February has 28 days, and only common forms
+ * of addresses match. NULL: the format does not constrain such values. */
 static const struct format {
-    const char *name, *expression;
+    const char *name, *expression, *bound[2];
 } formats[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "T" TIME},
-    {"duration", "P(?:\\d{1,4}W|" DAYS "(?:T" SPAN ")?|T" SPAN ")"},
-    {"email", ATOM "(?:\\." ATOM ")*@" NAME "(?:\\." NAME ")+"},
-    {"idn-email", ATOM "(?:\\." ATOM ")*@" NAME "(?:\\." NAME ")+"},
-    {"hostname", LABEL "(?:\\." LABEL "){0,3}"},
-    {"idn-hostname", LABEL "(?:\\." LABEL "){0,3}"},
-    {"ipv4", IPV4},
-    {"ipv6", IPV6},
-    {"cidrv4", IPV4 "\\/(?:3[0-2]|[12]?\\d)"},
-    {"cidrv6", IPV6 "\\/(?:12[0-8]|1[01]\\d|[1-9]?\\d)"},
-    {"uri", URI},
-    {"iri", URI},
-    {"url", URI},
-    {"uri-reference",
-     "(?:" URI "|(?:\\/" URI_CHAR "+(?:\\/" URI_CHAR "*)*|" URI_FIRST
-     "+(?:\\/" URI_CHAR "*)*|\\/)?" URI_TAIL ")"},
-    {"iri-reference",
-     "(?:" URI "|(?:\\/" URI_CHAR "+(?:\\/" URI_CHAR "*)*|" URI_FIRST
-     "+(?:\\/" URI_CHAR "*)*|\\/)?" URI_TAIL ")"},
-    {"uri-template", "(?:" URI_CHAR "|[/?#]|\\{\\w+(?:,\\w+)*\\})*"},
-    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
-    {"guid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"},
-    {"json-pointer", POINTER},
-    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")"},
-    {"byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|"
-             "[A-Za-z0-9+/]{3}=)?"},
-    {"base64", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|"
-               "[A-Za-z0-9+/]{3}=)?"},
-    {"base64url", "[A-Za-z0-9_-]*"},
-    {"cuid", "c[a-z0-9]{24}"},
-    {"cuid2", "[0-9a-z]{24}"},
-    {"ulid", "[0-7][0-9A-HJKMNP-TV-Z]{25}"},
-    {"nanoid", "[A-Za-z0-9_-]{21}"},
-    {"jwt", "[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+"},
-    {"e164", "\\+[1-9]\\d{6,14}"},
-    {"password", NULL},
-    {"binary", NULL},
-    {"float", NULL},
-    {"double", NULL},
-    {"decimal", NULL},
+    {"date", DATE, {0}},
+    {"time", TIME, {0}},
+    {"date-time", DATE "T" TIME, {0}},
+    {"duration", "P(?:\\d{1,4}W|" DAYS "(?:T" SPAN ")?|T" SPAN ")", {0}},
+    {"email", EMAIL, {0}},
+    {"idn-email", EMAIL, {0}},
+    {"hostname", HOST, {0}},
+    {"idn-hostname", HOST, {0}},
+    {"ipv4", IPV4, {0}},
+    {"ipv6", IPV6, {0}},
+    {"cidrv4", IPV4 "\\/(?:3[0-2]|[12]?\\d)", {0}},
+    {"cidrv6", IPV6 "\\/(?:12[0-8]|1[01]\\d|[1-9]?\\d)", {0}},
+    {"uri", URI, {0}},
+    {"iri", URI, {0}},
+    {"url", URI, {0}},
+    {"uri-reference", URI_REFERENCE, {0}},
+    {"iri-reference", URI_REFERENCE, {0}},
+    {"uri-template", "(?:" URI_CHAR "|[/?#]|\\{\\w+(?:,\\w+)*\\})*", {0}},
+    {"uuid", UUID, {0}},
+    {"guid", UUID, {0}},
+    {"json-pointer", POINTER, {0}},
+    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")", {0}},
+    {"byte", BASE64, {0}},
+    {"base64", BASE64, {0}},
+    {"base64url", "[A-Za-z0-9_-]*", {0}},
+    {"cuid", "c[a-z0-9]{24}", {0}},
+    {"cuid2", "[0-9a-z]{24}", {0}},
+    {"ulid", "[0-7][0-9A-HJKMNP-TV-Z]{25}", {0}},
+    {"nanoid", "[A-Za-z0-9_-]{21}", {0}},
+    {"jwt", "[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+", {0}},
+    {"e164", "\\+[1-9]\\d{6,14}", {0}},
+    {"password", NULL, {0}},
+    {"binary", NULL, {0}},
+    {"float", NULL, {0}},
+    {"double", NULL, {0}},
+    {"decimal", NULL, {0}},
+    {"int8", NULL, {"-128", "127"}},
+    {"int16", NULL, {"-32768", "32767"}},
+    {"int32", NULL, {"-2147483648", "2147483647"}},
+    {"int64", NULL, {"-9223372036854775808", "9223372036854775807"}},
+    {"int", NULL, {"-9223372036854775808", "9223372036854775807"}},
+    {"uint8", NULL, {"0", "255"}},
+    {"uint16", NULL, {"0", "65535"}},
+    {"uint32", NULL, {"0", "4294967295"}},
+    {"uint64", NULL, {"0", "18446744073709551615"}},
+    {"uint", NULL, {"0", "18446744073709551615"}},
 };
 
-/* The least and the greatest value of formats for integers. */
-static const struct {
-    const char *name, *low, *high;
-} widths[] = {
-    {"int8", "-128", "127"},
-    {"int16", "-32768", "32767"},
-    {"int32", "-2147483648", "2147483647"},
-    {"int64", "-9223372036854775808", "9223372036854775807"},
-    {"int", "-9223372036854775808", "9223372036854775807"},
-    {"uint8", "0", "255"},
-    {"uint16", "0", "65535"},
-    {"uint32", "0", "4294967295"},
-    {"uint64", "0", "18446744073709551615"},
-    {"uint", "0", "18446744073709551615"},
-};
-
-/* Returns the row of formats[] for the value of `format`, or NULL if it has
- * none. */
-static const struct format *format_of(const char *name)
+/* Returns the row of formats[] for the value of `format`, or NULL, with a note,
+ * if it has none. */
+static const struct format *format_of(struct writer *w, const json_t *value)
 {
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+    const char *name = json_string_value(value);
+
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0] && name; i++)
         if (strcmp(formats[i].name, name) == 0)
             return &formats[i];
+    schema_note(w, "format", "is not known, and not enforced");
     return NULL;
-}
-
-static int width_of(const char *name)
-{
-    for (int i = 0; i < (int)(sizeof widths / sizeof widths[0]); i++)
-        if (strcmp(widths[i].name, name) == 0)
-            return i;
-    return -1;
 }
 
 /* ---- rules for strings --------------------------------------------------- */
 
-static pl_status add_rules(void *user, const struct gbnf_text *body,
-                           uint32_t count, uint32_t *number)
-{
-    uint32_t rule;
-
-    PL_TRY(schema_rule_new(user, NULL, number));
-    for (uint32_t i = 1; i < count; i++)
-        PL_TRY(schema_rule_new(user, NULL, &rule));
-    return count ? PL_OK : schema_rule_put(user, *number, body);
-}
-
-static pl_status put_body(void *user, uint32_t number,
-                          const struct gbnf_text *body)
-{
-    return schema_rule_put(user, number, body);
-}
-
 /* Handles a regular expression that regex_read rejected. Fails if it is
  * invalid. If it is only not supported, writes a note that it is not
  * enforced. */
-static pl_status pass_over(struct writer *w, const struct regex *r,
-                           const char *keyword)
+static void pass_over(struct writer *w, struct regex *r, const char *keyword)
 {
     char what[2 * ERR_SHOWN];
 
     if (r->failure == REGEX_NO_MEMORY)
-        return schema_no_memory(w);
+        schema_no_memory(w);
     numeral_print(what, sizeof what, "(at byte %zu): %s", r->at, r->why);
     if (r->failure == REGEX_WRONG)
-        return schema_wrong(w, keyword, what);
+        schema_wrong(w, keyword, what);
     numeral_print(what, sizeof what, "is not enforced, at byte %zu: %s", r->at,
                   r->why);
     schema_note(w, keyword, what);
-    return PL_OK;
+    r->failure = REGEX_FINE;
 }
 
 /* The conditions that a string must meet, as regular expressions (regex.h). */
@@ -187,63 +159,52 @@ struct texts {
     uint32_t pattern; /* node of the texts that match the patterns */
 };
 
-/* Adds a condition for a string: it matches the regular expression s[0 .. len),
- * or does not if `negate`. An expression that is not supported is left out,
- * with a note. */
-static pl_status add(struct writer *w, struct texts *t, const char *keyword,
-                     const char *s, size_t len, bool whole, bool negate)
+/* Adds a condition for a string: it matches `node`, or does not if `negate`. If
+ * `node` is 0, the condition is not supported and left out, with a note. */
+static void add(struct writer *w, struct texts *t, const char *keyword,
+                uint32_t node, bool negate)
 {
-    uint32_t node = regex_read(&t->r, s, len, whole);
-
-    if (node && negate)
+    if (negate)
         node = regex_not(&t->r, node);
+    node = regex_both(&t->r, t->node, node);
     if (node)
-        node = regex_both(&t->r, t->node, node);
-    if (node) {
         t->node = node;
-        return PL_OK;
-    }
-    PL_TRY(pass_over(w, &t->r, keyword));
-    t->r.failure = REGEX_FINE;
-    return PL_OK;
+    else
+        pass_over(w, &t->r, keyword);
 }
 
-static pl_status add_list(struct writer *w, struct texts *t, const json_t *list,
-                          bool negate)
+static void add_patterns(struct writer *w, struct texts *t, const json_t *list,
+                         bool negate)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach (list, i, one)
+        if (json_is_string(one))
+            add(w, t, negate ? "not" : "pattern",
+                regex_read(&t->r, json_string_value(one),
+                           json_string_length(one), false),
+                negate);
+        else
+            schema_wrong(w, "pattern", "must be a string");
+}
+
+static void add_formats(struct writer *w, struct texts *t, const json_t *list)
 {
     json_t *one;
     size_t i;
 
     json_array_foreach (list, i, one) {
-        if (!json_is_string(one))
-            return schema_wrong(w, "pattern", "must be a string");
-        PL_TRY(add(w, t, negate ? "not" : "pattern", json_string_value(one),
-                   json_string_length(one), false, negate));
-    }
-    return PL_OK;
-}
+        const struct format *f = format_of(w, one);
 
-static pl_status add_formats(struct writer *w, struct texts *t,
-                             const json_t *list)
-{
-    json_t *one;
-    size_t i;
-
-    json_array_foreach (list, i, one) {
-        const char *name = json_string_value(one);
-        const struct format *f = name ? format_of(name) : NULL;
-
-        if (!f && (!name || width_of(name) < 0))
-            schema_note(w, "format", "is not known, and not enforced");
         if (f && f->expression)
-            PL_TRY(add(w, t, "format", f->expression, strlen(f->expression),
-                       true, false));
+            add(w, t, "format",
+                regex_read(&t->r, f->expression, strlen(f->expression), true),
+                false);
     }
-    return PL_OK;
 }
 
-static pl_status add_without(struct writer *w, struct texts *t,
-                             const json_t *list)
+static void add_without(struct writer *w, struct texts *t, const json_t *list)
 {
     uint32_t any = REGEX_NOTHING;
     json_t *one;
@@ -253,53 +214,35 @@ static pl_status add_without(struct writer *w, struct texts *t,
         any = regex_either(
             &t->r, any,
             regex_text(&t->r, json_string_value(one), json_string_length(one)));
-    any = regex_both(&t->r, t->node, regex_not(&t->r, any));
-    if (!any)
-        return pass_over(w, &t->r, "not");
-    t->node = any;
-    return PL_OK;
+    add(w, t, "not", any, true);
 }
 
-static pl_status add_all(struct writer *w, const json_t *all, struct texts *t)
+static void add_all(struct writer *w, const json_t *all, struct texts *t)
 {
-    if (!regex_init(&t->r))
-        return schema_no_memory(w);
     t->node = REGEX_ALL;
-    PL_TRY(add_list(w, t, json_object_get(all, "pattern"), false));
+    if (!regex_init(&t->r))
+        schema_no_memory(w);
+    add_patterns(w, t, json_object_get(all, "pattern"), false);
     t->pattern = t->node;
-    PL_TRY(add_formats(w, t, json_object_get(all, "format")));
-    PL_TRY(add_list(w, t, json_object_get(all, WITHOUT_PATTERNS), true));
-    return add_without(w, t, json_object_get(all, WITHOUT_TEXTS));
-}
-
-/* Sets *min and *max to minLength and maxLength; *max is -1 if there is none.
- * The sum over all strings of the grammar is limited, because each character
- * adds states. */
-static pl_status get_lengths(struct writer *w, const json_t *all, int64_t *min,
-                             int64_t *max)
-{
-    int64_t most = MOST_COPIES - w->n_copy;
-
-    most = most > 0 ? most : 0;
-    PL_TRY(schema_count(w, all, "minLength", 0, most, min));
-    PL_TRY(schema_count(w, all, "maxLength", -1, most, max));
-    w->n_copy += *max > *min ? *max : *min;
-    return PL_OK;
+    add_formats(w, t, json_object_get(all, "format"));
+    add_patterns(w, t, json_object_get(all, WITHOUT_PATTERNS), true);
+    add_without(w, t, json_object_get(all, WITHOUT_TEXTS));
 }
 
 /* Appends an expression for the strings that meet all conditions. If it is too
  * large, first drops the limits of the length, then all conditions but the
- * patterns, then the patterns. Writes a note for each that is dropped. */
-static pl_status put_texts(struct writer *w, struct texts *t, uint32_t min,
-                           uint32_t max, struct gbnf_text *text, bool *never)
+ * patterns, then the patterns. Writes a note for each that is dropped. Returns
+ * false if there is no such string. */
+static bool put_texts(struct writer *w, struct texts *t, uint32_t min,
+                      uint32_t max, struct gbnf_text *text)
 {
     /* Uses at most a quarter of the rules that the grammar may still have,
      * because the rest of the schema needs rules, too. */
-    uint32_t most = (GBNF_RULES - w->n_rule) / 4;
+    uint32_t most =
+        w->sums.n_rule < GBNF_RULES ? (GBNF_RULES - w->sums.n_rule) / 4 : 0;
     const struct regex_out out = {.json = true,
-                                  .rule = add_rules,
-                                  .body = put_body,
-                                  .user = w,
+                                  .rules = w->out,
+                                  .n_rule = &w->sums.n_rule,
                                   .most_states =
                                       most < MOST_STATES ? most : MOST_STATES};
     bool clipped = min > 0 || max != RULES_UNLIMITED;
@@ -310,71 +253,68 @@ static pl_status put_texts(struct writer *w, struct texts *t, uint32_t min,
                                     "pattern"};
 
     for (int i = 0; i < 3; i++) {
-        pl_status s;
-
         if (i > 0 && (node[i] == node[i - 1] || node[i] == REGEX_ALL))
             continue;
-        s = regex_put(&t->r, node[i], &out, text);
-        if (s != PL_UNSUPPORTED || t->r.failure == REGEX_FINE)
-            return s;
-        if (t->r.failure == REGEX_UNSUPPORTED) {
-            *never = true;
-            return PL_OK;
-        }
+        if (regex_put(&t->r, node[i], &out, text))
+            return true;
+        if (t->r.failure == REGEX_UNSUPPORTED)
+            return false;
         t->r.at = 0;
-        PL_TRY(pass_over(w, &t->r, keyword[i]));
-        t->r.failure = REGEX_FINE;
+        pass_over(w, &t->r, keyword[i]);
         t->r.n_step = 0;
     }
     gbnf_put(text, "string");
-    return PL_OK;
+    return true;
 }
 
-pl_status schema_put_string(struct writer *w, const json_t *all,
-                            struct gbnf_text *text, bool *never)
+bool schema_put_string(struct writer *w, const json_t *all,
+                       struct gbnf_text *text)
 {
+    /* The sum of the lengths over all strings of the grammar is limited,
+     * because each character adds states. */
+    int64_t left = MOST_COPIES - w->sums.n_copy, most = left > 0 ? left : 0;
+    int64_t min = schema_count(w, all, "minLength", 0, most);
+    int64_t max = schema_count(w, all, "maxLength", -1, most);
     struct texts t = {0};
-    int64_t min = 0, max = -1;
-    pl_status s = get_lengths(w, all, &min, &max);
+    bool any = true;
 
-    if (s == PL_OK && max >= 0 && max < min) {
-        *never = true;
-        return PL_OK;
-    }
-    if (s == PL_OK)
-        s = add_all(w, all, &t);
-    if (s == PL_OK && t.node == REGEX_ALL && min == 0 && max < 0)
+    w->sums.n_copy += max > min ? max : min;
+    if (max >= 0 && max < min)
+        return false;
+    add_all(w, all, &t);
+    if (t.node == REGEX_ALL && min == 0 && max < 0)
         gbnf_put(text, "string");
-    else if (s == PL_OK)
-        s = put_texts(w, &t, (uint32_t)min,
-                      max < 0 ? RULES_UNLIMITED : (uint32_t)max, text, never);
-    regex_fini(&t.r);
-    return s;
+    else
+        any = put_texts(w, &t, (uint32_t)min,
+                        max < 0 ? RULES_UNLIMITED : (uint32_t)max, text);
+    arena_fini(&t.r.memory);
+    return any;
 }
 
-pl_status schema_text_fits(struct writer *w, const json_t *all, const char *s,
-                           size_t len, bool *fits)
+bool schema_text_fits(struct writer *w, const json_t *all, const char *s,
+                      size_t len)
 {
     json_t *min = json_object_get(all, "minLength");
     json_t *max = json_object_get(all, "maxLength");
     struct writer none = {.out = &(struct gbnf_text){0}, .name = ""};
     struct texts t = {0};
     double n = 0;
-    pl_status status = add_all(&none, all, &t);
+    bool fits;
 
+    add_all(&none, all, &t);
     for (size_t i = 0; i < len; i++)
         n += ((unsigned char)s[i] & 0xc0) != 0x80;
     /* If it is not decided within the limits of regex.c, the text counts as
      * fitting. */
-    *fits = status != PL_OK || regex_takes(&t.r, t.node, s, len) ||
-            t.r.failure != REGEX_FINE;
-    *fits = *fits && (!json_is_number(min) || n >= json_number_value(min)) &&
-            (!json_is_number(max) || n <= json_number_value(max));
-    if (t.r.failure == REGEX_NO_MEMORY || none.out->failed)
-        status = PL_NO_MEMORY;
-    regex_fini(&t.r);
+    fits = none.status != PL_OK || regex_takes(&t.r, t.node, s, len) ||
+           t.r.failure != REGEX_FINE;
+    if (t.r.failure == REGEX_NO_MEMORY || none.out->failed ||
+        none.status == PL_NO_MEMORY)
+        schema_no_memory(w);
+    arena_fini(&t.r.memory);
     gbnf_text_fini(none.out);
-    return status == PL_NO_MEMORY ? schema_no_memory(w) : PL_OK;
+    return fits && (!json_is_number(min) || n >= json_number_value(min)) &&
+           (!json_is_number(max) || n <= json_number_value(max));
 }
 
 /* ---- rules for numbers --------------------------------------------------- */
@@ -403,8 +343,7 @@ static void narrow(struct bounds *b, bool is_low, const struct decimal *d,
     *bound = own;
 }
 
-static pl_status read_bounds(struct writer *w, const json_t *all,
-                             struct bounds *b)
+static void read_bounds(struct writer *w, const json_t *all, struct bounds *b)
 {
     static const struct {
         const char *key;
@@ -420,30 +359,24 @@ static pl_status read_bounds(struct writer *w, const json_t *all,
     for (i = 0; i < 4; i++) {
         json_t *v = json_object_get(all, keys[i].key);
 
-        if (!v)
-            continue;
-        if (!json_is_number(v))
-            return schema_wrong(w, keys[i].key, "must be a number");
-        if (decimal_of(&d, v, keys[i].low ? 1 : -1))
+        if (v && !json_is_number(v))
+            schema_wrong(w, keys[i].key, "must be a number");
+        else if (v && decimal_of(&d, v, keys[i].low ? 1 : -1))
             narrow(b, keys[i].low, &d, keys[i].exclusive);
-        else if ((json_number_value(v) > 0) == keys[i].low)
+        else if (v && (json_number_value(v) > 0) == keys[i].low)
             schema_note(w, keys[i].key, "has too many digits to be enforced");
     }
     json_array_foreach (list, i, one) {
-        const char *name = json_string_value(one);
-        int k = name ? width_of(name) : -1;
+        const struct format *f = json_is_string(one) ? format_of(w, one) : NULL;
 
-        if (name && k < 0 && !format_of(name))
-            schema_note(w, "format", "is not known, and not enforced");
-        for (int high = 0; high < 2 && k >= 0; high++) {
-            const char *s = high ? widths[k].high : widths[k].low;
+        for (int high = 0; high < 2 && f && f->bound[high]; high++) {
+            const char *s = f->bound[high];
 
             d = (struct decimal){.negative = *s == '-'};
-            memcpy(d.whole, s + (*s == '-'), strlen(s + (*s == '-')));
+            strcpy(d.whole, s + (*s == '-'));
             narrow(b, !high, &d, false);
         }
     }
-    return PL_OK;
 }
 
 /* Returns the number of decimal places of the value of multipleOf, 0 to 6. Sets
@@ -555,17 +488,16 @@ static bool put_last_digits(int64_t unit, int places, const char *lead,
  * `unit`: a rule for each remainder and each number of digits that may still
  * follow. A text may end where the remainder is 0. Appends an expression that
  * matches the multiples of `unit` by these rules. */
-static pl_status put_remainders(struct writer *w, uint32_t unit,
-                                const char *lead, struct gbnf_text *t)
+static void put_remainders(struct writer *w, uint32_t unit, const char *lead,
+                           struct gbnf_text *t)
 {
-    uint32_t n = MOST_REMAINDERS / unit, first, *rule;
-    pl_status s = PL_OK;
+    uint32_t n = MOST_REMAINDERS / unit, *rule;
 
     n = n < USUAL_PLACES ? n : USUAL_PLACES;
-    rule = calloc((size_t)n * unit, sizeof *rule);
+    rule = schema_alloc(w, (size_t)n * unit, sizeof *rule);
     if (!rule)
-        return schema_no_memory(w);
-    for (uint32_t k = 0; k < n * unit && s == PL_OK; k++) {
+        return;
+    for (uint32_t k = 0; k < n * unit; k++) {
         struct gbnf_text body = {0};
         uint32_t left = k / unit, r = k % unit;
 
@@ -577,13 +509,14 @@ static pl_status put_remainders(struct writer *w, uint32_t unit,
                 gbnf_print(&body, "%s\"%u\" s%u", body.n ? " | " : "",
                            (unsigned)d, (unsigned)to - 1);
         }
-        if (body.n > 0 || body.failed)
-            s = add_rules(w, &body, 0, &first);
-        rule[k] = body.n > 0 ? first + 1 : 0;
+        if (body.n > 0 || body.failed) {
+            rule[k] = ++w->sums.n_rule;
+            schema_rule_put(w, rule[k] - 1, &body);
+        }
         gbnf_text_fini(&body);
     }
     gbnf_print(t, "(\"0\" | %s (", lead);
-    for (uint32_t d = 1, any = 0; d < 10 && s == PL_OK; d++) {
+    for (uint32_t d = 1, any = 0; d < 10; d++) {
         uint32_t to = rule[(n - 1) * unit + d % unit];
 
         if (to)
@@ -591,17 +524,15 @@ static pl_status put_remainders(struct writer *w, uint32_t unit,
                        (unsigned)to - 1);
     }
     gbnf_put(t, "))");
-    free(rule);
-    return s;
 }
 
-/* Appends an expression for the multiples of multipleOf within the bounds and
- * sets *done. Sets *done to false if the caller has to write an expression for
- * the interval *b instead. Where possible, *b was changed so that it enforces
- * multipleOf; otherwise a note was written. */
-static pl_status put_multiple(struct writer *w, const json_t *all,
-                              struct bounds *b, struct gbnf_text *t, bool *done,
-                              bool *never)
+/* Enforces multipleOf within the bounds. Appends an expression for the
+ * multiples and returns true, or returns false if the caller has to write an
+ * expression for the interval *b instead. Where possible, *b was changed so
+ * that it enforces multipleOf; otherwise a note was written. Sets *never if
+ * there is no multiple. */
+static bool put_multiple(struct writer *w, const json_t *all, struct bounds *b,
+                         struct gbnf_text *t, bool *never)
 {
     double multiple = json_number_value(json_object_get(all, "multipleOf"));
     int64_t unit = 0, n;
@@ -609,18 +540,13 @@ static pl_status put_multiple(struct writer *w, const json_t *all,
     bool from_zero =
         b->in.low && !b->in.above && !b->in.high && value_of(&b->low) == 0;
 
-    *done = true;
     if (!(multiple > 0))
-        return schema_wrong(w, "multipleOf", "must be a number above 0");
+        schema_wrong(w, "multipleOf", "must be a number above 0");
     /* Every integer is a multiple of a fraction of which 1 is a multiple, such
      * as 0.5. For other fractions multipleOf is not enforced. */
     if (places > 0 && b->in.integer) {
-        int64_t power = (int64_t)pow(10, places);
-
-        if (power % unit == 0) {
-            *done = false;
-            return PL_OK;
-        }
+        if ((int64_t)pow(10, places) % unit == 0)
+            return false;
         places = -1;
     }
     if (unit == 1 && places == 0)
@@ -631,40 +557,38 @@ static pl_status put_multiple(struct writer *w, const json_t *all,
           (int)strlen(b->high.part) <= places))) {
         b->in.places = places;
         b->in.exact = true;
-        *done = false;
-        return PL_OK;
+        return false;
     }
     if (places >= 0 && put_multiples(b, unit, places, t, &n)) {
         *never = n == 0;
-        return PL_OK;
+        return true;
     }
     if (places >= 0 && ((!b->in.low && !b->in.high) || from_zero)) {
         const char *lead = from_zero ? "" : "\"-\"?";
 
         if (put_last_digits(unit, places, lead, t))
-            return PL_OK;
-        if (places == 0 && unit <= MOST_REMAINDERS / 4)
-            return put_remainders(w, (uint32_t)unit, lead, t);
+            return true;
+        if (places == 0 && unit <= MOST_REMAINDERS / 4) {
+            put_remainders(w, (uint32_t)unit, lead, t);
+            return true;
+        }
     }
     schema_note(w, "multipleOf", "is not enforced");
-    *done = false;
-    return PL_OK;
+    return false;
 }
 
-pl_status schema_put_number(struct writer *w, const json_t *all, bool integer,
-                            struct gbnf_text *t, bool *never)
+bool schema_put_number(struct writer *w, const json_t *all, bool integer,
+                       struct gbnf_text *t)
 {
     struct bounds b = {.in = {.integer = integer, .places = USUAL_PLACES}};
-    bool done = false;
+    bool never = false;
 
-    PL_TRY(read_bounds(w, all, &b));
-    if (json_object_get(all, "multipleOf"))
-        PL_TRY(put_multiple(w, all, &b, t, &done, never));
-    if (done)
-        return PL_OK;
-    if (!b.in.low && !b.in.high && (b.in.integer || !b.in.exact))
-        gbnf_put(t, b.in.integer ? "integer" : "number");
-    else
-        *never = !decimal_put(t, &b.in);
-    return PL_OK;
+    read_bounds(w, all, &b);
+    if (json_object_get(all, "multipleOf") &&
+        put_multiple(w, all, &b, t, &never))
+        return !never;
+    if (b.in.low || b.in.high || (!b.in.integer && b.in.exact))
+        return decimal_put(t, &b.in);
+    gbnf_put(t, b.in.integer ? "integer" : "number");
+    return true;
 }

@@ -81,7 +81,7 @@ static void put_random_char(struct writer *w, const struct tree *t)
     if (test_below(w->seed, 4) && r->first < 0x7f && last > 0x7e)
         last = 0x7e;
     c = r->first + (uint32_t)test_below(w->seed, last - r->first + 1);
-    put(w, s, char_put(s, c));
+    put(w, s, utf8_put(s, c));
 }
 
 static void put_random(struct writer *w, const struct tree *t)
@@ -334,7 +334,7 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
             fail_msg("%s: %d calls in %s", path, told.n, w.out.s);
         free(w.out.s);
     }
-    rules_fini(&rules);
+    arena_fini(&rules.memory);
     free(gbnf);
     free(tools);
     json_decref(list);
