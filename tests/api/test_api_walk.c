@@ -1050,6 +1050,7 @@ static void reply_says(struct walk *w)
     pl_reply_in_pieces(r);
     pl_reply_of_document(r);
     pl_reply_keep_reasoning(r);
+    pl_reply_uncut(r);
     walk_gave(w, !pl_reply_ended(r));
     walk_gave(w, !pl_reply_in_content(r));
     walk_gave(w, !pl_reply_end_of_reasoning(r));
@@ -1447,6 +1448,7 @@ static const struct walk_row rows[] = {
     {"pl_reply_in_pieces", reply_says},
     {"pl_reply_of_document", reply_says},
     {"pl_reply_keep_reasoning", reply_says},
+    {"pl_reply_uncut", reply_says},
     {"pl_reply_add", reply_add},
     {"pl_reply_finish", reply_finish},
     {"pl_reply_ended", reply_says},
