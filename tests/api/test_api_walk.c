@@ -1150,6 +1150,8 @@ static const pl_sampling *a_sampling(struct walk *w)
     s.n_dry_breaker = s.dry_breaker && v > 2 ? 2 : v;
     s.tokenizer = walk_may(w, of(w)->words);
     s.mirostat = walk_chance(w, 4) ? walk_i(w, 2) : 0;
+    s.adaptive_target = a_float(w, walk_chance(w, 2) ? 0.5f : -1);
+    s.adaptive_decay = a_float(w, 0.9f);
     s.n_step = walk_chance(w, 4) ? walk_i(w, 3) : 0;
     for (int i = 0; i < PL_N_STEP; i++)
         s.step[i] = (uint8_t)(walk_chance(w, 4) ? walk_i(w, i) : i);

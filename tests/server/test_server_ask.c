@@ -1284,9 +1284,17 @@ TEST(ask_reads_samplers_in_any_order)
     assert_true(a.sampling.xtc_probability == 0.5f &&
                 a.sampling.top_n_sigma == 1.5f && a.sampling.mirostat == 2);
     request_fini(&a);
-    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'samplers': 'edskypmxt'}", &rules);
+    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'samplers': 'edskypmxta'}", &rules);
     for (int i = 0; i < PL_N_STEP; i++)
         assert_int_equal(a.sampling.step[i], i);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETION,
+            "{'prompt': 'x', 'adaptive_target': 0.5, 'adaptive_decay': 1,"
+            "'samplers': ['adaptive-p', 'min_p']}",
+            &rules);
+    assert_int_equal(a.sampling.step[0], PL_STEP_ADAPTIVE_P);
+    assert_true(a.sampling.adaptive_target == 0.5f &&
+                a.sampling.adaptive_decay == 0.99f);
     request_fini(&a);
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': ['top_k', 'top-k']}",
             "samplers", "each once");
