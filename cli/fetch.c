@@ -94,13 +94,21 @@ static void on_progress(void *user, const char *name, uint64_t done,
     }
 }
 
+/* Returns the URL of the hub in the environment; NULL for the default. */
+static const char *endpoint(void)
+{
+    const char *s = getenv("HF_ENDPOINT");
+
+    return s != NULL && s[0] != '\0' ? s : NULL;
+}
+
 static enum exit_code fetch(struct options *o, const char *cache,
                             const volatile int *cancel)
 {
-    const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
+    const char *token = getenv("HF_TOKEN");
     struct watch w = {.o = o};
     const struct hub_options h = {
-        .endpoint = endpoint != NULL && endpoint[0] != '\0' ? endpoint : NULL,
+        .endpoint = endpoint(),
         .token = o->hf_token != NULL                 ? o->hf_token
                  : token != NULL && token[0] != '\0' ? token
                                                      : NULL,
@@ -166,4 +174,17 @@ enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
     c = s == PL_OK ? fetch(o, cache, cancel) : report(o, s, &err);
     free(cache);
     return c;
+}
+
+enum exit_code fetch_cached(const struct options *o, hub_cached_fn *each,
+                            void *user, char **folder)
+{
+    struct hub_options h = {.endpoint = endpoint()};
+    pl_err err;
+    pl_status s = hub_cache_folder(folder, &err);
+
+    h.cache = *folder;
+    if (s == PL_OK)
+        s = hub_cached(&h, each, user, &err);
+    return s == PL_OK || s == PL_NOT_FOUND ? EXIT_DONE : report(o, s, &err);
 }

@@ -4,6 +4,8 @@
 
 #include "options.h"
 
+#include "hub/hub.h"
+
 /* Downloads the model that -hf or -mu names, unless it is in the cache folder,
  * and sets o->model to its path. Does nothing if neither option is given.
  * Ctrl-C ends the download; the received part stays, so that the next call
@@ -13,5 +15,10 @@ enum exit_code fetch_model(struct options *o);
  * Another thread ends the download by setting *cancel; Ctrl-C does not end
  * it. */
 enum exit_code fetch_model_for(struct options *o, const volatile int *cancel);
+/* Calls `each` for each model in the cache folder, as hub_cached() does, and
+ * sets *folder to the folder's path, malloc'ed; NULL if the environment names
+ * none. */
+enum exit_code fetch_cached(const struct options *o, hub_cached_fn *each,
+                            void *user, char **folder);
 
 #endif

@@ -276,9 +276,8 @@ const struct llama_option llama_options[] = {
     WORKS(WRITERS, "--grammar-file", "a.gbnf", NULL, NULL),
     WORKS(WRITERS, "-j --json-schema", "{}", NULL, NULL),
     WORKS(WRITERS, "-jf --json-schema-file", "a.json", NULL, NULL),
-    REFUSED(WRITERS, "--adaptive-target --adaptive-decay", "0.5", NULL,
-            "this sampler is not there; --mirostat 2 aims at a probability "
-            "too"),
+    WORKS(WRITERS, "--adaptive-target", "0.5", NULL, NULL),
+    WORKS(WRITERS, "--adaptive-decay", "0.5", NULL, NULL),
     PASSED(WRITERS, "-bs --backend-sampling", NULL,
            "LLAMA_ARG_BACKEND_SAMPLING",
            "tokens are sampled on the host, with the same result"),

@@ -408,13 +408,20 @@ const struct option_row option_table[] = {
      WRITES, option_set_float, AT(sampling.mirostat_tau), 0, 1000, NULL},
     {{"--mirostat-lr"}, "X", "0.1", "Mirostat: learning rate.",
      WRITES, option_set_float, AT(sampling.mirostat_eta), 0, 1, NULL},
+    {{"--adaptive-target"}, "X", "-1",
+     "Adaptive-p: prefer tokens near this probability. Only if --samplers has "
+     "adaptive_p. Below 0 turns it off.",
+     WRITES, option_set_float, AT(sampling.adaptive_target), -1, 1, NULL},
+    {{"--adaptive-decay"}, "X", "0.9",
+     "Adaptive-p: factor by which the weight of earlier tokens falls.",
+     WRITES, option_set_float, AT(sampling.adaptive_decay), 0, 0.99, NULL},
     {{"--samplers"}, "NAMES", NULL,
      "Apply these samplers alone, in this order, separated by ;. They are "
-     "penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc and "
-     "temperature.",
+     "penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, "
+     "temperature and adaptive_p.",
      WRITES, option_set_samplers, 0, 0, 0, NULL},
     {{"--sampler-seq", "--sampling-seq"}, "LETTERS", NULL,
-     "The same by a letter each, of edskypmxt.",
+     "The same by a letter each, of edskypmxta.",
      WRITES, option_set_samplers, 0, 0, 0, NULL},
     {{"-s", "--seed"}, "N", "-1",
      "Random seed. The same seed gives the same text. -1 draws one, which is "

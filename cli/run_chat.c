@@ -221,8 +221,11 @@ static enum stop keep_reply(struct chat *c)
     struct run *r = c->r;
     json_t *message = NULL;
     char *json = NULL;
-    pl_status s = pl_reply_finish(r->reply, &r->err);
+    pl_status s;
 
+    if (r->at_eog)
+        pl_reply_uncut(r->reply);
+    s = pl_reply_finish(r->reply, &r->err);
     if (s == PL_OK)
         s = pl_reply_message(r->reply, &json, &r->err);
     if (s == PL_OK) {

@@ -5,6 +5,7 @@
 #include "serve_models.h"
 
 #include "cmd.h"
+#include "fetch.h"
 #include "input.h"
 #include "model_file.h"
 #include "option_table.h"
@@ -365,6 +366,39 @@ static enum exit_code read_folder(struct serve_list *l, const char *dir)
     return ok ? EXIT_DONE : no_memory();
 }
 
+/* ---- the cache of downloads ---------------------------------------------- */
+
+/* Adds a cached model, unless there is one with its name. A hub_cached_fn. */
+static bool add_cached(void *list, const char *name, const char *path)
+{
+    struct serve_list *l = list;
+
+    return find_named(l, name) != NULL || !model_file_may_be_one(path) ||
+           add_file(l, strdup(name), path);
+}
+
+/* Adds the models that -hf has downloaded, for a command line that names no
+ * model. */
+static enum exit_code read_cache(struct serve_list *l, const struct options *o)
+{
+    char *folder = NULL, *why = NULL;
+    enum exit_code c = fetch_cached(o, add_cached, l, &folder);
+
+    if (c == EXIT_DONE && l->n > 0) {
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "no model is named; serving those that -hf has downloaded "
+                  "to %s, %d of them",
+                  folder, l->n);
+    } else if (c == EXIT_DONE) {
+        if (folder != NULL && asprintf(&why, "; %s has none", folder) < 0)
+            why = NULL;
+        c = report_no_model(o, why != NULL ? why : "");
+    }
+    free(folder);
+    free(why);
+    return c;
+}
+
 /* ---- presets ------------------------------------------------------------- */
 
 static enum exit_code refuse_key(const char *file, const struct preset_key *k,
@@ -629,11 +663,8 @@ static enum exit_code parse(struct serve_list *l, int i)
  * options of the command line unchanged. */
 static enum exit_code make_one(struct serve_list *l, const struct options *o)
 {
-    struct serve_named *m;
+    struct serve_named *m = add_named(l, name_of_file(o->model));
 
-    if (o->model == NULL)
-        return report_no_model(o, "");
-    m = add_named(l, name_of_file(o->model));
     if (m == NULL || (o->alias != NULL && !set_alias(m, o->alias)))
         return no_memory();
     l->any_name = true;
@@ -656,11 +687,14 @@ static bool reserve(struct serve_list *l)
 
 enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
 {
-    bool many = serve_has_many(o);
+    const bool none = !serve_has_many(o) && o->model == NULL;
+    const bool many = none || serve_has_many(o);
     enum exit_code c;
 
     *l = (struct serve_list){0};
     c = many ? read_line(l, o) : make_one(l, o);
+    if (c == EXIT_DONE && none)
+        c = read_cache(l, o);
     if (c == EXIT_DONE && o->models_dir != NULL)
         c = read_folder(l, o->models_dir);
     if (c == EXIT_DONE && o->models_preset != NULL)

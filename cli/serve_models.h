@@ -1,5 +1,5 @@
 /* The models that the command line of `plait serve` names: those of -m and -hf,
- * of a folder, and of a presets file. */
+ * of a folder, and of a presets file. If it names none, the cached ones. */
 #ifndef CLI_SERVE_MODELS_H
 #define CLI_SERVE_MODELS_H
 
@@ -25,7 +25,7 @@ struct serve_named {
     /* The command line names the model, so it is loaded when the server
      * starts. */
     bool first;
-    bool in_folder;  /* of --models-dir */
+    bool in_folder;  /* of --models-dir, or of the cache of downloads */
     bool in_presets; /* a section of the presets has its name */
     bool hidden; /* the model's file is gone from the folder (models_hide) */
 };

@@ -29,6 +29,8 @@ static char *parse(const pl_template *t, const char *text, size_t n,
         pl_reply_keep_reasoning(r);
     if (n % 2)
         pl_reply_of_document(r);
+    if (n % 7 < 3)
+        pl_reply_uncut(r);
     for (size_t at = 0; at < n; at += piece)
         if (pl_reply_add(r, text + at, piece < n - at ? piece : n - at, NULL) !=
             PL_OK)

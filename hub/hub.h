@@ -69,6 +69,18 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
 pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
+/* Receives a model that is in the cache: its name, USER/REPO:QUANT, and the
+ * path of its file, of a split model the first. Returns false to end the
+ * search. */
+typedef bool hub_cached_fn(void *user, const char *name, const char *path);
+/* Calls `each` for each model of the hub o->endpoint of which all files are in
+ * the cache. Repositories are in the order of their names. The models of a
+ * repository's newest revision are first, so a name may follow again with an
+ * older file. Does not use the network. NO_MEMORY: also if `each` returned
+ * false. */
+pl_status hub_cached(const struct hub_options *o, hub_cached_fn *each,
+                     void *user, pl_err *err);
+
 /* Writes a URL to buf for display, and returns buf. Leaves out the user name
  * and password before the host, and the part after a "?", which may contain a
  * signature. */

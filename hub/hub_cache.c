@@ -302,3 +302,131 @@ pl_status hub_cache_find(char **path, const struct hub_cache *c,
     free(known);
     return s;
 }
+
+/* ---- all cached models --------------------------------------------------- */
+
+/* Passes the cached models of one revision to `each`, as hub_cached does. */
+static pl_status pass_revision(const struct hub_cache *c, const char *revision,
+                               hub_cached_fn *each, void *user)
+{
+    struct hub_listing l;
+    pl_status s = read_cached_listing(&l, c, revision);
+
+    for (int i = 0; i < l.n && s == PL_OK; i++) {
+        const char *file = l.file[i].path, *quant;
+        char *path = NULL, *name;
+        size_t n;
+
+        if (!hub_is_model(file))
+            continue;
+        s = find_in(&path, c, revision, NULL, file);
+        if (s == PL_OK) {
+            quant = hub_quant(file, &n);
+            name = hub_asprintf("%s:%.*s", c->repo, (int)n, quant);
+            if (name == NULL || !each(user, name, path))
+                s = PL_NO_MEMORY;
+            free(name);
+        }
+        free(path);
+        s = s == PL_NOT_FOUND ? PL_OK : s;
+    }
+    hub_listing_fini(&l);
+    return s == PL_NOT_FOUND ? PL_OK : s;
+}
+
+static pl_status pass_repo(const struct hub_options *o, const char *repo,
+                           hub_cached_fn *each, void *user)
+{
+    struct known *known = malloc(MOST_REVISIONS * sizeof *known);
+    struct hub_cache c = {.lock = -1};
+    pl_status s =
+        known != NULL ? hub_cache_open(&c, o, repo, NULL) : PL_NO_MEMORY;
+    int n = s == PL_OK ? find_revisions(&c, known) : 0;
+
+    for (int i = 0; i < n && s == PL_OK; i++)
+        s = pass_revision(&c, known[i].revision, each, user);
+    hub_cache_close(&c);
+    free(known);
+    return s;
+}
+
+/* The names in a folder, sorted. */
+struct names {
+    char **name; /* [n], owned, like its elements */
+    int n;
+};
+
+static void names_fini(struct names *l)
+{
+    for (int i = 0; i < l->n; i++)
+        free(l->name[i]);
+    free(l->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Reads the names in a folder that may be an owner or a repository; none if the
+ * folder does not exist. Returns false if memory is short. The caller calls
+ * names_fini in any case. */
+static bool read_names(struct names *l, const char *folder)
+{
+    DIR *d = opendir(folder);
+    struct dirent *e;
+    bool ok = true;
+
+    *l = (struct names){0};
+    while (d != NULL && ok && (e = readdir(d)) != NULL) {
+        char **more;
+
+        if (e->d_name[0] == '.' || !hub_path_is_safe(e->d_name))
+            continue;
+        more = realloc(l->name, ((size_t)l->n + 1) * sizeof *more);
+        l->name = more != NULL ? more : l->name;
+        ok = more != NULL && (l->name[l->n] = strdup(e->d_name)) != NULL;
+        l->n += ok;
+    }
+    if (d != NULL)
+        closedir(d);
+    if (l->n > 0)
+        qsort(l->name, (size_t)l->n, sizeof *l->name, by_name);
+    return ok;
+}
+
+/* Passes the cached models of the repositories of `owner`, whose folder is
+ * `folder`/`owner`. */
+static pl_status pass_owner(const struct hub_options *o, const char *folder,
+                            const char *owner, hub_cached_fn *each, void *user)
+{
+    char *path = hub_asprintf("%s/%s", folder, owner);
+    struct names in = {0};
+    pl_status s = path != NULL && read_names(&in, path) ? PL_OK : PL_NO_MEMORY;
+
+    for (int i = 0; i < in.n && s == PL_OK; i++) {
+        char *repo = hub_asprintf("%s/%s", owner, in.name[i]);
+
+        s = repo != NULL ? pass_repo(o, repo, each, user) : PL_NO_MEMORY;
+        free(repo);
+    }
+    names_fini(&in);
+    free(path);
+    return s;
+}
+
+pl_status hub_cached(const struct hub_options *o, hub_cached_fn *each,
+                     void *user, pl_err *err)
+{
+    struct hub_cache c = {.lock = -1};
+    struct names in = {0};
+    pl_status s = hub_cache_open(&c, o, "", NULL);
+
+    if (s == PL_OK && !read_names(&in, c.folder))
+        s = PL_NO_MEMORY;
+    for (int i = 0; i < in.n && s == PL_OK; i++)
+        s = pass_owner(o, c.folder, in.name[i], each, user);
+    names_fini(&in);
+    hub_cache_close(&c);
+    return s == PL_OK ? PL_OK : hub_no_memory(err);
+}

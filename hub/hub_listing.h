@@ -62,6 +62,14 @@ pl_status hub_pick(struct hub_pick *p, const struct hub_listing *l,
                    pl_err *err);
 void hub_pick_fini(struct hub_pick *p);
 
+/* Returns true if `path` is the only file of a model, or the first of a split
+ * one. Companion files, such as projectors, draft models and importance
+ * matrices, are not models. */
+bool hub_is_model(const char *path);
+/* Returns the last word of a file name before ".gguf" or, in a split model,
+ * before the file's number. Sets *n to the length of the word. Usually this
+ * word is the quantization, such as Q4_K_M. */
+const char *hub_quant(const char *path, size_t *n);
 /* Parses the file name of a split model, "NAME-00002-of-00005.gguf". Sets *at
  * to the offset of the number 00002 in `path`, *index to this number (2), and
  * *count to the number of files (5). Returns false if the name has another

@@ -57,10 +57,7 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* Returns true if `path` is the only file of a model, or the first of a split
- * one. Companion files, such as projectors, draft models and importance
- * matrices, are not models. */
-static bool is_model(const char *path)
+bool hub_is_model(const char *path)
 {
     static const char *const beside[] = {"mtp-", "eagle3-", "dflash-",
                                          "dspark-"};
@@ -77,10 +74,7 @@ static bool is_model(const char *path)
     return !hub_split_name(path, &at, &index, &count) || index == 1;
 }
 
-/* Returns the last word of a file name before ".gguf" or, in a split model,
- * before the file's number. Sets *n to the length of the word. Usually this
- * word is the quantization, such as Q4_K_M. */
-static const char *quant_of(const char *path, size_t *n)
+const char *hub_quant(const char *path, size_t *n)
 {
     const char *base = base_of(path);
     size_t all = strlen(base) - 5, at, begin;
@@ -145,10 +139,10 @@ static void list(char *text, size_t size, const struct hub_listing *l,
         const char *path = l->file[i].path, *s = path;
         size_t n = strlen(path);
 
-        if (!paths && !is_model(path))
+        if (!paths && !hub_is_model(path))
             continue;
         if (!paths)
-            s = quant_of(path, &n);
+            s = hub_quant(path, &n);
         if (!is_listed(text, s, n))
             add(text, size, s, n);
     }
@@ -161,7 +155,7 @@ static const struct hub_file *of_quant(const struct hub_listing *l,
 {
     for (int alone = 1; alone >= 0; alone--)
         for (int i = 0; i < l->n; i++)
-            if (is_model(l->file[i].path) &&
+            if (hub_is_model(l->file[i].path) &&
                 has_quant(l->file[i].path, quant, alone))
                 return &l->file[i];
     return NULL;
@@ -175,7 +169,7 @@ static const struct hub_file *of_default(const struct hub_listing *l)
     for (size_t i = 0; i < sizeof quants / sizeof quants[0] && f == NULL; i++)
         f = of_quant(l, quants[i]);
     for (int i = 0; i < l->n && f == NULL; i++)
-        if (is_model(l->file[i].path))
+        if (hub_is_model(l->file[i].path))
             f = &l->file[i];
     return f;
 }

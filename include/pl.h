@@ -1000,6 +1000,11 @@ PL_API void pl_reply_keep_reasoning(pl_reply *r);
  * pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
+/* Says that the model ended the text by a token (pl_token_is_eog), so that
+ * nothing was cut off. What the last tool call lacks to be complete, closing
+ * brackets or the marker after its last value, is then added. Call this before
+ * pl_reply_finish. */
+PL_API void pl_reply_uncut(pl_reply *r);
 /* Ends the text and reports what was held back. May be called once. */
 PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
 /* Returns true once the text contains the template's marker for the end of a
@@ -1035,7 +1040,12 @@ typedef enum pl_sampling_step {
     PL_STEP_MIN_P, /* drops tokens far less likely than the best */
     PL_STEP_XTC,   /* at random, removes the likeliest tokens */
     PL_STEP_TEMPERATURE, /* temperature, fixed or depending on the entropy */
-    PL_N_STEP
+    /* Draws tokens near a probability; is the last wherever it is listed. */
+    PL_STEP_ADAPTIVE_P,
+    PL_N_STEP,
+    /* number of samplers that are applied if none is listed: all but
+     * adaptive-p */
+    PL_N_STEP_USUAL = PL_STEP_ADAPTIVE_P
 } pl_sampling_step;
 
 /* The settings of a sampler. Zeros are not the defaults: begin with
@@ -1096,11 +1106,18 @@ typedef struct pl_sampling {
     int mirostat;
     float mirostat_tau, mirostat_eta;
 
-    int n_step; /* length of step[]; 0 for all samplers */
+    int n_step; /* length of step[]; 0 for all samplers but adaptive-p */
     /* The samplers to apply, in order: values of enum pl_sampling_step, each at
-     * most once. Samplers that are not listed are off. The 7 unused elements
+     * most once. Samplers that are not listed are off. The 6 unused elements
      * are reserved for samplers of later versions. */
-    uint8_t step[PL_N_STEP + 7];
+    uint8_t step[PL_N_STEP + 6];
+
+    /* Adaptive-p: prefers tokens whose probability is near adaptive_target (-1;
+     * below 0 = off), and adapts that so that the mean of the drawn tokens is
+     * near it. The weight of a token in the mean falls by the factor
+     * adaptive_decay (0.9; at most 0.99) with each later one. Only applied if
+     * step[] lists it. */
+    float adaptive_target, adaptive_decay;
 } pl_sampling;
 
 /* Sets the defaults in *s, whose size in the caller's header is `size`. Call

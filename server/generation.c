@@ -501,6 +501,8 @@ static bool finish_text(struct choice *c, const struct task_report *report)
     if (c->stops.hit < 0)
         c->broken |= !stop_add(&c->stops, rest, strlen(rest), take_text, c) ||
                      (c->stops.hit < 0 && !stop_end(&c->stops, take_text, c));
+    if (report->why == FINISH_EOG)
+        pl_reply_uncut(c->reply);
     if (c->reply)
         c->broken |= pl_reply_finish(c->reply, NULL) != PL_OK;
     return !c->broken;

@@ -69,7 +69,6 @@ static const struct {
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
     {TALKS | WRITES, "grammar_lazy", 0, "lazy grammars are"},
-    {TALKS | WRITES, "adaptive_target", -1, "adaptive sampling is"},
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
     {WRITES, "suffix", 0, "text after the completion is"},

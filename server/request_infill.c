@@ -1,9 +1,13 @@
 /* Reads requests of /infill, which generate the text between two given texts,
  * with models trained to fill in the middle. The prompt is built with the
  * model's special tokens. It consists of: other files of the project, each
- * after a file token; the text before the gap; the text after it; the token
- * that marks the gap; the existing beginning of the generated text. Some models
- * want the text after the gap first (spm_infill). */
+ * after a file token; the text before the gap, and the existing beginning of
+ * the generated text; the text after the gap; the token that marks the gap.
+ * Some models want the text after the gap first (spm_infill).
+ *
+ * The README of llama-server says that the beginning follows the token of the
+ * gap. Its code appends the beginning to the text before the gap, as here, so
+ * that is what clients are used to. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -63,11 +67,25 @@ static bool add_mark(struct pieces *to, pl_fim which)
     return true;
 }
 
-/* Appends the text [len] before or after the gap, after its token. */
-static bool add_part(struct pieces *to, pl_fim which, const char *text,
-                     size_t len)
+/* The texts around the gap, and the beginning of the text in it. */
+struct gap {
+    const char *before, *behind, *begun;
+    size_t n_before, n_behind, n_begun;
+};
+
+/* Appends the text before the gap and the beginning of the text in it, after
+ * the token of the prefix. */
+static bool add_before(struct pieces *to, const struct gap *g)
 {
-    return add_mark(to, which) && add_text(to, text, len, false);
+    return add_mark(to, PL_FIM_PREFIX) &&
+           add_text(to, g->before, g->n_before, false) &&
+           add_text(to, g->begun, g->n_begun, true);
+}
+
+static bool add_behind(struct pieces *to, const struct gap *g)
+{
+    return add_mark(to, PL_FIM_SUFFIX) &&
+           add_text(to, g->behind, g->n_behind, false);
 }
 
 /* Reads a field whose value is a string. Sets *text to it, or to "" if the
@@ -157,15 +175,14 @@ bool request_read_infill(struct request_reader *r)
 {
     struct request *a = r->a;
     struct pieces to = {.r = r};
-    const char *before, *behind, *begun;
-    size_t n_before, n_behind, n_begun;
+    struct gap g;
     bool suffix_first = false;
 
     if (!check_model(r) || !field_need(&r->f, "input_prefix") ||
         !field_need(&r->f, "input_suffix") ||
-        !read_text(&r->f, "input_prefix", &before, &n_before) ||
-        !read_text(&r->f, "input_suffix", &behind, &n_behind) ||
-        !read_text(&r->f, "prompt", &begun, &n_begun) ||
+        !read_text(&r->f, "input_prefix", &g.before, &g.n_before) ||
+        !read_text(&r->f, "input_suffix", &g.behind, &g.n_behind) ||
+        !read_text(&r->f, "prompt", &g.begun, &g.n_begun) ||
         !field_bool(&r->f, "spm_infill", &suffix_first))
         return false;
     a->n_prompt = 1;
@@ -177,8 +194,7 @@ bool request_read_infill(struct request_reader *r)
      * adds its special tokens, such as BOS, before it. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
-           (!suffix_first || add_part(&to, PL_FIM_SUFFIX, behind, n_behind)) &&
-           add_part(&to, PL_FIM_PREFIX, before, n_before) &&
-           (suffix_first || add_part(&to, PL_FIM_SUFFIX, behind, n_behind)) &&
-           add_mark(&to, PL_FIM_MIDDLE) && add_text(&to, begun, n_begun, true);
+           (!suffix_first || add_behind(&to, &g)) && add_before(&to, &g) &&
+           (suffix_first || add_behind(&to, &g)) &&
+           add_mark(&to, PL_FIM_MIDDLE);
 }

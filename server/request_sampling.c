@@ -37,6 +37,8 @@ static const struct {
     {"dry_base", offsetof(pl_sampling, dry_base), 1, 100},
     {"mirostat_tau", offsetof(pl_sampling, mirostat_tau), 0, 100},
     {"mirostat_eta", offsetof(pl_sampling, mirostat_eta), 0, 1},
+    {"adaptive_target", offsetof(pl_sampling, adaptive_target), -100, 1},
+    {"adaptive_decay", offsetof(pl_sampling, adaptive_decay), 0, 1},
 };
 
 static bool read_numbers(struct request_reader *r)
@@ -67,6 +69,8 @@ static bool read_numbers(struct request_reader *r)
         !field_int(&r->f, "mirostat", 0, 2, &mirostat))
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
+    s->adaptive_target = s->adaptive_target < 0 ? -1 : s->adaptive_target;
+    s->adaptive_decay = s->adaptive_decay > 0.99f ? 0.99f : s->adaptive_decay;
     s->dry_allowed_length = (int)dry_allowed;
     /* a dry_penalty_last_n of -1 means the whole context. The loop's
      * make_sampler later limits the value to the context size. */

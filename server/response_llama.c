@@ -44,7 +44,7 @@ json_t *response_settings(const struct request *a)
             all,
             json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
                       " s:b, s:[], s:[], s:s, s:b, s:s, s:s, s:b, s:b, s:b,"
-                      " s:f, s:f, s:[]}",
+                      " s:[]}",
                       "stop", stop, "max_tokens", (json_int_t)a->max_tokens,
                       "n_predict", (json_int_t)a->max_tokens, "ignore_eos",
                       (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
@@ -57,8 +57,7 @@ json_t *response_settings(const struct request *a)
                       a->reasoning == REASONING_BOTH, "generation_prompt", "",
                       "speculative.types", "none", "timings_per_token",
                       (int)a->timings, "post_sampling_probs", 0,
-                      "backend_sampling", 0, "adaptive_target", -1.0,
-                      "adaptive_decay", 0.9, "lora")) != 0) {
+                      "backend_sampling", 0, "lora")) != 0) {
         json_decref(all);
         return NULL;
     }

@@ -6,10 +6,11 @@
 
 /* The letter for each sampler in llama.cpp's string of samplers, in the order
  * of enum pl_sampling_step. */
-static const char letters[PL_N_STEP + 1] = "edskypmxt";
+static const char letters[PL_N_STEP + 1] = "edskypmxta";
 
 const char sampler_all_names[] = "penalties, dry, top_n_sigma, top_k, typ_p, "
-                                 "top_p, min_p, xtc and temperature";
+                                 "top_p, min_p, xtc, temperature and "
+                                 "adaptive_p";
 
 int sampler_step(const char *name, size_t len, char letter)
 {
@@ -37,7 +38,7 @@ static json_t *steps_json(const pl_sampling *s)
 {
     json_t *list = json_array();
 
-    for (int i = 0; i < (s->n_step > 0 ? s->n_step : PL_N_STEP); i++) {
+    for (int i = 0; i < (s->n_step > 0 ? s->n_step : PL_N_STEP_USUAL); i++) {
         int step = s->n_step > 0 ? s->step[i] : i;
 
         if (json_array_append_new(
@@ -53,7 +54,7 @@ json_t *sampler_json(const pl_sampling *s)
 {
     return json_pack(
         "{s:I, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:f, s:f,"
-        " s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:o}",
+        " s:f, s:f, s:f, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:o}",
         "seed", (json_int_t)s->seed, "temperature", (double)s->temperature,
         "dynatemp_range", (double)s->dynatemp_range, "dynatemp_exponent",
         (double)s->dynatemp_exponent, "top_k", s->top_k, "top_p",
@@ -68,5 +69,6 @@ json_t *sampler_json(const pl_sampling *s)
         "dry_allowed_length", s->dry_allowed_length, "dry_penalty_last_n",
         s->dry_last_n, "mirostat", s->mirostat, "mirostat_tau",
         (double)s->mirostat_tau, "mirostat_eta", (double)s->mirostat_eta,
-        "samplers", steps_json(s));
+        "adaptive_target", (double)s->adaptive_target, "adaptive_decay",
+        (double)s->adaptive_decay, "samplers", steps_json(s));
 }

@@ -51,10 +51,12 @@ class _Reply(Object):
         with self._alone() as r:
             return lib.reply_ended(r)
 
-    def message(self) -> dict[str, Any]:
-        """The whole message; to be called once."""
+    def message(self, uncut: bool) -> dict[str, Any]:
+        """The whole message; to be called once. uncut: the model ended it."""
         out = ctypes.c_void_p()
         with self._alone() as r:
+            if uncut:
+                lib.reply_uncut(r)
             lib.reply_finish(r)
             lib.reply_message(r, ctypes.byref(out))
         return json.loads(take_bytes(out))
@@ -138,7 +140,7 @@ class Chat:
                 if recording:
                     self.receipt = recording.end(self._end, max_tokens)
                 if answered:
-                    self.messages.append(reply.message())
+                    self.messages.append(reply.message(self._end == 'eog'))
             yield from reply.take()
 
     def _prompt(self, room: int) -> tuple[str, list[int]]:

@@ -71,3 +71,5 @@ class Sampling(TypedDict, total=False):
     mirostat: int
     mirostat_tau: float
     mirostat_eta: float
+    adaptive_target: float
+    adaptive_decay: float

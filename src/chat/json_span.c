@@ -62,6 +62,30 @@ bool json_is_valid(struct span t, bool *no_memory)
     return j != NULL;
 }
 
+/* Returns true if `c` may be a part of a key without quotes, or its first
+ * character. */
+static bool is_word(char c, bool first)
+{
+    const unsigned char u = (unsigned char)c;
+    const unsigned char letter = u | 0x20;
+
+    return (letter >= 'a' && letter <= 'z') || u == '_' || u == '$' ||
+           u >= 0x80 ||
+           (!first && ((u >= '0' && u <= '9') || u == '-' || u == '.'));
+}
+
+size_t json_bare_key(struct span t, bool *part)
+{
+    const size_t most = t.n < JSON_BARE ? t.n : JSON_BARE;
+    size_t n = 0, end;
+
+    while (n < most && is_word(t.s[n], n == 0))
+        n++;
+    end = n + span_blanks((struct span){t.s + n, most - n});
+    *part = n > 0 && end == t.n;
+    return n > 0 && end < most && t.s[end] == ':' ? n : 0;
+}
+
 struct json_walk json_walk(struct span t)
 {
     return (struct json_walk){t.n > 0 && t.s[0] == '{' ? span_from(t, 1)

@@ -37,6 +37,13 @@ bool json_scan(struct json_scan *s, struct span t);
  * *no_memory to true, and the result has no meaning. */
 bool json_is_valid(struct span t, bool *no_memory);
 
+/* Returns the length of the key without quotes at the beginning of `t`: a word
+ * that a colon follows, after blanks. Returns 0 if there is none. Sets *part if
+ * there may be one once more text has arrived. The word and the blanks have
+ * fewer than JSON_BARE bytes. */
+size_t json_bare_key(struct span t, bool *part);
+enum { JSON_BARE = 256 };
+
 /* State of an iteration over the members of the JSON object at the beginning of
  * `t`. If `t` does not begin with an object, there are no members. */
 struct json_walk {

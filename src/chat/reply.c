@@ -280,6 +280,12 @@ void pl_reply_keep_reasoning(pl_reply *r)
     r->trimmed = r->trimmed && r->lead.n == 0;
 }
 
+void pl_reply_uncut(pl_reply *r)
+{
+    if (r)
+        r->uncut = true;
+}
+
 void pl_reply_free(pl_reply *r)
 {
     if (!r || r->busy)

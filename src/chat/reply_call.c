@@ -248,7 +248,7 @@ struct span reply_name_at(struct span t)
 bool reply_may_be_object(const struct reply_format *f, struct span t)
 {
     struct span key;
-    size_t n = 0;
+    bool part;
 
     if (t.s[0] == '[')
         t = span_from(t, 1 + span_blanks(span_from(t, 1)));
@@ -257,16 +257,19 @@ bool reply_may_be_object(const struct reply_format *f, struct span t)
     t = span_from(t, 1 + span_blanks(span_from(t, 1)));
     if (!f->guess || t.n == 0)
         return true;
-    if (t.s[0] != '"' && t.s[0] != '\'')
-        return false;
-    key = span_from(t, 1);
-    while (n < key.n && key.s[n] != t.s[0])
-        n++;
-    t = span_from(key, n);
-    key.n = n;
-    return is_key(key, f->name_key, name_keys, t.n == 0) ||
-           is_key(key, f->arguments_key, argument_keys, t.n == 0) ||
-           is_key(key, (struct span){0}, other_keys, t.n == 0);
+    if (t.s[0] == '"' || t.s[0] == '\'') {
+        key = span_from(t, 1);
+        key.n = span_find(key, (struct span){t.s, 1});
+        part = key.n + 1 == t.n;
+    } else {
+        key = (struct span){t.s, json_bare_key(t, &part)};
+        key = part ? span_trim(t) : key;
+        if (key.n == 0)
+            return false;
+    }
+    return is_key(key, f->name_key, name_keys, part) ||
+           is_key(key, f->arguments_key, argument_keys, part) ||
+           is_key(key, (struct span){0}, other_keys, part);
 }
 
 /* Removes the name of a tool from the beginning of *t, with the quotes around
@@ -392,7 +395,7 @@ struct tagged {
     const struct reply_format *f;
     const json_t *schema; /* of all arguments; NULL if unknown */
     bool loose;           /* the last value may lack its closing marker */
-    bool next;            /* another call may follow the arguments */
+    bool next;            /* the call may lack its closing marker */
     /* The end of the value that was read last, if its closing marker is taken
      * to be its own; NULL if no value was read. n_unclosed: number of values up
      * to there, from the present one on, that lack their closing markers. */
@@ -400,17 +403,21 @@ struct tagged {
     int64_t n_unclosed;
 };
 
-bool reply_next_call(const struct reply_format *f, struct span t)
+/* Returns true if `t`, the text after an argument, shows that the call has
+ * ended although its closing marker is missing: another call follows, or the
+ * marker after all calls. */
+static bool is_past_call(const struct reply_format *f, struct span t)
 {
-    take_mark(&t, f->calls_close);
+    const bool closed = take_mark(&t, f->calls_close);
+
     take_mark(&t, f->calls_open);
-    return take_mark(&t, f->call_open);
+    return take_mark(&t, f->call_open) || closed;
 }
 
 /* Returns the length of the argument value at the beginning of `t`. A value may
  * contain the marker f->value_close. So the value ends at the first such marker
- * after which another key follows, or the end of `t`, or if a->next another
- * call. Returns t.n if there is no such marker. */
+ * after which another key follows, or the end of `t`, or if a->next what
+ * follows a call. Returns t.n if there is no such marker. */
 static size_t value_end(const struct tagged *a, struct span t)
 {
     const struct reply_format *f = a->f;
@@ -424,9 +431,30 @@ static size_t value_end(const struct tagged *a, struct span t)
         next = span_from(t, at + f->value_close.n);
         next = span_from(next, span_blanks(next));
         if (next.n == 0 || span_begins(next, f->key_open) ||
-            (a->next && reply_next_call(f, next)))
+            (a->next && is_past_call(f, next)))
             return at;
     }
+    return t.n;
+}
+
+/* Searches `t` for the first marker that opens a value, where the blanks
+ * between the marker's tags may differ. Returns its offset, and sets *n to its
+ * length. Sets *json if it is f->json_open. Returns t.n if there is none. */
+static size_t find_value(const struct reply_format *f, struct span t, size_t *n,
+                         bool *json)
+{
+    for (size_t at = 0; at < t.n; at++) {
+        const struct span rest = span_from(t, at);
+
+        *json = false;
+        if ((*n = span_begins_loosely(rest, f->value_open)) > 0)
+            return at;
+        *json = f->json_open.n > 0;
+        if (*json && (*n = span_begins_loosely(rest, f->json_open)) > 0)
+            return at;
+    }
+    *n = 0;
+    *json = false;
     return t.n;
 }
 
@@ -436,12 +464,14 @@ static bool is_declared(const struct reply_format *f, struct span t,
                         const json_t *schema)
 {
     struct span key;
+    size_t n;
+    bool json;
 
     if (!span_begins(t, f->key_open))
         return false;
     key = span_from(t, f->key_open.n);
     key.n = key.n < MOST_KEY ? key.n : MOST_KEY;
-    key.n = span_find(key, f->value_open);
+    key.n = find_value(f, key, &n, &json);
     return property(schema, unquoted(span_trim(key))) != NULL;
 }
 
@@ -521,27 +551,6 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add(made, bare);
     else if (!json_object_get(schema, "type") || !add_python(made, bare))
         reply_add_string(made, value);
-}
-
-/* Searches `t` for the first marker that opens a value, where the blanks
- * between the marker's tags may differ. Returns its offset, and sets *n to its
- * length. Sets *json if it is f->json_open. Returns t.n if there is none. */
-static size_t find_value(const struct reply_format *f, struct span t, size_t *n,
-                         bool *json)
-{
-    for (size_t at = 0; at < t.n; at++) {
-        const struct span rest = span_from(t, at);
-
-        *json = false;
-        if ((*n = span_begins_loosely(rest, f->value_open)) > 0)
-            return at;
-        *json = f->json_open.n > 0;
-        if (*json && (*n = span_begins_loosely(rest, f->json_open)) > 0)
-            return at;
-    }
-    *n = 0;
-    *json = false;
-    return t.n;
 }
 
 /* The type of a value, as the marker before it shows it. */
@@ -636,19 +645,26 @@ static size_t value_length(struct tagged *a, struct span t, size_t *closed)
 
 /* Removes a value and the marker that closes it from the beginning of *t. Sets
  * *value, without the blanks that the template puts around values. The marker
- * may be missing before another argument, and if a->loose at the end of *t. */
+ * may be missing before another argument, unless a call ends in between, and if
+ * a->loose at the end of *t. */
 static bool take_value(struct tagged *a, struct span *t, struct span *value)
 {
     const struct reply_format *f = a->f;
+    const size_t all = t->n;
     size_t closed;
     const size_t n = value_length(a, *t, &closed);
 
-    if (n == t->n && !a->loose)
+    if (n == all && !a->loose)
         return false;
     *value = (struct span){t->s, n};
+    if (n < closed && span_contains(*value, f->call_close))
+        return false;
     *t = span_from(*t, n + (n < closed ? 0 : f->value_close.n));
-    if (n < closed)
-        value->n -= value->n > 0; /* the line break before the argument */
+    /* the line break before the argument, or before the marker that closes the
+     * call */
+    if (n < closed ||
+        (n == all && f->value_tail.n == 0 && span_ends(*value, span_of("\n"))))
+        value->n -= value->n > 0;
     if (f->value_lead.n > 0 && span_begins(*value, f->value_lead))
         *value = span_from(*value, f->value_lead.n);
     if (value->n >= f->value_tail.n &&
@@ -742,7 +758,7 @@ size_t reply_call_length(const struct reply_format *f, struct span t,
         if (!take_argument(&a, &rest, made))
             return t.n;
     }
-    return reply_next_call(f, rest) ? (size_t)(rest.s - t.s) : t.n;
+    return is_past_call(f, rest) ? (size_t)(rest.s - t.s) : t.n;
 }
 
 /* Appends the beginning of an argument that `t` ends within. Appends nothing if

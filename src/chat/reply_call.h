@@ -26,9 +26,11 @@ void reply_add_string(struct reply_text *t, struct span s);
 
 /* Appends JSON text. Converts what models write although JSON forbids it:
  * control characters inside strings become escapes, strings and constants of
- * Python become those of JSON, and a comma before a closing bracket is left
- * out. Valid JSON stays unchanged. `at` is the state of a scan, zeroed before
- * the first text. If `s` ends with a comma and blanks, the comma is kept. */
+ * Python become those of JSON, keys get the quotes that they lack, and a comma
+ * before a closing bracket is left out. Valid JSON stays unchanged. `at` is the
+ * state of a scan, zeroed before the first text. If `s` ends with a comma and
+ * blanks, the comma is kept. A word at the end of `s` is not taken for a
+ * key. */
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at);
 
@@ -85,13 +87,10 @@ int64_t reply_count_values(const struct reply_format *f, struct span t);
  * certainly not all of it, because it ends within a value. */
 bool reply_call_may_end(const struct reply_format *f, struct span t);
 /* Returns the length of the call at the beginning of `t`, whose closing marker
- * is missing: another call follows its arguments. Returns t.n if there is no
- * other call. Overwrites `made`. */
+ * is missing: another call follows its arguments or, for CALLS_TAGGED, the
+ * marker after all calls. Returns t.n if neither follows. Overwrites `made`. */
 size_t reply_call_length(const struct reply_format *f, struct span t,
                          const json_t *tools, struct reply_text *made);
-/* Returns true if `t` begins with the markers of a further call. The marker
- * after all calls may precede them. */
-bool reply_next_call(const struct reply_format *f, struct span t);
 /* Returns the name at the beginning of `t`, which a quote may precede. */
 struct span reply_name_at(struct span t);
 /* Returns true if the list `tools` declares a tool with the name `name`. */

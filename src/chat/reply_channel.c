@@ -151,7 +151,7 @@ static void end_message(struct pl_reply *r, bool last)
     if (r->n_bad >= MOST_BAD) {
         reply_give(r, PL_REPLY_CONTENT, end);
     } else if (reply_is_object(&t, &r->made) ||
-               (!last && close_brackets(r, &t))) {
+               ((!last || r->uncut) && close_brackets(r, &t))) {
         c.arguments = t;
         reply_tell_call(r, &c);
     } else if (r->f->addressed && reply_read_marked(r, t)) {

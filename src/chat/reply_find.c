@@ -279,18 +279,27 @@ static bool is_open(const struct reply_format *f)
 
 /* Returns the length of the text `t` of a call whose last value is not closed:
  * up to the markers that close a call and all calls, if another call or nothing
- * follows them. Otherwise returns t.n. */
+ * follows them. Calls that share the marker after all calls need not have it
+ * before another call. Before the end of the text, the last of the markers must
+ * be that after all calls or, in a notation without it, at the end of the value
+ * or of a line, because a reply may be cut in a value that has a marker.
+ * Otherwise returns t.n. */
 static size_t unclosed_length(const struct pl_reply *r, struct span t)
 {
     const struct reply_format *f = r->form;
     const size_t n = span_find(t, f->call_close);
     struct span rest = span_trim(span_from(t, n + f->call_close.n));
+    bool outer = f->calls_close.n > 0 && span_begins(rest, f->calls_close);
 
-    if (f->calls_close.n == 0 || !span_begins(rest, f->calls_close))
-        return t.n;
-    rest = span_trim(span_from(rest, f->calls_close.n));
-    return rest.n == 0 || span_begins(rest, f->call_open) ||
-                   (f->calls_open.n > 0 && span_begins(rest, f->calls_open))
+    if (outer)
+        rest = span_trim(span_from(rest, f->calls_close.n));
+    if (f->calls_close.n == 0)
+        outer = n > 0 && n < t.n && !strchr(" \t", t.s[n - 1]);
+    if (rest.n == 0)
+        return outer ? n : t.n;
+    return (outer || !f->each) &&
+                   (span_begins(rest, f->call_open) ||
+                    (f->calls_open.n > 0 && span_begins(rest, f->calls_open)))
                ? n
                : t.n;
 }
@@ -327,7 +336,8 @@ static bool read_until(struct pl_reply *r, size_t at, size_t *end, bool *inside)
     const struct reply_format *f = r->form;
     const struct span t = reply_piece(r, r->body, at);
     const struct span more = reply_piece(r, r->counted, at);
-    const bool next = f->call_open.n > 0 && span_contains(more, f->call_open);
+    const bool next = span_contains(more, f->call_open) ||
+                      span_contains(more, f->calls_close);
 
     r->n_value += reply_count_values(f, more);
     r->counted = at;
@@ -345,6 +355,16 @@ static bool read_until(struct pl_reply *r, size_t at, size_t *end, bool *inside)
            (f->calls == CALLS_QUOTED && !*inside && read_loosely(r, t));
 }
 
+/* Returns true if `t`, the last text of a call, has arguments, ends after one
+ * or within its value, and has no marker that closes a call. Else it may be
+ * prose. */
+static bool ends_in_argument(const struct reply_format *f, struct span t)
+{
+    return !span_contains(t, f->call_close) &&
+           (span_contains(t, f->key_open) || span_contains(t, f->quote)) &&
+           (reply_count_values(f, t) > 0 || reply_call_may_end(f, t));
+}
+
 /* Reads the last text of a call, `t`, which lacks its closing marker, or in
  * which the last value lacks it. `all` has the markers at the end of `t`, too.
  * `ended` says that one of them shows that the text was not cut. Sets *end
@@ -354,18 +374,16 @@ static bool read_unclosed(struct pl_reply *r, struct span t, struct span all,
 {
     const struct reply_format *f = r->form;
     const size_t n = unclosed_length(r, all);
+    const bool loosely = is_open(f) || f->calls == CALLS_QUOTED;
 
-    if ((ended || !is_open(f)) && read_delimited(r, t, true))
-        return true;
-    if (read_before_next(r, all, end))
-        return true;
-    if (f->calls != CALLS_TAGGED || (n == all.n && !ended))
-        return false;
-    if (n < all.n) {
+    if (n < all.n && loosely && read_loosely(r, (struct span){all.s, n})) {
         *end = r->body + n + f->call_close.n;
-        t = (struct span){all.s, n};
+        return true;
     }
-    return read_loosely(r, t);
+    if (!is_open(f) && read_delimited(r, t, true))
+        return true;
+    return read_before_next(r, all, end) ||
+           (ended && loosely && read_loosely(r, t));
 }
 
 /* Searches for the end of a call whose text ends at a marker, and reports it as
@@ -390,16 +408,17 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
         /* Without a closing marker: the model left it out, or the reply was cut
          * off. */
         if (at == rest.n) {
-            bool whole, ended;
+            bool ended, closed;
             struct span all;
 
             all = t = until_end(r);
-            whole = r->body + t.n < r->raw.n;
             *end = r->body + t.n;
-            ended = reply_leave_out(&t, f->calls_close);
-            reply_leave_out(&t, f->call_close);
+            ended = *end < r->raw.n;
+            ended |= reply_leave_out(&t, f->calls_close);
+            closed = reply_leave_out(&t, f->call_close);
+            ended |= r->uncut && (closed || ends_in_argument(f, t));
             r->costly = true;
-            if (read_unclosed(r, t, all, whole || ended, end))
+            if (read_unclosed(r, t, all, ended, end))
                 return A_CALL;
             return may_continue(r, t) ? NOT_YET : NO_CALL;
         }
@@ -490,8 +509,8 @@ static bool read_closed(struct pl_reply *r, struct span json, int most)
 
 /* Searches for the end of a call whose JSON text at the beginning of `t` lacks
  * closing brackets, and reports it as find_call does: at a marker, which shows
- * that the model left them out, or at the end of the reply, if no more than the
- * last bracket after the arguments may be missing. */
+ * that the model left them out, or at the end of the reply, if the model ended
+ * it, or no more than the last bracket after the arguments may be missing. */
 static enum found find_unclosed(struct pl_reply *r, struct span t, bool last,
                                 size_t *end)
 {
@@ -512,9 +531,14 @@ static enum found find_unclosed(struct pl_reply *r, struct span t, bool last,
                    ? A_CALL
                    : NO_CALL;
     }
-    if (!last || r->form->calls != CALLS_OBJECT)
+    if (!last || (r->form->calls != CALLS_OBJECT && !r->uncut))
         return NOT_YET;
     json = span_trim(json);
+    r->costly |= r->uncut;
+    if (r->uncut && read_closed(r, json, INT_MAX))
+        return A_CALL;
+    if (r->form->calls != CALLS_OBJECT)
+        return NOT_YET;
     return read_objects(r, json, true) ||
                    (json.s[0] == '{' && r->scan.depth == 1 &&
                     json.s[json.n - 1] == '}' && read_closed(r, json, 1))

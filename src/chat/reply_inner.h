@@ -73,6 +73,7 @@ struct pl_reply {
     bool ended;
     bool busy;     /* a pl_reply function or its callback is running */
     bool finished; /* pl_reply_finish was called */
+    bool uncut;    /* the model ended the reply, so its last call is whole */
     int n_bad;
     bool keep; /* reasoning is reported as content, together with its markers */
     /* If `keep`: the end of the prompt, from the marker on that opened the

@@ -20,15 +20,16 @@
     .value_tail = S("\n"), .call_close = S("</function>")
 /* Fields of the notation <invoke name="f"><parameter
  * name="k">v</parameter></invoke>, where the text `p` precedes the name of each
- * tag. */
-#define INVOKE_TAGS(p)                                                         \
-    .calls = CALLS_TAGGED, .call_open = S("<" p "invoke name=\""),             \
-    .name_close = S("\">"), .key_open = S("<" p "parameter name=\""),          \
-    .value_open = S("\">"), .value_close = S("</" p "parameter>"),             \
+ * tag, and `q` is the quote. Without quotes here, a reply may have them or
+ * not. */
+#define INVOKE_TAGS(p, q)                                                      \
+    .calls = CALLS_TAGGED, .call_open = S("<" p "invoke name=" q),             \
+    .name_close = S(q ">"), .key_open = S("<" p "parameter name=" q),          \
+    .value_open = S(q ">"), .value_close = S("</" p "parameter>"),             \
     .call_close = S("</" p "invoke>")
-#define ATEM_TAGS                                                              \
-    INVOKE_TAGS("atem:"), .calls_open = S("<atem:function_calls>"),            \
-                          .calls_close = S("</atem:function_calls>")
+#define ATEM_TAGS(q)                                                           \
+    INVOKE_TAGS("atem:", q), .calls_open = S("<atem:function_calls>"),         \
+                             .calls_close = S("</atem:function_calls>")
 /* DeepSeek's tags, with the bytes of its bars and blanks */
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
@@ -70,16 +71,16 @@ const struct reply_format reply_known[] = {
      .calls_close = S("</tool_call>")},
     {.calls = CALLS_NAMED,
      .exact = true,
-     .call_open = S("<function name=\""),
-     .args_open = S("\">"),
+     .call_open = S("<function name="),
+     .args_open = S(">"),
      .call_close = S("</function>")},
     {.calls = CALLS_TAGGED,
      .each = true,
      .calls_open = S("<tool_call>"),
-     .call_open = S("<function name=\""),
-     .name_close = S("\">"),
-     .key_open = S("<parameter name=\""),
-     .value_open = S("\">"),
+     .call_open = S("<function name="),
+     .name_close = S(">"),
+     .key_open = S("<parameter name="),
+     .value_open = S(">"),
      .value_close = S("</parameter>"),
      .value_lead = S("\n"),
      .value_tail = S("\n"),
@@ -200,12 +201,12 @@ const struct reply_format reply_known[] = {
     {DSML_TAGS, .calls_open = S("<" BAR "DSML" BAR "tool_calls>"),
      .calls_close = S("</" BAR "DSML" BAR "tool_calls>")},
     /* Notation of the model MiniMax M2. */
-    {INVOKE_TAGS(""), .calls_open = S("<minimax:tool_call>"),
+    {INVOKE_TAGS("", ""), .calls_open = S("<minimax:tool_call>"),
      .calls_close = S("</minimax:tool_call>")},
-    {INVOKE_TAGS(""), .calls_open = S("<function_calls>"),
+    {INVOKE_TAGS("", ""), .calls_open = S("<function_calls>"),
      .calls_close = S("</function_calls>")},
     /* Muse Glimmer */
-    {ATEM_TAGS},
+    {ATEM_TAGS("")},
     /* K2 Horizon, whose arguments may have types */
     {.calls = CALLS_TAGGED,
      .calls_open = S("<ifm|tool_calls>"),
@@ -283,7 +284,7 @@ const struct reply_pair reply_pairs[] = {
 };
 const int reply_n_pair = sizeof reply_pairs / sizeof reply_pairs[0];
 
-const struct reply_format reply_addressed = {ATEM_TAGS};
+const struct reply_format reply_addressed = {ATEM_TAGS("\"")};
 const struct reply_format reply_unmarked = {JSON_KEYS};
 
 #define OPEN(tag)  S("<|open|>" tag "<|sep|>")

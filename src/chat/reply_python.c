@@ -117,11 +117,26 @@ static bool word(struct span *t, struct reply_text *made)
     return true;
 }
 
+/* Removes the key of a dict and the colon after it from the beginning of *t,
+ * and appends the key to `made`. It is a string, or a word. */
+static bool key(struct span *t, struct reply_text *made)
+{
+    bool part;
+    const size_t n = json_bare_key(*t, &part);
+
+    if (n > 0) {
+        reply_add_string(made, (struct span){t->s, n});
+        skip(t, n);
+    } else if (t->n == 0 || !strchr("'\"", t->s[0]) || !string(t, made)) {
+        return false;
+    }
+    return take(t, ':');
+}
+
 static bool value(struct span *t, struct reply_text *made, int depth);
 
 /* Removes the items of a list, tuple or dict, and the bracket `close` after
- * them, from the beginning of *t. Appends them to `made` as JSON. The keys of a
- * dict must be strings. */
+ * them, from the beginning of *t. Appends them to `made` as JSON. */
 static bool items(struct span *t, struct reply_text *made, char close,
                   int depth)
 {
@@ -136,8 +151,7 @@ static bool items(struct span *t, struct reply_text *made, char close,
             break;
         if (n > 0)
             reply_add(made, span_of(", "));
-        if (dict && (t->n == 0 || !strchr("'\"", t->s[0]) || !string(t, made) ||
-                     !take(t, ':')))
+        if (dict && !key(t, made))
             return false;
         if (dict)
             reply_add(made, span_of(": "));

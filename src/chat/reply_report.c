@@ -2,6 +2,8 @@
  * for the whole message; see reply_inner.h. */
 #include "chat/reply_inner.h"
 
+#include <string.h>
+
 /* ---- reporting content, reasoning and whole calls ------------------------ */
 
 void reply_tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
@@ -132,19 +134,48 @@ static void tell_until(struct pl_reply *r, size_t end)
     r->told = end;
 }
 
-/* Returns the offset before the comma and blanks at the end of the arguments
- * that end at offset `end`; `end` if there is no comma. A bracket may follow,
- * before which the comma is left out. */
-static size_t before_comma(const struct pl_reply *r, size_t end)
+/* Returns n less the number of blanks before offset n of `t`. */
+static size_t before_blanks(struct span t, size_t n)
+{
+    while (n > 0 && span_blanks((struct span){t.s + n - 1, 1}) > 0)
+        n--;
+    return n;
+}
+
+/* Returns the offset in `t`, the arguments that are not reported yet, of the
+ * word at their end, if a colon may follow it and make it a key without quotes;
+ * else t.n. */
+static size_t before_word(const struct pl_reply *r, struct span t)
+{
+    const size_t last = before_blanks(t, t.n);
+    size_t at = last, open;
+    bool part = false;
+    char before;
+
+    while (at > 0 && last - at < JSON_BARE && !strchr("{, \t\r\n", t.s[at - 1]))
+        at--;
+    open = before_blanks(t, at);
+    before = open > 0 ? t.s[open - 1] : r->escapes_scan.before;
+    if (before == '{' || before == ',')
+        json_bare_key(span_from(t, at), &part);
+    return part ? at : t.n;
+}
+
+/* Returns the offset before which the arguments that end at offset `end` can be
+ * converted. A comma and blanks at their end are held back, because a bracket
+ * may follow, before which the comma is left out. A word that may be a key is
+ * held back, too. */
+static size_t before_held(const struct pl_reply *r, size_t end)
 {
     struct span t = reply_piece(r, r->told, end);
 
-    if (r->args_whole || r->args_scan.in_string || r->args_scan.before != ',')
+    if (r->args_whole || r->args_scan.in_string)
         return end;
+    if (r->args_scan.before != ',')
+        return r->told + before_word(r, t);
     if (t.n > 0 && t.s[0] == ',') /* it was found before */
         return r->told;
-    while (t.n > 0 && span_blanks((struct span){t.s + t.n - 1, 1}) > 0)
-        t.n--;
+    t.n = before_blanks(t, t.n);
     return t.n > 0 && t.s[t.n - 1] == ',' ? r->told + t.n - 1 : end;
 }
 
@@ -153,7 +184,7 @@ void reply_tell_arguments(struct pl_reply *r, size_t end)
     if (r->args_whole)
         return;
     r->args_whole = json_scan(&r->args_scan, reply_piece(r, r->args, end));
-    tell_until(r, before_comma(r, r->args + r->args_scan.at));
+    tell_until(r, before_held(r, r->args + r->args_scan.at));
 }
 
 /* Ends a tool call whose text is incomplete or invalid, but whose arguments

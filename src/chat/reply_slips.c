@@ -1,7 +1,7 @@
 /* Converts JSON with slips of models to JSON: strings and constants of Python,
- * control characters in strings, commas before a closing bracket, closing
- * brackets that are missing. Used by the files that parse calls; see
- * reply_call.h. */
+ * keys without quotes, control characters in strings, commas before a closing
+ * bracket, closing brackets that are missing. Used by the files that parse
+ * calls; see reply_call.h. */
 #include "chat/reply_call.h"
 
 #include <stdlib.h>
@@ -70,13 +70,34 @@ static bool is_needless_comma(struct span t)
     return t.n > 0 && (t.s[0] == '}' || t.s[0] == ']');
 }
 
+/* Appends the key without quotes at the beginning of `s`, with quotes, and
+ * advances the scan past it. Returns its length; 0 if there is none. */
+static size_t add_key(struct reply_text *t, struct span s, struct json_scan *at)
+{
+    bool part;
+    size_t n = 0;
+
+    if (!at->in_string && (at->before == '{' || at->before == ','))
+        n = json_bare_key(s, &part);
+    if (n > 0)
+        reply_add_string(t, (struct span){s.s, n});
+    for (size_t i = 0; i < n; i++)
+        json_step(at, s.s[i]);
+    return n;
+}
+
 void reply_add_escaped(struct reply_text *t, struct span s,
                        struct json_scan *at)
 {
     for (size_t i = 0; i < s.n; i++) {
         struct span c = {s.s + i, 1};
         const char before = at->before;
+        const size_t n = add_key(t, span_from(s, i), at);
 
+        if (n > 0) {
+            i += n - 1;
+            continue;
+        }
         if (at->in_string) {
             add_in_string(t, c, at);
             json_step(at, c.s[0]);

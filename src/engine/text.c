@@ -259,6 +259,8 @@ static pl_sampling defaults(void)
         .mirostat = o.mirostat,
         .mirostat_tau = o.mirostat_tau,
         .mirostat_eta = o.mirostat_eta,
+        .adaptive_target = o.adaptive_target,
+        .adaptive_decay = o.adaptive_decay,
     };
 }
 
@@ -391,6 +393,8 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
         .mirostat = s->mirostat,
         .mirostat_tau = s->mirostat_tau,
         .mirostat_eta = s->mirostat_eta,
+        .adaptive_target = s->adaptive_target,
+        .adaptive_decay = s->adaptive_decay,
         .n_step = s->n_step,
     };
     for (int i = 0; i < PL_N_STEP; i++)

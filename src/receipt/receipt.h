@@ -82,6 +82,9 @@ struct receipt_setting {
     const char *name;
     size_t at;
     bool is_float; /* the field is a float; otherwise an int */
+    /* Receipts of earlier versions lack it, so it is left out if it has its
+     * default. */
+    bool is_new;
 };
 extern const struct receipt_setting receipt_settings[];
 extern const int n_receipt_setting;

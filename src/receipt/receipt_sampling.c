@@ -1,6 +1,6 @@
 /* Converts the settings of a sampler to JSON and back. Every setting is
  * written, even if its value is the default, because a later version may have
- * other defaults. */
+ * other defaults; except settings that earlier versions do not know. */
 #include "receipt/receipt.h"
 
 #include "base/err.h"
@@ -13,14 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INT(name)                                                              \
+#define ROW(name, is_float, is_new)                                            \
     {                                                                          \
-#name, offsetof(pl_sampling, name), false                              \
+#name, offsetof(pl_sampling, name), is_float, is_new                   \
     }
-#define FLOAT(name)                                                            \
-    {                                                                          \
-#name, offsetof(pl_sampling, name), true                               \
-    }
+#define INT(name)   ROW(name, false, false)
+#define FLOAT(name) ROW(name, true, false)
 const struct receipt_setting receipt_settings[] = {
     INT(penalty_last_n),
     FLOAT(repeat_penalty),
@@ -43,6 +41,8 @@ const struct receipt_setting receipt_settings[] = {
     INT(mirostat),
     FLOAT(mirostat_tau),
     FLOAT(mirostat_eta),
+    ROW(adaptive_target, true, true),
+    ROW(adaptive_decay, true, true),
 };
 enum { N_FIELD = sizeof receipt_settings / sizeof receipt_settings[0] };
 const int n_receipt_setting = N_FIELD;
@@ -94,7 +94,7 @@ static json_t *write_biases(const pl_sampling *s)
 static json_t *write_steps(const pl_sampling *s)
 {
     json_t *list = json_array();
-    int n = s->n_step > 0 ? s->n_step : PL_N_STEP;
+    int n = s->n_step > 0 ? s->n_step : PL_N_STEP_USUAL;
 
     for (int i = 0; list && i < n; i++)
         list = receipt_append(list, json_string(pl_sampling_step_name(
@@ -129,9 +129,11 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
 {
     json_t *j = json_object();
     bool done = j != NULL;
+    pl_sampling usual;
     char seed[24];
 
     *out = NULL;
+    pl_sampling_init(&usual);
     if (!are_utf8(s)) {
         json_decref(j);
         return err_set(err, PL_UNSUPPORTED,
@@ -143,6 +145,10 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
         float f;
         int n;
 
+        if (receipt_settings[i].is_new &&
+            memcmp(at, (const char *)&usual + receipt_settings[i].at,
+                   sizeof f) == 0)
+            continue;
         memcpy(&f, at, sizeof f);
         memcpy(&n, at, sizeof n);
         done = json_object_set_new(j, receipt_settings[i].name,
@@ -198,6 +204,8 @@ static pl_status read_fields(pl_sampling *s, const json_t *from, pl_err *err)
         float f;
         int n;
 
+        if (j == NULL && receipt_settings[i].is_new)
+            continue;
         if (receipt_settings[i].is_float ? !read_number(j, &f)
                                          : !read_int(j, &n))
             return receipt_bad_field(err, receipt_settings[i].name,

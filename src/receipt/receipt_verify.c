@@ -689,14 +689,15 @@ static pl_status choose_tokens(struct check *c)
                "a perplexity depends on all tokens; check all");
         return PL_OK;
     }
-    if (need > 0 && a->n > 0 && (c->r->no_tokens || c->settings.mirostat > 0)) {
-        decide(
-            c, PL_RECEIPT_CANNOT,
-            c->r->no_tokens
-                ? "single tokens cannot be checked, because the receipt has "
-                  "only their hash; check all"
-                : "single tokens cannot be checked, because Mirostat's state "
-                  "depends on all logits; check all");
+    if (need > 0 && a->n > 0 &&
+        (c->r->no_tokens || c->settings.mirostat > 0 ||
+         c->settings.adaptive_target >= 0)) {
+        decide(c, PL_RECEIPT_CANNOT,
+               c->r->no_tokens
+                   ? "single tokens cannot be checked, because the receipt has "
+                     "only their hash; check all"
+                   : "single tokens cannot be checked, because the state of "
+                     "Mirostat or adaptive-p depends on all logits; check all");
         return PL_OK;
     }
     if (need == 0 || need > left)

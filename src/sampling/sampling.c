@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/exact.h"
+#include "sampling/adaptive.h"
 #include "sampling/candidates.h"
 #include "sampling/dry.h"
 #include "sampling/mirostat.h"
@@ -24,6 +25,7 @@ struct sampler {
     int32_t n_vocab;
     uint64_t state; /* state of the random number generator */
     double mu;      /* greatest allowed surprise in bits, for Mirostat */
+    struct adaptive adaptive;
 
     /* The samplers that have an effect (enum pl_sampling_step), in order. */
     uint8_t step[PL_N_STEP];
@@ -74,7 +76,9 @@ struct sampling_options sampling_defaults(void)
                                      .dry_allowed_length = 2,
                                      .dry_last_n = 4096,
                                      .mirostat_tau = 5,
-                                     .mirostat_eta = 0.1f};
+                                     .mirostat_eta = 0.1f,
+                                     .adaptive_target = -1,
+                                     .adaptive_decay = 0.9f};
 }
 
 /* The options of type float, with the range of values that each may have. */
@@ -103,6 +107,8 @@ static const struct range {
     ROW(dry_base, 1, 1000),
     ROW(mirostat_tau, 0, 1000),
     ROW(mirostat_eta, 0, 1),
+    ROW(adaptive_target, -1, 1),
+    ROW(adaptive_decay, 0, 0.99f),
 #undef ROW
 };
 
@@ -217,6 +223,8 @@ static bool is_on(const struct sampling_options *o, int step)
         return o->xtc_probability > 0 && o->xtc_threshold <= 0.5f;
     case PL_STEP_TEMPERATURE:
         return o->temperature != 1 || o->dynatemp_range > 0;
+    case PL_STEP_ADAPTIVE_P:
+        return o->adaptive_target >= 0;
     case PL_N_STEP:
         break;
     }
@@ -231,7 +239,7 @@ static void set_steps(struct sampler *s, const struct sampling_options *o)
 {
     static const uint8_t lead[] = {PL_STEP_PENALTIES, PL_STEP_DRY,
                                    PL_STEP_TOP_K};
-    int32_t n = o->n_step > 0 ? o->n_step : PL_N_STEP;
+    int32_t n = o->n_step > 0 ? o->n_step : PL_N_STEP_USUAL;
 
     for (int32_t i = 0; i < n; i++) {
         int step = o->n_step > 0 ? o->step[i] : i;
@@ -325,6 +333,7 @@ void sampling_reset(struct sampler *s)
     s->state = s->o.seed;
     s->n_seen = 0;
     s->mu = 2 * (double)s->o.mirostat_tau;
+    adaptive_reset(&s->adaptive, &s->o);
     if (s->count)
         memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
     if (s->dry)
@@ -337,6 +346,7 @@ void sampling_accept(struct sampler *s, int32_t id)
         return;
     if (s->dry)
         dry_accept(s->dry, id);
+    adaptive_accept(&s->adaptive, &s->o, id);
     if (!s->count)
         return;
     if (s->ring) {
@@ -582,6 +592,7 @@ static void apply(struct sampler *s, int step, double u)
         else
             candidates_heat(a, o->temperature);
         break;
+    case PL_STEP_ADAPTIVE_P: /* draws, so it is applied last */
     case PL_N_STEP:
         break;
     }
@@ -632,7 +643,9 @@ static int32_t pick(struct sampler *s, const float *logits)
         apply(s, s->step[i], xtc);
     if (s->o.mirostat > 0)
         return mirostat_draw(&s->left, &s->o, s->n_vocab, u, &s->mu);
-    return candidates_draw(&s->left, u, NULL);
+    return has_step(s, PL_STEP_ADAPTIVE_P)
+               ? adaptive_draw(&s->adaptive, &s->left, &s->o, u)
+               : candidates_draw(&s->left, u, NULL);
 }
 
 int32_t sampling_pick(struct sampler *s, const float *logits,

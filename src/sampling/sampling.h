@@ -59,11 +59,13 @@ struct sampling_options {
     int32_t mirostat;
     float mirostat_tau, mirostat_eta;
 
+    float adaptive_target, adaptive_decay;
+
     /* The samplers in the order of their application (enum
      * pl_sampling_step). */
     uint8_t step[PL_N_STEP];
-    /* Length of step[]. 0: all samplers are applied, in the order of the
-     * enum. */
+    /* Length of step[]. 0: all samplers but adaptive-p are applied, in the
+     * order of the enum. */
     int32_t n_step;
 
     /* [n_bias]: biases of single tokens, borrowed until sampling_create
@@ -88,9 +90,9 @@ void sampling_free(struct sampler *s);
  * restarts the random generator from the seed. */
 void sampling_reset(struct sampler *s);
 
-/* Adds a token of the sequence to the history that penalties and DRY use. The
- * caller calls it for each generated token, and for each prompt token that
- * penalties should consider. Ids out of range are ignored. */
+/* Adds a token of the sequence to the history that penalties, DRY and
+ * adaptive-p use. The caller calls it for each generated token, and for each
+ * prompt token that penalties should consider. Ids out of range are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
 /* Chooses the next token from logits[0 .. n_vocab) and returns its id. Token i
@@ -103,7 +105,8 @@ void sampling_accept(struct sampler *s, int32_t id);
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);
 /* Advances the random number generator like a call of sampling_pick, without
- * choosing a token. Not for Mirostat, whose state depends on the logits. */
+ * choosing a token. Not for Mirostat and adaptive-p, whose state depends on the
+ * logits. */
 void sampling_skip(struct sampler *s);
 
 #endif

@@ -17,6 +17,7 @@ static const struct {
     {"min_p", PL_STEP_MIN_P},
     {"xtc", PL_STEP_XTC},
     {"temperature", PL_STEP_TEMPERATURE},
+    {"adaptive_p", PL_STEP_ADAPTIVE_P},
     {"top-n-sigma", PL_STEP_TOP_N_SIGMA},
     {"top-k", PL_STEP_TOP_K},
     {"typical", PL_STEP_TYPICAL},
@@ -27,6 +28,7 @@ static const struct {
     {"nucleus", PL_STEP_TOP_P},
     {"min-p", PL_STEP_MIN_P},
     {"temp", PL_STEP_TEMPERATURE},
+    {"adaptive-p", PL_STEP_ADAPTIVE_P},
 };
 
 int pl_sampling_step_find(const char *name, size_t len)

@@ -1050,6 +1050,7 @@ static void reply_says(struct walk *w)
     pl_reply_in_pieces(r);
     pl_reply_of_document(r);
     pl_reply_keep_reasoning(r);
+    pl_reply_uncut(r);
     walk_gave(w, !pl_reply_ended(r));
     walk_gave(w, !pl_reply_in_content(r));
     walk_gave(w, !pl_reply_end_of_reasoning(r));
@@ -1149,6 +1150,8 @@ static const pl_sampling *a_sampling(struct walk *w)
     s.n_dry_breaker = s.dry_breaker && v > 2 ? 2 : v;
     s.tokenizer = walk_may(w, of(w)->words);
     s.mirostat = walk_chance(w, 4) ? walk_i(w, 2) : 0;
+    s.adaptive_target = a_float(w, walk_chance(w, 2) ? 0.5f : -1);
+    s.adaptive_decay = a_float(w, 0.9f);
     s.n_step = walk_chance(w, 4) ? walk_i(w, 3) : 0;
     for (int i = 0; i < PL_N_STEP; i++)
         s.step[i] = (uint8_t)(walk_chance(w, 4) ? walk_i(w, i) : i);
@@ -1447,6 +1450,7 @@ static const struct walk_row rows[] = {
     {"pl_reply_in_pieces", reply_says},
     {"pl_reply_of_document", reply_says},
     {"pl_reply_keep_reasoning", reply_says},
+    {"pl_reply_uncut", reply_says},
     {"pl_reply_add", reply_add},
     {"pl_reply_finish", reply_finish},
     {"pl_reply_ended", reply_says},

@@ -172,6 +172,67 @@ TEST(hub_out_of_memory_gives_a_status)
     hub_try_stop(&t);
 }
 
+/* Appends a name to a text of 256 bytes, unless that begins with "full". */
+static bool add_name(void *text, const char *name, const char *path)
+{
+    const size_t n = strlen(text);
+
+    assert_int_equal(access(path, R_OK), 0);
+    snprintf((char *)text + n, 256 - n, "%s ", name);
+    return strncmp(text, "full", 4) != 0;
+}
+
+/* Lists the models of the cache; their names must be these. */
+static void must_list(struct hub_use *u, const char *names)
+{
+    char text[256] = "";
+
+    TEST_OK(hub_cached(&u->o, add_name, text, &u->err), u->err);
+    assert_string_equal(text, names);
+}
+
+TEST(hub_cached_models_are_found_by_their_names)
+{
+    char full[256] = "full ";
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    (void)hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    f = hub_try_add_random(&t, "m-Q8_0.gguf", N);
+    (void)hub_try_add_random(&t, "mmproj-F16.gguf", N);
+    (void)hub_try_add_random(&t, "s-BF16-00001-of-00002.gguf", N);
+    (void)hub_try_add_random(&t, "s-BF16-00002-of-00002.gguf", N);
+    hub_use_init(&u, &t);
+    must_list(&u, "");
+    hub_use(&u, "T/R:Q8_0", NULL, PL_OK, NULL);
+    hub_use(&u, "T/R", "mmproj-F16.gguf", PL_OK, NULL);
+    hub_use(&u, "T/R:BF16", NULL, PL_OK, NULL);
+    must_list(&u, "T/R:Q8_0 T/R:BF16 ");
+    assert_int_equal(hub_cached(&u.o, add_name, full, &u.err), PL_NO_MEMORY);
+    for (int64_t n = 0; alloc_each(&n);) {
+        char text[256] = "";
+
+        alloc_ran(hub_cached(&u.o, add_name, text, &u.err));
+    }
+    /* A model with a part that is missing or has another size is not listed. */
+    assert_int_equal(truncate(u.path, N - 1), 0);
+    must_list(&u, "T/R:Q8_0 ");
+    /* An older revision's file comes after that of the newest. */
+    t.revision = "fedc0000fedc0000";
+    f->data[0] ^= 1;
+    f->sum[0] = '\0';
+    hub_use(&u, "T/R:Q8_0", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    must_list(&u, "T/R:Q8_0 T/R:Q8_0 ");
+    u.o.endpoint = "http://other";
+    must_list(&u, "");
+    u.o.endpoint = t.origin;
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
 /* A damaged listing is ignored. */
 TEST(hub_a_damaged_listing_is_made_anew)
 {

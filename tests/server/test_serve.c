@@ -500,6 +500,37 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
+/* A call that the model itself ends without its last brackets is whole. */
+TEST(serve_closes_a_call_that_the_model_leaves_open)
+{
+    static const char form[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"max_tokens\":%d,\"stream\":%s,\"tools\":[{\"type\":\"function\","
+        "\"function\":{\"name\":\"now\"}}],\"grammar\":\"root ::= "
+        "\\\"<tool_call>{\\\\\\\"name\\\\\\\": \\\\\\\"now\\\\\\\", "
+        "\\\\\\\"arguments\\\\\\\": {\\\\\\\"a\\\\\\\": [1\\\"\"}";
+    char request[1000], more[300];
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int i = 0; i < 3; i++) {
+        char *body, *got;
+
+        snprintf(request, sizeof request, form, i < 2 ? 200 : 20,
+                 i == 1 ? "true" : "false");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        got = said(body);
+        if (i < 2)
+            assert_string_equal(got, "|\nnow {\"a\": [1]}|tool_calls");
+        else
+            assert_non_null(strstr(got, "||length"));
+        free(body);
+        free(got);
+    }
+    serve_try_stop(&s);
+}
+
 /* The assistant's text at the end of a conversation is continued, as if the
  * prompt were given as a text, and is not sent again. This holds whatever it
  * ends with, streamed or whole. */

@@ -323,6 +323,43 @@ TEST(serve_models_show_no_password_of_an_address)
              "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
 }
 
+/* A command line that names no model serves those that were downloaded, under
+ * the names that -hf takes, although the hub is gone. */
+TEST(serve_models_of_the_cache_need_no_command_line)
+{
+    char *data, *list, before[1024];
+    struct serve_try s;
+    struct hub_try t;
+    struct hub_use u;
+    size_t n;
+
+    data = test_read(test_model(), &n);
+    hub_try_start(&t);
+    hub_use_init(&u, &t);
+    (void)hub_try_add(&t, "fable-Q8_0.gguf", data, n);
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_try_stop(&t);
+    snprintf(before, sizeof before, "export PLAIT_CACHE='%s' HF_ENDPOINT='%s';",
+             u.o.cache, t.origin);
+    serve_try_run(&s, before, "-c 256");
+    list = serve_try_get(&s, "/v1/models");
+    assert_non_null(strstr(list, "\"id\":\"T/R:Q8_0\""));
+    assert_true(has_state(&s, "T/R:Q8_0", "unloaded"));
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"model\":\"T/R:Q8_0\",\"prompt\":\"Once\","
+                        "\"max_tokens\":2}",
+                        200));
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"model\":\"T/R:Q4_0\",\"prompt\":\"Once\"}", 404));
+    serve_try_stop(&s);
+    must_say(sh(2, "PLAIT_CACHE=empty plait serve"),
+             "no model; give one with -m FILE, or download one with "
+             "-hf USER/REPO; empty has none");
+    free(data);
+    free(list);
+    hub_use_fini(&u);
+}
+
 /* Two tenths of the available memory for each: both models fit. Six tenths:
  * only one does. */
 TEST(serve_models_leave_each_other_the_memory_of_their_caches)

@@ -1284,9 +1284,17 @@ TEST(ask_reads_samplers_in_any_order)
     assert_true(a.sampling.xtc_probability == 0.5f &&
                 a.sampling.top_n_sigma == 1.5f && a.sampling.mirostat == 2);
     request_fini(&a);
-    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'samplers': 'edskypmxt'}", &rules);
+    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'samplers': 'edskypmxta'}", &rules);
     for (int i = 0; i < PL_N_STEP; i++)
         assert_int_equal(a.sampling.step[i], i);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETION,
+            "{'prompt': 'x', 'adaptive_target': 0.5, 'adaptive_decay': 1,"
+            "'samplers': ['adaptive-p', 'min_p']}",
+            &rules);
+    assert_int_equal(a.sampling.step[0], PL_STEP_ADAPTIVE_P);
+    assert_true(a.sampling.adaptive_target == 0.5f &&
+                a.sampling.adaptive_decay == 0.99f);
     request_fini(&a);
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': ['top_k', 'top-k']}",
             "samplers", "each once");
@@ -1337,7 +1345,7 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     static const int32_t want[] = {259, 'f', '\n', 't', 259, 'f', 'i', 'l', 'e',
                                    'n', 'a', 'm',
                                    /* followed by the bytes of "_1" */
-                                   'e', '\n', 256, 'a', 257, '<'};
+                                   'e', '\n', 256, 'a', 'x', 256, 257, '<'};
     struct request a;
     int32_t *ids;
     int64_t n;
@@ -1356,10 +1364,9 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
         assert_int_equal(ids[1 + i], want[i]);
     /* A special token in the client's text is plain text, but not in the
-     * prompt. */
-    assert_int_equal(ids[n - 3], 258);
-    assert_int_equal(ids[n - 2], 'x');
-    assert_int_equal(ids[n - 1], 256);
+     * prompt, which follows the prefix. */
+    assert_int_equal(ids[n - 2], '>');
+    assert_int_equal(ids[n - 1], 258);
     free(ids);
     request_fini(&a);
     pl_tokenizer_free(words);
@@ -1371,7 +1378,7 @@ TEST(ask_gaps_may_have_the_suffix_first)
     pl_tokenizer *words = open_fim(test_temp("spm.gguf"));
     const struct request_rules by = {
         .words = words, .n_vocab = 260, .max_tokens = -1};
-    static const int32_t want[] = {257, 'b', 256, 'a', 258, 'x'};
+    static const int32_t want[] = {257, 'b', 256, 'a', 'x', 258};
     struct request a;
     int32_t *ids;
     int64_t n;

@@ -149,8 +149,9 @@ static const char tools[] =
 
 /* ---- cases --------------------------------------------------------------- */
 
-/* ENDLESS: nothing shows where the call's text ends, so a cut shows nowhere. */
-enum { NO_TOOLS = 1, KEEP = 2, DOCUMENT = 4, ENDLESS = 8 };
+/* ENDLESS: nothing shows where the call's text ends, so a cut shows nowhere.
+ * UNCUT: the model ended the whole text itself (pl_reply_uncut). */
+enum { NO_TOOLS = 1, KEEP = 2, DOCUMENT = 4, ENDLESS = 8, UNCUT = 16 };
 
 /* A ^ stands for a double quote. `calls` is a list of [name, arguments] without
  * its brackets; arguments that were cut are a string. */
@@ -167,6 +168,7 @@ struct row {
 #define OPEN_W                                                                 \
     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"           \
     "</parameter>\n"
+#define OPEN_G "<tool_call>get_weather\n<arg_key>place</arg_key>\n<arg_value>"
 #define BAR    "\xef\xbd\x9c"
 #define LOW    "\xe2\x96\x81"
 #define DS(s)  "<" BAR "tool" LOW s BAR ">"
@@ -307,6 +309,43 @@ static const struct row rows[] = {
      "<tool_call>\n<function=get_weather>\n<parameter=hours>\n[6, 1.5,]\n"
      "</parameter>\n</function>\n</tool_call>",
      "", "", "[^get_weather^, {^hours^: [6, 1.5]}]", 0},
+    /* keys without quotes */
+    {"hermes", "",
+     "<tool_call>{name: ^get_weather^, arguments: {place: ^Oslo^, days : 3}}"
+     "</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}]", 0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {place: ^a, b: {c: 1}^,\n"
+     "  more: {deep: 'x', _n-1.$: [None, {k: True,}]}, True: 1, N: False}}"
+     "</tool_call>",
+     "", "",
+     "[^get_weather^, {^place^: ^a, b: {c: 1}^, ^more^: {^deep^: ^x^, "
+     "^_n-1.$^: [null, {^k^: true}]}, ^True^: 1, ^N^: false}]",
+     0},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {place: ^Oslo^"
+     "</tool_call>",
+     "", "", WEATHER, 0},
+    {"hermes", "", "So:\n{name: 'now', arguments: {}}", "So:", "", NOW, 0},
+    {"hermes", "", "{name: 'Ann', arguments: {}}",
+     "{name: 'Ann', arguments: {}}", "", "", 0},
+    {"hermes", "", "<tool_call>{place: Oslo, [a: b]}</tool_call> and",
+     "<tool_call>{place: Oslo, [a: b]}</tool_call> and", "", "", 0},
+    {"ministral", "", "[TOOL_CALLS]get_weather[ARGS]{place: ^Oslo^}</s>", "",
+     "", WEATHER, 0},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.get_weather<|message|>{place: ^Oslo^}"
+     "<|call|>",
+     "", "", WEATHER, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=more>\n{deep: ^x^}\n"
+     "</parameter>\n<parameter=place>\n{a: 1}\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "", "[^get_weather^, {^more^: {^deep^: ^x^}, ^place^: ^{a: 1}^}]", 0},
+    {"LFM2-8B-A1B", "",
+     "<|tool_call_start|>[get_weather(place='Oslo', more={deep: 'x'})]"
+     "<|tool_call_end|>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^more^: {^deep^: ^x^}}]", 0},
     /* closing brackets that are missing */
     {"hermes", "", "<tool_call>\n" SHORT_W "\n</tool_call>", "", "", WEATHER,
      0},
@@ -393,7 +432,25 @@ static const struct row rows[] = {
      "", "", WEATHER, 0},
     {"ministral", "", "[TOOL_CALLS]^get_weather^[ARGS]{^place^: ^Oslo^}", "",
      "", WEATHER, 0},
-    /* a call that is not closed before another */
+    {"MiniMax-M2", "<think>\n",
+     "</think>\n\n<minimax:tool_call>\n<invoke name=get_weather>\n"
+     "<parameter name=place>Oslo</parameter>\n</invoke>\n"
+     "</minimax:tool_call>",
+     "", "", WEATHER, 0},
+    {"none", "",
+     "<function_calls>\n<invoke name=get_weather>\n<parameter name=^place^>"
+     "Oslo</parameter>\n</invoke>\n</function_calls>",
+     "", "", WEATHER, 0},
+    {"none", "", "So\n<invoke name='now'>\n</invoke>", "So", "", NOW, 0},
+    {"none", "", "See <invoke name=f> and </invoke>.",
+     "See <invoke name=f> and </invoke>.", "", "", 0},
+    {"hermes", "", "<function name=get_weather>{^place^: ^Oslo^}</function>",
+     "", "", WEATHER, 0},
+    {"hermes", "",
+     "<tool_call><function name=get_weather><parameter name=place>Oslo"
+     "</parameter></function></tool_call>",
+     "", "", WEATHER, 0},
+    /* a call that is not closed before another, or text */
     {"Qwen3-Coder", "",
      "So\n" OPEN_W "</tool_call>\n<tool_call>\n<function=now>\n</function>\n"
      "</tool_call>",
@@ -422,6 +479,23 @@ static const struct row rows[] = {
      "<parameter name=^place^>Oslo</parameter>\n<invoke name=^now^>\n"
      "</invoke>\n</minimax:tool_call>",
      "", "", WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "", OPEN_W "</tool_call>\nDone.", "Done.", "", WEATHER, 0},
+    {"Qwen3-Coder", "",
+     OPEN_W "</tool_call>\nSo\n<tool_call>\n<function=now>\n</function>\n"
+            "</tool_call>",
+     "So", "", WEATHER ", " NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=now>\n</tool_call>\nI used </function>.",
+     "I used </function>.", "", NOW, 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\na</parameter>\n"
+     "</tool_call> b\n</parameter>\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^a</parameter>\\n</tool_call> b^}]",
+     ENDLESS},
+    {"MiniMax-M2", "<think>\n",
+     "</think>\n\n<minimax:tool_call>\n<invoke name=^get_weather^>\n"
+     "<parameter name=^place^>Oslo</parameter>\n</minimax:tool_call>\nDone.",
+     "Done.", "", WEATHER, 0},
     {"google-gemma-4-31B-it", "",
      "<|tool_call>call:get_weather{place:<|\"|>Oslo<|\"|>}"
      "<|tool_call>call:now{}<tool_call|>",
@@ -871,6 +945,29 @@ static const struct row rows[] = {
      "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
      "</tool_call> is the end",
      "", "", ENDLESS},
+    {"GLM-4.6", "", OPEN_G "Oslo\n</tool_call>", "", "", WEATHER, 0},
+    {"GLM-4.6", "",
+     OPEN_G "Oslo</tool_call>\n<tool_call>now\n</tool_call>\nDone.", "Done.",
+     "", WEATHER ", " NOW, 0},
+    {"GLM-4.6", "",
+     OPEN_G "Oslo\n</tool_call>\n" OPEN_G "Rome</arg_value>\n</tool_call>", "",
+     "", WEATHER ", [^get_weather^, {^place^: ^Rome^}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n"
+     "</function>\n</tool_call>\n" OPEN_W "</function>\n</tool_call>",
+     "", "", WEATHER ", " WEATHER, ENDLESS},
+    {"GLM-4.6", "",
+     OPEN_G "Oslo\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n"
+            "</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^Oslo^, ^days^: 3}]", 0},
+    {"GLM-4.6", "", OPEN_G "</tool_call> is the end",
+     OPEN_G "</tool_call> is the end", "", "", ENDLESS},
+    {"hermes", "", OPEN_G "Oslo\n</tool_call>", "", "", WEATHER, 0},
+    {"MiniMax-M2", "<think>\n",
+     "</think>\n\n<minimax:tool_call>\n<invoke name=^get_weather^>\n"
+     "<parameter name=^place^>Oslo\n</invoke>\n<invoke name=^now^>\n"
+     "</invoke>\n</minimax:tool_call>",
+     "", "", WEATHER ", " NOW, 0},
     {"Qwen3-Coder", "", "<tool_call>\n" JSON_W "\n</tool_call>", "", "",
      WEATHER, 0},
     {"Qwen3-Coder", "",
@@ -1061,6 +1158,47 @@ static const struct row rows[] = {
      "<|channel|>analysis<|message|>why<|end|>"
      "<|start|>assistant<|channel|>final<|message|>Hello<|return|>",
      "<|channel|>analysis<|message|>why<|end|>Hello", "", "", KEEP},
+    /* calls that the model left incomplete, and then ended the reply */
+    {"GLM-4.6", "", OPEN_G "Oslo", "", "", WEATHER, UNCUT},
+    {"GLM-4.6", "", OPEN_G "a </tool_call> b\n</tool_call>", "", "",
+     "[^get_weather^, {^place^: ^a </tool_call> b^}]", UNCUT},
+    {"GLM-4.6", "", "Write <tool_call> and", "Write <tool_call> and", "", "",
+     UNCUT},
+    {"GLM-4.6", "", OPEN_G "Oslo</arg_value>\nDone.",
+     OPEN_G "Oslo</arg_value>\nDone.", "", "", UNCUT},
+    {"Qwen3-Coder", "", OPEN_W, "", "", WEATHER, UNCUT},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\nOslo\n", "", "",
+     WEATHER, UNCUT},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
+     "</tool_call> is the end",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
+     "</tool_call> is the end",
+     "", "", UNCUT | ENDLESS},
+    {"ministral", "", "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Oslo^", "", "",
+     WEATHER, UNCUT},
+    {"ministral", "",
+     "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]get_weather[ARGS]{place: ^Oslo^,", "",
+     "", NOW ", " WEATHER, UNCUT},
+    {"ministral", "", "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Os",
+     "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Os", "", "", UNCUT},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^", "", "",
+     WEATHER, UNCUT},
+    {"hermes", "",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^, "
+     "^days^: ",
+     "<tool_call>{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^, "
+     "^days^: ",
+     "", "", UNCUT},
+    {"openai-gpt-oss-120b", "",
+     "<|channel|>commentary to=functions.get_weather<|message|>{^place^: "
+     "^Oslo^",
+     "", "", WEATHER, UNCUT},
+    {"google-gemma-4-31B-it", "",
+     "<|tool_call>call:get_weather{place:<|\"|>Oslo<|\"|>", "", "", WEATHER,
+     UNCUT},
     /* JSON documents between fences of three backticks */
     {"ministral", "", "[THINK]why[/THINK]```json\n{^a^: [1]}\n```",
      "{^a^: [1]}", "why", "", NO_TOOLS | DOCUMENT},
@@ -1131,6 +1269,8 @@ static struct told parse(const pl_template *t, const struct row *row,
         TEST_OK(
             pl_reply_add(r, text + at, piece < n - at ? piece : n - at, &err),
             err);
+    if (row->flags & UNCUT && text[n] == '\0')
+        pl_reply_uncut(r);
     TEST_OK(pl_reply_finish(r, &err), err);
     pl_reply_free(r);
     json_array_foreach (told.calls, i, one) {
@@ -1464,21 +1604,28 @@ static char *repeated(const char *head, const char *part, const char *tail,
     return t.s;
 }
 
-/* Returns the CPU seconds in which a reply is parsed, 256 bytes at a time. */
+/* Returns the CPU seconds in which a reply is parsed, 256 bytes at a time, once
+ * as if it were cut and once as if not. */
 static double seconds_of(const pl_template *t, const char *text)
 {
     const size_t n = strlen(text);
     const double began = test_cpu_seconds();
-    pl_reply *r;
-    pl_err err;
 
-    TEST_OK(pl_reply_create(&r, t, "", 0, tools, NULL, NULL, &err), err);
-    pl_reply_in_pieces(r);
-    for (size_t at = 0; at < n; at += 256)
-        TEST_OK(pl_reply_add(r, text + at, n - at < 256 ? n - at : 256, &err),
+    for (int uncut = 0; uncut < 2; uncut++) {
+        pl_reply *r;
+        pl_err err;
+
+        TEST_OK(pl_reply_create(&r, t, "", 0, tools, NULL, NULL, &err), err);
+        pl_reply_in_pieces(r);
+        if (uncut)
+            pl_reply_uncut(r);
+        for (size_t at = 0; at < n; at += 256)
+            TEST_OK(
+                pl_reply_add(r, text + at, n - at < 256 ? n - at : 256, &err),
                 err);
-    TEST_OK(pl_reply_finish(r, &err), err);
-    pl_reply_free(r);
+        TEST_OK(pl_reply_finish(r, &err), err);
+        pl_reply_free(r);
+    }
     return test_cpu_seconds() - began;
 }
 
@@ -1505,6 +1652,11 @@ TEST(replies_that_are_odd_take_linear_time)
         {"GLM-4.6", "<tool_call>get_weather", "<arg_key>place</arg_key>\n", ""},
         {"GLM-4.6", "<tool_call>get_weather<arg_key>place</arg_key><arg_value>",
          "</tool_call>", ""},
+        {"GLM-4.6", "",
+         "<tool_call>get_weather<arg_key>place</arg_key><arg_value>x\n"
+         "</tool_call>\n",
+         ""},
+        {"Qwen3-Coder", "", CALL_W "</tool_call>\n", "Done."},
         {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{place:<|\"|>",
          "<tool_call|>", ""},
         {"google-gemma-4-31B-it", "<|tool_call>call:get_weather{",
@@ -1526,6 +1678,12 @@ TEST(replies_that_are_odd_take_linear_time)
         {"hermes", "", "<tool_call>{\"name\": ", ""},
         {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1,",
          "     ", "}}</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {", "a: 1, ",
+         "}}</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {", "a",
+         "}}</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {1, ",
+         "          a ", "}}</tool_call>"},
         {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": ",
          "[", "</tool_call>"},
         {"LFM2-8B-A1B", "<|tool_call_start|>[",

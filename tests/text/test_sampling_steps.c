@@ -258,9 +258,28 @@ static void take_step(struct chain *a, const struct sampling_options *o,
     case PL_STEP_TEMPERATURE:
         heat(a, o);
         break;
+    case PL_STEP_ADAPTIVE_P: /* after all others: adapt */
     case PL_N_STEP:
         break;
     }
+}
+
+/* Makes the probabilities of adaptive-p those of the chain, as llama.cpp
+ * defines them, and sets p[id] to what they were. `mean` is that of the tokens
+ * before. */
+static void adapt(struct chain *a, const struct sampling_options *o,
+                  double mean, double p[MOST])
+{
+    const double target = fmin(fmax(2 * o->adaptive_target - mean, 0), 1);
+
+    softmax(a);
+    for (int i = 0; i < a->n; i++) {
+        const double d = fabs(a->c[i].p - target) / 0.3;
+
+        p[a->c[i].id] = a->c[i].p;
+        a->c[i].x = (float)(5 - 10 * d * d / (1 + d));
+    }
+    a->heat = 1;
 }
 
 static int32_t plain_draw(struct chain *a, double u)
@@ -305,6 +324,7 @@ static void draw_options(struct sampling_options *o, uint64_t *rng)
     o->dry_allowed_length = 1 + (int)test_below(rng, 3);
     o->dry_breaker = (const char *const[]){""};
     o->n_dry_breaker = 0;
+    o->adaptive_target = test_below(rng, 2) ? -1 : fabsf(test_unit(rng));
 }
 
 TEST(sampling_steps_in_any_order_equal_naive_ones)
@@ -341,6 +361,9 @@ TEST(sampling_steps_in_any_order_equal_naive_ones)
                 xtc = exact_uniform(&seed);
         for (int i = 0; i < o.n_step; i++)
             take_step(&a, &o, o.step[i], xtc);
+        for (int i = 0; i < o.n_step; i++)
+            if (o.step[i] == PL_STEP_ADAPTIVE_P && o.adaptive_target >= 0)
+                adapt(&a, &o, o.adaptive_target, (double[MOST]){0});
         assert_int_equal(sampling_pick(s, x, NULL), plain_draw(&a, u));
         sampling_free(s);
     }
@@ -546,4 +569,94 @@ TEST(sampling_mirostat_keeps_near_its_surprise)
         }
     }
     assert_true(mean_surprise(0, 3) > 6);
+}
+
+/* ---- adaptive-p ---------------------------------------------------------- */
+
+/* Returns options of adaptive-p alone. */
+static struct sampling_options adaptive(float target, float decay)
+{
+    struct sampling_options o = nothing();
+
+    o.adaptive_target = target;
+    o.adaptive_decay = decay;
+    o.n_step = 1;
+    o.step[0] = PL_STEP_ADAPTIVE_P;
+    o.seed = test_seed();
+    return o;
+}
+
+/* The state after many tokens is that of the definition. Tokens that the caller
+ * chose otherwise do not change it. */
+TEST(sampling_adaptive_p_equals_its_definition)
+{
+    uint64_t rng = test_seed();
+
+    for (int round = 0; round < 50; round++) {
+        const int n = 2 + (int)test_below(&rng, MOST - 1);
+        struct sampling_options o =
+            adaptive(fabsf(test_unit(&rng)), 0.9f * fabsf(test_unit(&rng)));
+        double weight = 1 / (1 - (double)o.adaptive_decay);
+        double sum = o.adaptive_target * weight;
+        uint64_t seed = o.seed;
+        struct sampler *s = make(n, &o);
+
+        for (int k = 0; k < 40; k++) {
+            struct chain a = {.n = n, .heat = 1};
+            double p[MOST];
+            float x[MOST];
+            int32_t id;
+
+            for (int i = 0; i < n; i++) {
+                x[i] = 4 * test_unit(&rng);
+                a.c[i] = (struct plain){.x = x[i], .id = i};
+            }
+            adapt(&a, &o, sum / weight, p);
+            id = sampling_pick(s, x, NULL);
+            assert_int_equal(id, plain_draw(&a, exact_uniform(&seed)));
+            if (test_below(&rng, 4) == 0) {
+                sampling_accept(s, (id + 1) % n);
+                continue;
+            }
+            sampling_accept(s, id);
+            sum = p[id] + o.adaptive_decay * sum;
+            weight = 1 + o.adaptive_decay * weight;
+        }
+        sampling_free(s);
+    }
+}
+
+/* Returns the mean probability of the tokens that are drawn. */
+static double mean_probability(const struct sampling_options *o)
+{
+    static const float p[] = {0.32f, 0.24f, 0.18f, 0.13f, 0.08f, 0.05f};
+    enum { N = sizeof p / sizeof p[0], N_DRAW = 4000 };
+    struct sampler *s = make(N, o);
+    double sum = 0;
+    float x[N];
+
+    for (int i = 0; i < N; i++)
+        x[i] = logf(p[i]);
+    for (int i = 0; i < N_DRAW; i++) {
+        int32_t id = sampling_pick(s, x, NULL);
+
+        sampling_accept(s, id);
+        sum += p[id];
+    }
+    sampling_free(s);
+    return sum / N_DRAW;
+}
+
+/* It is off unless it is listed and has a target. */
+TEST(sampling_adaptive_p_keeps_near_its_probability)
+{
+    struct sampling_options o = adaptive(-1, 0.9f);
+    const double plain = mean_probability(&o);
+
+    for (float target = 0.1f; target < 0.3f; target += 0.05f) {
+        o = adaptive(target, 0.9f);
+        assert_true(fabs(mean_probability(&o) - target) < 0.03);
+        o.n_step = 0;
+        assert_true(mean_probability(&o) == plain);
+    }
 }
