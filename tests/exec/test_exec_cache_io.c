@@ -3,8 +3,8 @@
  * device has a head. */
 #include "exec/cache_io.h"
 
-#include "device/cpu/cpu_ops.h"
 #include "lib/cache_formats.h"
+#include "lib/cache_rows.h"
 #include "lib/support.h"
 #include "quant/format.h"
 
@@ -41,14 +41,14 @@ TEST(cache_rows_equal_single_rows)
         fill(&seed, rows, (size_t)n * stride);
         memcpy(want, tile, bytes);
         for (int j = 0; j < n; j++)
-            cpu_cache_write_row(f, d, values, want, j0 + j,
-                                rows + (size_t)j * stride);
+            cache_row_write(f, d, values, want, j0 + j,
+                            rows + (size_t)j * stride);
         cache_tile_write(f, d, values, tile, j0, n, rows, stride);
         assert_memory_equal(tile, want, bytes);
         fill(&seed, tile, bytes);
         cache_tile_read(f, d, values, tile, j0, n, rows, stride);
         for (int j = 0; j < n; j++) {
-            cpu_cache_read_row(f, d, values, tile, j0 + j, one);
+            cache_row_read(f, d, values, tile, j0 + j, one);
             assert_memory_equal(one, rows + (size_t)j * stride, row);
         }
         free(tile);

@@ -7,6 +7,7 @@
 #include "base/bf16.h"
 #include "device/cpu/cpu_lanes_math.h"
 #include "lib/cache_formats.h"
+#include "lib/cache_rows.h"
 #include "lib/cpu_call.h"
 #include "quant/format.h"
 
@@ -210,9 +211,8 @@ static void read_row(const struct scene *s, int which, int seq, int64_t pos,
     const struct cpu_tensor *t = &s->call.in[s->s.latent ? 1 : which];
     char raw[4 * 512];
 
-    cpu_cache_read_row(t->format, t->dim[2], which == 2 || s->s.latent,
-                       tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS),
-                       raw);
+    cache_row_read(t->format, t->dim[2], which == 2 || s->s.latent,
+                   tile(s, t, seq, pos, head), (int)(pos % PAGE_TOKENS), raw);
     format_info(t->format)->decode(x, raw, t->dim[2]);
 }
 
@@ -845,7 +845,7 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
             char row[4 * D], copy[4 * D];
             float y[D];
 
-            cpu_cache_read_row(f, D, values, at, pos[t] % PAGE_TOKENS, row);
+            cache_row_read(f, D, values, at, pos[t] % PAGE_TOKENS, row);
             format_info(f)->decode(y, row, D);
             for (int j = 0; j < D; j++) {
                 float top = 0;
@@ -882,8 +882,8 @@ TEST(cpu_cache_rows_are_the_format_s_encoding)
                         ((uint16_t *)at)[values ? p * D + j : j * 64 + p],
                         f32_to_f16(x[j]));
             }
-            cpu_cache_write_row(f, D, values, at, 17, row);
-            cpu_cache_read_row(f, D, values, at, 17, copy);
+            cache_row_write(f, D, values, at, 17, row);
+            cache_row_read(f, D, values, at, 17, copy);
             assert_memory_equal(copy, row, row_bytes);
         }
         free(c.in[1].data);
@@ -934,10 +934,10 @@ TEST(cpu_cache_takes_any_run_of_tokens)
             char want[4 * D], row[4 * D];
 
             cpu_cache_encode_row(f, want, (float *)c.in[1].data + i * D, D);
-            cpu_cache_read_row(f, D, attr.values,
-                               (char *)c.out.data +
-                                   (size_t)(page * HEADS + i % HEADS) * bytes,
-                               pos[t] % PAGE_TOKENS, row);
+            cache_row_read(f, D, attr.values,
+                           (char *)c.out.data +
+                               (size_t)(page * HEADS + i % HEADS) * bytes,
+                           pos[t] % PAGE_TOKENS, row);
             assert_memory_equal(row, want, row_bytes);
         }
         free(c.in[1].data);

@@ -19,7 +19,7 @@ typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
 typedef float vf __attribute__((vector_size(4 * W), may_alias));
 
-/* ---- vectors, as cpu_unpack_tmpl.h needs them ---------------------------- */
+/* ---- vectors, as cpu_vector.h has them ----------------------------------- */
 
 static inline vi v_set(int32_t x)
 {
@@ -58,14 +58,14 @@ static inline vf v_f16(const void *p)
     return v;
 }
 
-static inline vi v_u16(const void *p)
+static inline vf v_bf16(const void *p)
 {
-    uint16_t x[W];
-    vi v;
+    uint16_t half[W];
+    vf v;
 
-    memcpy(x, p, sizeof x);
+    memcpy(half, p, sizeof half);
     for (int i = 0; i < W; i++)
-        v[i] = x[i];
+        v[i] = bf16_to_f32(half[i]);
     return v;
 }
 

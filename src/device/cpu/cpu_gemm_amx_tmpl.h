@@ -7,9 +7,6 @@
  * tiles of a panel (quant/pack.h) already have the byte order of its second
  * operand.
  *
- * In addition to the names that cpu_unpack_tmpl.h requires, the including file
- * defines v_pairs_add(acc, a, b), which returns acc + v_pairs(a, b).
- *
  * Formats with super-blocks: the product S L(c) of a scale and a level
  * (quant/pack.h) has up to 14 bits. It is split into two *planes* of bytes, the
  * low 7 bits and the bits above them, so that isum = sum(low) + 128 sum(high).
@@ -93,9 +90,7 @@ TMPL int head_m(struct shape f)
 
 TMPL int head_bytes(struct shape f)
 {
-    if (!has_chunks(f) || !has_min(f))
-        return head_m(f);
-    return head_m(f) + ROW16 * (has_half_min(f) ? 8 : 4);
+    return head_m(f) + ROW16 * minima_of(f);
 }
 
 TMPL int unit_size(struct shape f)
@@ -175,21 +170,6 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* Stores the integer minima M (quant/pack.h) of tile i in the head of an
- * unpacked chunk. */
-TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
-                        struct shape f)
-{
-    uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
-
-    if (has_half_min(f))
-        put(m, w->m);
-    else if (i % 2 == 0)
-        put(m, w->m & 0xffff);
-    else
-        put(m, (vi)load(m) | (vi)((vu)w->m << 16));
-}
-
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
 {
@@ -198,7 +178,7 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
     (void)h;
     unpack_planes(unit + head_bytes(f) + i * TILE_BYTES, low, w, table, f);
     if (has_chunks(f) && has_min(f))
-        unpack_minima(unit, w, i, f);
+        unpack_minima(unit + head_m(f), w, i, f);
 }
 
 /* ---- arranging of activations -------------------------------------------- */

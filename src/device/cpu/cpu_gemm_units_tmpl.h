@@ -3,7 +3,7 @@
  * cpu_gemm_*_tmpl.h includes this file at its top. It needs cpu_unpack_tmpl.h,
  * and TOK, the number of rows of activations that a GEMM multiplies
  * together. */
-#include "device/cpu/cpu_gemm.h"
+#include "device/cpu/cpu_gemm_rows_tmpl.h"
 
 /* Returns the number of 32-value tiles in a full unit: 8 if the format has
  * super-blocks, whose unit is a chunk, else 1. */
@@ -70,4 +70,35 @@ TMPL vi dword_at(const void *p)
 TMPL void put(void *dst, vi v)
 {
     memcpy(dst, &v, sizeof v);
+}
+
+/* Returns the number of int16 pairs of integer minima M that a chunk has for
+ * each weight row: one for two tiles, or one for the two halves of a tile. 0 if
+ * the format has none. */
+TMPL int minima_of(struct shape f)
+{
+    return !has_chunks(f) || !has_min(f) ? 0 : has_half_min(f) ? 8 : 4;
+}
+
+/* Stores v, an int16 in each lane, as that of tile i in an array of pairs of
+ * two tiles. Tiles are stored in ascending order. */
+TMPL void put_int16(uint8_t *pairs, int i, vi v)
+{
+    uint8_t *dst = pairs + ROW16 * (i / 2);
+
+    if (i % 2 == 0)
+        put(dst, v);
+    else
+        put(dst, get(dst) | (vi)((vu)v << 16));
+}
+
+/* Stores the integer minima M (quant/pack.h) of tile i at `m`, where those of
+ * an unpacked chunk are. */
+TMPL void unpack_minima(uint8_t *m, const struct scales *w, int i,
+                        struct shape f)
+{
+    if (has_half_min(f))
+        put(m + ROW16 * i, w->m);
+    else
+        put_int16(m, i, w->m & 0xffff);
 }

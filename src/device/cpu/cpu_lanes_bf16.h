@@ -37,7 +37,7 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 
 LANES_INLINE pairs pairs_beside(lanes a, lanes b)
 {
-    return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+    return (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
 }
 
 LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
@@ -59,7 +59,7 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
 
 LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
-    return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
+    return (lanes)_mm512_dpbf16_ps((__m512)s, (__m512bh)a, (__m512bh)b);
 }
 
 #else /* plain C, which is the specification of AVX512_BF16's form */

@@ -16,17 +16,19 @@ LANES_INLINE lanes lanes_round(lanes x)
 }
 
 /* Returns a * 2^n, rounded once, for integral n in -150 .. 129 and a between
- * 1/2 and 2. It multiplies by two powers of two in turn, so that both are
- * normal numbers and the first product is exact. */
-#ifndef LANES_AVX512
+ * 1/2 and 2. Without an instruction for it, multiplies by two powers of two in
+ * turn, so that both are normal numbers and the first product is exact. */
 LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
 {
+#ifdef LANES_AVX512
+    return (lanes)_mm512_scalef_ps((__m512)a, (__m512)n);
+#else
     lanes h = lanes_round(lanes_mul(n, lanes_set(0.5f)));
 
     a = lanes_mul(a, lanes_pow2(h));
     return lanes_mul(a, lanes_pow2(lanes_sub(n, h)));
-}
 #endif
+}
 
 /* Computes exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and
  * n.

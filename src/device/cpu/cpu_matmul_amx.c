@@ -1,7 +1,7 @@
 /* Matrix products for CPUs with AMX int8 (Sapphire Rapids and later). With few
  * rows of activations they use AVX-512 VNNI, with many rows AMX. */
 #include "device/cpu/cpu_tiles_amx.h"
-#include "device/cpu/cpu_vectors_avx512.h"
+#include "device/cpu/cpu_vector.h"
 
 enum { WIDE_UNSIGNED = 0 };
 

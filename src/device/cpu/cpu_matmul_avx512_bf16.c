@@ -2,14 +2,11 @@
  * CPUs with AVX512_BF16. Weights are 16-bit floats. A vector has, for each of
  * the 16 rows of a panel, a pair of adjacent values. Results have the bits of
  * cpu_panel_bf16_generic. */
-#include <immintrin.h>
-#include <string.h>
-
-#include "base/unroll.h"
 #include "device/cpu/cpu_lanes_bf16.h"
-#include "device/cpu/cpu_matmul.h"
 
-#define TMPL static inline __attribute__((always_inline))
+enum { WIDE_UNSIGNED = 0 };
+
+#include "device/cpu/cpu_unpack_tmpl.h"
 
 enum {
     /* size in bytes of the 16 weights that a panel has for one k */
@@ -132,32 +129,24 @@ static void panel_BF16(const struct cpu_panel_args *s)
 
 /* ---- many rows of activations (GEMM) ------------------------------------- */
 
-/* A GEMM unit (cpu_gemm.h), the range of k that is summed separately, is a
- * segment of up to 128 pairs. Shorter segments are padded with 0. That changes
- * no result: a sum of -0 can become 0, but adding either to an accumulator
- * gives the same. */
-enum {
-    UNIT_PAIRS = Q8_CHUNK / 2,
-    TOK = 6,
-    MIN_ROWS = 17,
-    WEIGHT_BYTES = UNIT_PAIRS * PACK_ROWS * 4,
-    ACT_BYTES = UNIT_PAIRS * TOK * 4,
-};
+/* A step (cpu_gemm_segments_tmpl.h) is a pair of adjacent values. */
+enum { SEGMENT_STEPS = Q8_CHUNK / 2, SEGMENT_MIN_ROWS = 17 };
 
-static size_t weight_bytes(void)
+TMPL vf segment_step(vf sum, vf w, const void *x)
 {
-    return WEIGHT_BYTES;
+    uint32_t v;
+
+    memcpy(&v, x, sizeof v);
+    return lanes_add_pairs(sum, (pairs)w, pairs_set(v));
 }
 
-static size_t act_bytes(void)
-{
-    return ACT_BYTES;
-}
+#include "device/cpu/cpu_gemm_segments_tmpl.h"
 
-TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
-                 int64_t first, int64_t n, pl_format f)
+TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
+                          const uint8_t *panel, int64_t first, int64_t n,
+                          pl_format f)
 {
-    for (int64_t u = first; u < first + n; u++, dst += WEIGHT_BYTES) {
+    for (int64_t u = first; u < first + n; u++, dst += SEGMENT_WEIGHTS) {
         const struct gemm_segment s = gemm_segment_at(p, u);
         const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
 
@@ -167,7 +156,7 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
             pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
                         weight_pairs(src + k * SIZE, f, k + 1 < s.n));
         }
-        for (int64_t i = (s.n + 1) / 2; i < UNIT_PAIRS; i++)
+        for (int64_t i = (s.n + 1) / 2; i < SEGMENT_STEPS; i++)
             pairs_store((uint32_t *)dst + i * PACK_ROWS, pairs_set(0));
     }
 }
@@ -175,101 +164,33 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
 static void unpack_F16(void *dst, const struct pack *p, const uint8_t *panel,
                        int64_t first, int64_t n)
 {
-    unpack(dst, p, panel, first, n, PL_F16);
+    segments_unpack(dst, p, panel, first, n, PL_F16);
 }
 
 static void unpack_BF16(void *dst, const struct pack *p, const uint8_t *panel,
                         int64_t first, int64_t n)
 {
-    unpack(dst, p, panel, first, n, PL_BF16);
+    segments_unpack(dst, p, panel, first, n, PL_BF16);
 }
 
-static void arrange(void *dst, const struct pack *p, const void *const *x,
-                    int n)
+static void segments_deal(void *dst, const struct pack *p, const void *const *x,
+                          int n)
 {
     int64_t n_unit = gemm_units(p);
     uint32_t *to = dst;
 
-    for (int64_t u = 0; u < n_unit; u++, to += UNIT_PAIRS * TOK) {
+    for (int64_t u = 0; u < n_unit; u++, to += SEGMENT_STEPS * SEGMENT_TOK) {
         const struct gemm_segment s = gemm_segment_at(p, u);
         const int64_t k = s.chunk->k_loc + s.first;
 
-        for (int t = 0; t < TOK; t++) {
+        for (int t = 0; t < SEGMENT_TOK; t++) {
             const float *from = (const float *)x[t < n ? t : 0] + k;
-            uint32_t pair[UNIT_PAIRS] = {0};
+            uint32_t pair[SEGMENT_STEPS] = {0};
 
             pairs_of_row(pair, from, s.n);
-            for (int i = 0; i < UNIT_PAIRS; i++)
-                to[i * TOK + t] = pair[i];
+            for (int i = 0; i < SEGMENT_STEPS; i++)
+                to[i * SEGMENT_TOK + t] = pair[i];
         }
-    }
-}
-
-/* Multiplies a block of two panels by n_tok rows of activations over n_unit
- * segments of k. The unpacked weights of the panels, from `w`, are `stride`
- * bytes apart. at[t] points to the accumulators of row t. */
-TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
-                   float *const *at, int64_t n_unit, const int n_tok)
-{
-    for (int64_t u = 0; u < n_unit; u++) {
-        lanes sum[TOK][2];
-
-        UNROLL
-        for (int t = 0; t < n_tok; t++)
-            sum[t][0] = sum[t][1] = lanes_set(0);
-#pragma GCC unroll 4
-        for (int i = 0; i < UNIT_PAIRS; i++) {
-            const uint32_t *first = (const uint32_t *)w + PACK_ROWS * i;
-            const uint32_t *second =
-                (const uint32_t *)(w + stride) + PACK_ROWS * i;
-            const pairs w0 = pairs_load(first), w1 = pairs_load(second);
-
-            UNROLL
-            for (int t = 0; t < n_tok; t++) {
-                const pairs v = pairs_set(x[i * TOK + t]);
-
-                sum[t][0] = lanes_add_pairs(sum[t][0], w0, v);
-                sum[t][1] = lanes_add_pairs(sum[t][1], w1, v);
-            }
-        }
-        UNROLL
-        for (int t = 0; t < n_tok; t++) {
-            UNROLL
-            for (int g = 0; g < 2; g++) {
-                float *acc = at[t] + PACK_ROWS * g;
-
-                lanes_store(acc, lanes_add(lanes_load(acc), sum[t][g]));
-            }
-        }
-        w += WEIGHT_BYTES;
-        x += UNIT_PAIRS * TOK;
-    }
-}
-
-static void products(const struct gemm_pass *p)
-{
-    const uint8_t *x = p->act;
-    float *const *to = p->to;
-    int64_t n_row = p->n_row;
-    float nowhere[GEMM_WIDTH] = {0};
-
-    for (int64_t n; n_row > 0; n_row -= n, to += n, x += p->act_step) {
-        float *at[TOK];
-
-        n = n_row < TOK ? n_row : TOK;
-        if (!p->from)
-            gemm_clear(to, n);
-        for (int t = 0; t < TOK; t++)
-            at[t] = t < n ? to[t] : nowhere;
-        if (n > 4)
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
-                     TOK);
-        else if (n > 2)
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
-                     4);
-        else
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
-                     2);
     }
 }
 
@@ -310,19 +231,8 @@ bool cpu_bf16_agrees(void)
 
 /* ---- tables of panel functions ------------------------------------------- */
 
-#define GEMM(name)                                                             \
-    [PL_##name] = {                                                            \
-        .tok = TOK,                                                            \
-        .min_rows = MIN_ROWS,                                                  \
-        .pass = 1,                                                             \
-        .weight_bytes = weight_bytes,                                          \
-        .act_bytes = act_bytes,                                                \
-        .unpack = unpack_##name,                                               \
-        .arrange = arrange,                                                    \
-        .run = products,                                                       \
-    },
-static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {GEMM(F16)
-                                                                GEMM(BF16)};
+static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
+    SEGMENT_ROW(F16) SEGMENT_ROW(BF16)};
 static const struct cpu_jobs jobs = {
     .packed = {[PL_F16] = panel_F16, [PL_BF16] = panel_BF16},
     .add = cpu_add_generic,

@@ -2,7 +2,7 @@
  * and later. vpdpbusd multiplies unsigned codes of all 8 bits and does not
  * saturate, so every format needs only this instruction. One vector is the 16
  * rows of a panel. */
-#include "device/cpu/cpu_vectors_avx512.h"
+#include "device/cpu/cpu_vector.h"
 
 /* The reason for MIN_ROWS, the number of rows of activations from which GEMM
  * replaces panel calls: up to 16 rows are one panel call. On Zen 5, GEMM takes
@@ -15,11 +15,6 @@ enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
  * prefetching, and 10 % more than 1024 bytes ahead. Processors with AMX read
  * faster with four panels per call (doc/kernels.md), a Zen 5 does not. */
 enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
-
-static inline vi v_dot4(vi acc, vi u, vi s)
-{
-    return (vi)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
-}
 
 /* Interleaves TOK rows of activations: x[t] is eight dwords (four values each)
  * of row t, and dst becomes [8][TOK] dwords. */

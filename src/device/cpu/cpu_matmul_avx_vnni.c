@@ -8,16 +8,6 @@
 enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
 enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
-static inline vi v_pairs_add(vi acc, vi a, vi b)
-{
-    return (vi)_mm256_dpwssd_avx_epi32((__m256i)acc, (__m256i)a, (__m256i)b);
-}
-
-static inline vi v_dot4(vi acc, vi u, vi s)
-{
-    return (vi)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u, (__m256i)s);
-}
-
 #include "device/cpu/cpu_vnni_tmpl.h"
 
 #include "device/cpu/cpu_unpack_tmpl.h"

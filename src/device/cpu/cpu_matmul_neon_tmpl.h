@@ -7,86 +7,12 @@
  * SDOT, an instruction of DotProd, multiplies four pairs of bytes and adds them
  * to an int32. Without DotProd, products are int16, and as many as fit an int16
  * are added before the sum is widened. */
-#include <arm_neon.h>
-#include <stdint.h>
-
+#define LANES_NEON
 #include "base/unroll.h"
+#include "device/cpu/cpu_vector.h"
 
-enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
+enum { FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
 enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
-
-typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
-typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
-typedef float vf __attribute__((vector_size(4 * W), may_alias));
-
-static inline vi v_set(int32_t x)
-{
-    return (vi)vdupq_n_s32(x);
-}
-
-static inline vf v_setf(float x)
-{
-    return (vf)vdupq_n_f32(x);
-}
-
-static inline vf v_fma(vf a, vf b, vf c)
-{
-    return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-}
-
-static inline vf v_int_f(vi a)
-{
-    return (vf)vcvtq_f32_s32((int32x4_t)a);
-}
-
-static inline vf v_f16(const void *p)
-{
-    return (vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
-}
-
-static inline vi v_u16(const void *p)
-{
-    return (vi)vmovl_u16(vld1_u16(p));
-}
-
-/* Loads four bytes into the low half of a vector of eight bytes. */
-static inline uint8x8_t load4(const void *p)
-{
-    uint32_t x;
-
-    __builtin_memcpy(&x, p, sizeof(x));
-    return vreinterpret_u8_u32(vdup_n_u32(x));
-}
-
-static inline vi v_u8(const void *p)
-{
-    return (vi)vmovl_u16(vget_low_u16(vmovl_u8(load4(p))));
-}
-
-static inline vi v_s8(const void *p)
-{
-    int8x8_t v = vreinterpret_s8_u8(load4(p));
-
-    return (vi)vmovl_s16(vget_low_s16(vmovl_s8(v)));
-}
-
-static inline vu v_table(const int8_t *p)
-{
-    return (vu)vld1q_s8(p);
-}
-
-static inline vu v_lookup(vu table, vu code)
-{
-    return (vu)vqtbl1q_u8((uint8x16_t)table, (uint8x16_t)code);
-}
-
-static inline vi v_pairs(vi a, vi b)
-{
-    int16x8_t x = (int16x8_t)a, y = (int16x8_t)b;
-
-    return (vi)vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)),
-                          vmull_high_s16(x, y));
-}
 
 static inline vi v_fold(vi acc, vi a, vi b)
 {

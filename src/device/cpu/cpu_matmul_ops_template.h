@@ -5,55 +5,25 @@
  * cpu_kernels.kernel, init_entries() to a given array, such as
  * cpu_kernels.bf16. */
 
-static void run_matmul(const struct cpu_call *c)
-{
-    cpu_matmul(c, &isa);
-}
+#define MATMUL_KERNELS(X)                                                      \
+    X(matmul) X(head_matmul) X(expert_matmul) X(expert_down)
 
-static size_t matmul_scratch(const struct cpu_call *c)
-{
-    return cpu_matmul_scratch(c, &isa);
-}
-
-static void run_head_matmul(const struct cpu_call *c)
-{
-    cpu_head_matmul(c, &isa);
-}
-
-static size_t head_matmul_scratch(const struct cpu_call *c)
-{
-    return cpu_head_matmul_scratch(c, &isa);
-}
-
-static void run_expert_matmul(const struct cpu_call *c)
-{
-    cpu_expert_matmul(c, &isa);
-}
-
-static size_t expert_matmul_scratch(const struct cpu_call *c)
-{
-    return cpu_expert_matmul_scratch(c, &isa);
-}
-
-static void run_expert_down(const struct cpu_call *c)
-{
-    cpu_expert_down(c, &isa);
-}
-
-static size_t expert_down_scratch(const struct cpu_call *c)
-{
-    return cpu_expert_down_scratch(c, &isa);
-}
+#define MATMUL_KERNEL(name)                                                    \
+    static void run_##name(const struct cpu_call *c)                           \
+    {                                                                          \
+        cpu_##name(c, &isa);                                                   \
+    }                                                                          \
+    static size_t name##_scratch(const struct cpu_call *c)                     \
+    {                                                                          \
+        return cpu_##name##_scratch(c, &isa);                                  \
+    }
+MATMUL_KERNELS(MATMUL_KERNEL)
 
 static inline void init_entries(struct cpu_entry entry[KERNEL_COUNT])
 {
-    entry[KERNEL_matmul] = (struct cpu_entry){run_matmul, matmul_scratch};
-    entry[KERNEL_head_matmul] =
-        (struct cpu_entry){run_head_matmul, head_matmul_scratch};
-    entry[KERNEL_expert_matmul] =
-        (struct cpu_entry){run_expert_matmul, expert_matmul_scratch};
-    entry[KERNEL_expert_down] =
-        (struct cpu_entry){run_expert_down, expert_down_scratch};
+#define MATMUL_ENTRY(name)                                                     \
+    entry[KERNEL_##name] = (struct cpu_entry){run_##name, name##_scratch};
+    MATMUL_KERNELS(MATMUL_ENTRY)
 }
 
 static inline void init_ops(struct cpu_kernels *k)

@@ -22,16 +22,6 @@ void cpu_move_init(struct cpu_kernels *k);
  * defined (pl_custom). */
 void cpu_custom_run(const struct cpu_call *c);
 
-/* Copy the key or value of one position from a cache tile to `row`, or from
- * `row` to a tile. j = 0 .. 63 is the position in the page. A key or value has
- * d numbers for one head. `row` has the format's own layout,
- * format_row_bytes(f, d) bytes of elements or blocks. `values` tells that the
- * tile holds values, not keys. Only tests use these functions; other code uses
- * program/cache_tile.h. */
-void cpu_cache_read_row(pl_format f, int64_t d, bool values, const void *tile,
-                        int j, void *row);
-void cpu_cache_write_row(pl_format f, int64_t d, bool values, void *tile, int j,
-                         const void *row);
 /* Encodes d floats x to `row` in the cache format f, with the same bytes as the
  * kernel cache_write. They are the same in every kernel set. */
 void cpu_cache_encode_row(pl_format f, void *row, const float *x, int64_t d);

@@ -4,19 +4,11 @@
  * is a weight row, and the 16 rows of a panel are HALVES vectors; vector h has
  * the W rows from W * h.
  *
- * The including file defines, for its instruction set:
+ * The including file first includes cpu_vector.h, or defines vectors of its own
+ * with the same operations, and defines:
  *
- *   W, vi, vu, vf      lanes of a vector; vectors of int32, uint32, float
  *   FLOAT_TOK          rows of activations whose accumulators fit registers
  *   WIDE_UNSIGNED      wide codes are 0 .. 255; else they are signed
- *   v_set, v_setf      one value in all lanes
- *   v_fma              a * b + c, rounded once
- *   v_int_f            int32 to float
- *   v_f16              W f16 in memory to float
- *   v_u16 v_u8 v_s8    W integers in memory to int32
- *   v_table            16 bytes in memory for v_lookup
- *   v_lookup           every byte c < 16 replaced by table[c]
- *   v_pairs            for each lane, the dot product of two int16 pairs
  *
  * and for cpu_skinny_dot_tmpl.h:
  *
@@ -331,7 +323,7 @@ TMPL vf float_load(const uint8_t *p, pl_format f)
     if (f == PL_F16)
         return v_f16(p);
     if (f == PL_BF16)
-        return (vf)((vu)v_u16(p) << 16);
+        return v_bf16(p);
     memcpy(&v, p, sizeof(v));
     return v;
 }

@@ -1,10 +1,5 @@
 /* The functions v_fold and v_dot that cpu_unpack_tmpl.h requires, for
- * instruction sets with VNNI. The including file first defines its vector types
- * and two functions:
- *
- *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
- *                 with four signed ones s
- *   v_pairs_add   acc + v_pairs(a, b) */
+ * instruction sets with VNNI. */
 #include "base/unroll.h"
 
 static inline vi v_fold(vi acc, vi a, vi b)

@@ -1,72 +1,10 @@
-/* The vector functions that cpu_unpack_tmpl.h requires, with 256-bit vectors of
- * AVX2, FMA and F16C. Also deal_dwords(), which arranges rows of activations
- * for cpu_gemm_*_tmpl.h. */
-#include <immintrin.h>
-#include <stdint.h>
-
+/* For the kernel sets with 256-bit vectors: how many rows of activations they
+ * multiply together, and deal_dwords(), which arranges these rows for
+ * cpu_gemm_*_tmpl.h. */
 #include "base/unroll.h"
+#include "device/cpu/cpu_vector.h"
 
-enum { W = 8, FLOAT_TOK = 4, TOK = 4 };
-
-typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
-typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
-typedef float vf __attribute__((vector_size(4 * W), may_alias));
-typedef int8_t vb __attribute__((vector_size(4 * W), may_alias));
-
-static inline vi v_set(int32_t x)
-{
-    return (vi)_mm256_set1_epi32(x);
-}
-
-static inline vf v_setf(float x)
-{
-    return (vf)_mm256_set1_ps(x);
-}
-
-static inline vf v_fma(vf a, vf b, vf c)
-{
-    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-}
-
-static inline vf v_int_f(vi a)
-{
-    return (vf)_mm256_cvtepi32_ps((__m256i)a);
-}
-
-static inline vf v_f16(const void *p)
-{
-    return (vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
-}
-
-static inline vi v_u16(const void *p)
-{
-    return (vi)_mm256_cvtepu16_epi32(_mm_loadu_si128(p));
-}
-
-static inline vi v_u8(const void *p)
-{
-    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
-}
-
-static inline vi v_s8(const void *p)
-{
-    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64(p));
-}
-
-static inline vu v_table(const int8_t *p)
-{
-    return (vu)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
-}
-
-static inline vu v_lookup(vu table, vu code)
-{
-    return (vu)_mm256_shuffle_epi8((__m256i)table, (__m256i)code);
-}
-
-static inline vi v_pairs(vi a, vi b)
-{
-    return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-}
+enum { FLOAT_TOK = 4, TOK = 4 };
 
 /* Interleaves TOK rows of activations: x[t] is eight dwords (four values each)
  * of row t, and dst becomes [8][TOK] dwords. */
