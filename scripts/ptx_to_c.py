@@ -113,7 +113,7 @@ class Kernel:
 
     def matrix(self, op, operands):
         m = re.fullmatch(r'mma\.sync\.aligned\.m16n8k(16|32)\.row\.col'
-                         r'\.s32\.s8\.s8\.s32', op)
+                         r'\.s32\.([su])8\.([su])8\.s32', op)
         if not m:
             self.fail(op)
         d, a, b, c = ([self.value(w) for w in re.split(', ?', o.strip('{}'))]
@@ -121,7 +121,16 @@ class Kernel:
         takes = ' '.join(f'{to} = d[{i}];' for i, to in enumerate(d))
         return (f'{{ u32 d[4], a[] = {{{", ".join(a)}}}, '
                 f'b[] = {{{", ".join(b)}}}, c[] = {{{", ".join(c)}}}; '
-                f'ptx_mma(d, a, b, c, {int(m[1]) // 16}); {takes} }}')
+                f'ptx_mma(d, a, b, c, {int(m[1]) // 16}, '
+                f'{int(m[2] == "s")}, {int(m[3] == "s")}); {takes} }}')
+
+    def copy(self, op, operands):
+        if op == 'cp.async.wait_all':
+            return 'ptx_cp_async_wait_all();'
+        if not re.fullmatch(r'cp\.async\.c[ag]\.shared\.global', op):
+            self.fail(op)
+        to, source, n = operands
+        return f'ptx_cp_async({self.address(to)}, {self.address(source)}, {n});'
 
     def move(self, operands):
         to, what = operands
@@ -147,6 +156,8 @@ class Kernel:
             return self.access(op, operands)
         if kind == 'mma':
             return self.matrix(op, operands)
+        if kind == 'cp':
+            return self.copy(op, operands)
         if kind == 'mov':
             return self.move(operands)
         if kind == 'cvta':

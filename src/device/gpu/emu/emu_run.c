@@ -37,6 +37,14 @@ enum lane_state {
     LANE_DONE
 };
 
+/* A copy that a lane has begun. */
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+enum { MAX_COPIES = 16 }; /* most copies that a lane leaves to its wait */
+
 struct emu {
     uint64_t random;
     struct fiber main, fiber[GPU_MAX_LANES];
@@ -61,6 +69,9 @@ struct emu {
                                         lane has not begun */
     int n_idle, idle[GPU_MAX_LANES]; /* indices of the fibers without a lane */
     const char *wrong;               /* message about a fault; NULL if none */
+    int n_copy[GPU_MAX_LANES];       /* copies that each lane has begun and that
+                                        are not made yet: copy[lane] */
+    struct copy copy[GPU_MAX_LANES][MAX_COPIES];
 };
 
 _Thread_local struct emu_lane emu_now;
@@ -141,6 +152,35 @@ uint32_t *emu_exchange(int32_t lane)
     return emu_now.emu->exchange[lane];
 }
 
+static void make_copies(struct emu *e, int lane)
+{
+    for (int i = 0; i < e->n_copy[lane]; i++)
+        memcpy(e->copy[lane][i].to, e->copy[lane][i].from,
+               e->copy[lane][i].bytes);
+    e->n_copy[lane] = 0;
+}
+
+void emu_copy(void *to, const void *from, size_t bytes)
+{
+    struct emu *e = emu_now.emu;
+    int lane = emu_now.lane;
+
+    if (((uintptr_t)to | (uintptr_t)from) % bytes)
+        emu_fault("it copies from or to a misaligned address");
+    if (!emu_shares((uintptr_t)to) || emu_shares((uintptr_t)from))
+        emu_fault("it does not copy from global to shared memory");
+    if (e->n_copy[lane] == MAX_COPIES)
+        make_copies(e, lane);
+    e->copy[lane][e->n_copy[lane]++] = (struct copy){to, from, bytes};
+    if (draw(e) & 1)
+        make_copies(e, lane);
+}
+
+void emu_copy_wait(void)
+{
+    make_copies(emu_now.emu, emu_now.lane);
+}
+
 void emu_fault(const char *what)
 {
     emu_now.emu->wrong = what;
@@ -166,6 +206,8 @@ static void work(struct emu *e, int fiber)
         e->local = 0;
         emu_now.lane = lane;
         e->kernel(e->args);
+        if (e->n_copy[lane])
+            e->wrong = "a lane ends before its copies are made";
         e->state[lane] = LANE_DONE;
     }
 }
@@ -245,6 +287,7 @@ static void run_group(struct emu *e)
     for (int i = 0; i < e->n_lane; i++) {
         e->state[i] = LANE_READY;
         e->on[i] = -1;
+        e->n_copy[i] = 0;
     }
     do
         run_ready(e);

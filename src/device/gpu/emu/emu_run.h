@@ -59,6 +59,11 @@ void emu_wave(int n);
  * its wave. A lane writes its own bytes, calls emu_wave(), and reads those of
  * other lanes. */
 uint32_t *emu_exchange(int32_t lane);
+/* Copies 4, 8 or 16 bytes from global to shared memory, at once or when the
+ * lane calls emu_copy_wait(), by chance. The lane must call that before it
+ * ends. */
+void emu_copy(void *to, const void *from, size_t bytes);
+void emu_copy_wait(void);
 /* Records a fault of the kernel. `what` is a sentence without a period. */
 void emu_fault(const char *what);
 /* Returns true if address `at` is in the shared memory of the group that the

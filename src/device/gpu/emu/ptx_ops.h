@@ -122,6 +122,16 @@ PTX void ptx_prefetch_global_L2(u64 at)
     (void)*(const volatile u8 *)(uintptr_t)at;
 }
 
+/* Copies that run beside the kernel. */
+PTX void ptx_cp_async(u64 to, u64 from, size_t bytes)
+{
+    emu_copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+}
+PTX void ptx_cp_async_wait_all(void)
+{
+    emu_copy_wait();
+}
+
 /* ---- integers ------------------------------------------------------------ */
 
 #define ONE(name, type, expression)                                            \
@@ -269,32 +279,35 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
 
 /* ---- matrices ------------------------------------------------------------ */
 
-/* The instruction mma.m16n8kK.row.col for signed bytes, K = 16 n: D = A B + C
- * in int32, where A is [16][K] in row order and B is [K][8] in column order.
- * The layout is that of the figures "Matrix Fragments for mma.m16n8k16" and
- * "... .m16n8k32". Lane L, with group = L / 4 and t = L % 4, holds:
+/* The instruction mma.m16n8kK.row.col for bytes, K = 16 n: D = A B + C in
+ * int32, where A is [16][K] in row order and B is [K][8] in column order.
+ * a_signed and b_signed say whether the bytes of A and of B are signed. The
+ * layout is that of the figures "Matrix Fragments for mma.m16n8k16" and "...
+ * .m16n8k32". Lane L, with group = L / 4 and t = L % 4, holds:
  *   byte i of A: row group, or group + 8 if i & 4; column 4 t + i % 4, and 16
  *           more if i >= 8;
  *   byte i of B: row 4 t + i % 4, and 16 more if i >= 4; column group;
  *   element i of C and D: row group, or group + 8 if i >= 2; column
  *           2 t + i % 2. */
-PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
+PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n,
+                       bool a_signed, bool b_signed)
 {
     s32 warp = emu_now.lane - emu_now.lane % 32, lane = emu_now.lane % 32;
-    s8 left[16][32], right[32][8];
+    s32 left[16][32], right[32][8];
 
     memcpy(emu_exchange(emu_now.lane), a, (size_t)n * 8);
     memcpy(emu_exchange(emu_now.lane) + 4, b, (size_t)n * 4);
     emu_wave(32);
     for (int l = 0; l < 32; l++) {
-        const s8 *at = (const s8 *)emu_exchange(warp + l);
+        const u8 *at = (const u8 *)emu_exchange(warp + l);
         int group = l / 4, t = l % 4;
 
         for (int i = 0; i < 8 * n; i++)
             left[group + (i & 4 ? 8 : 0)][4 * t + i % 4 + (i >= 8 ? 16 : 0)] =
-                at[i];
+                a_signed ? (s8)at[i] : at[i];
         for (int i = 0; i < 4 * n; i++)
-            right[4 * t + i % 4 + (i >= 4 ? 16 : 0)][group] = at[16 + i];
+            right[4 * t + i % 4 + (i >= 4 ? 16 : 0)][group] =
+                b_signed ? (s8)at[16 + i] : at[16 + i];
     }
     for (int i = 0; i < 4; i++) {
         int row = lane / 4 + (i >= 2 ? 8 : 0), column = 2 * (lane % 4) + i % 2;

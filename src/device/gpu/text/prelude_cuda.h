@@ -185,4 +185,49 @@ DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
         : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(b));
 }
+/* Like mma_s8_k16, for unsigned bytes in a and for signed or unsigned ones in
+ * b. */
+DEV void mma_u8_s8_k16(s32 *c, const u32 *a, u32 b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 "
+        "{%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+DEV void mma_u8_u8_k16(s32 *c, const u32 *a, u32 b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 "
+        "{%0,%1,%2,%3},{%4,%5},{%6},{%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+#define HAVE_COPY 1
+DEV void copy_4(u32 *to, const u32 *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :
+                 : "l"(__cvta_generic_to_shared(to)),
+                   "l"(__cvta_generic_to_global(from))
+                 : "memory");
+}
+DEV void copy_8(u32 *to, const u32 *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;"
+                 :
+                 : "l"(__cvta_generic_to_shared(to)),
+                   "l"(__cvta_generic_to_global(from))
+                 : "memory");
+}
+DEV void copy_16(u32 *to, const u32 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "l"(__cvta_generic_to_shared(to)),
+                   "l"(__cvta_generic_to_global(from))
+                 : "memory");
+}
+DEV void copy_wait(void)
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
 #endif

@@ -17,8 +17,8 @@
  * offsets are added to the pointer. AT_HELD does the same for an address in a
  * variable or in memory. Both work in kernels only, not in DEV functions.
  * UNROLL precedes a `for` of constant count that indexes an array which should
- * be in registers. HAVE_PRMT, HAVE_MMA_S8_16832, HAVE_MFMA_I8 and HAVE_WMMA_I8
- * tell which of the optional operations below exist.
+ * be in registers. HAVE_PRMT, HAVE_MMA_S8_16832, HAVE_COPY, HAVE_MFMA_I8 and
+ * HAVE_WMMA_I8 tell which of the optional operations below exist.
  *
  * Operations on floats are functions, because a compiler may fuse expressions:
  * add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, and dadd_ dsub_ dmul_ ddiv_ for
@@ -133,8 +133,19 @@ DEV u32 prmt_(u32 a, u32 b, u32 s)
 }
 
 #define HAVE_MMA_S8_16832 1
+/* Like dot4(), for bytes that are signed or not. */
+DEV s32 dot4_of(u32 a, u32 b, s32 c, int a_signed, int b_signed)
+{
+    for (int i = 0; i < 32; i += 8) {
+        u8 x = (u8)(a >> i), y = (u8)(b >> i);
+
+        c += (a_signed ? (s8)x : x) * (b_signed ? (s8)y : y);
+    }
+    return c;
+}
 /* Computes c += a b. prelude_cuda.h says which elements each lane has. */
-DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
+DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half, int a_signed,
+                   int b_signed)
 {
     s32 first = LANE() & ~31, g = LANE() >> 2 & 7, t = LANE() & 3;
 
@@ -147,18 +158,47 @@ DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
             const u32 *from_b =
                 emu_exchange(first + 4 * (2 * t + (i & 1)) + (k & 3));
 
-            c[i] = dot4(from_a[(i >> 1) + (k >> 2) * 2], from_b[4 + (k >> 2)],
-                        c[i]);
+            c[i] = dot4_of(from_a[(i >> 1) + (k >> 2) * 2],
+                           from_b[4 + (k >> 2)], c[i], a_signed, b_signed);
         }
     emu_wave(32);
 }
 DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
 {
-    mma_lanes(c, a, b, 2);
+    mma_lanes(c, a, b, 2, 1, 1);
 }
 DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
 {
-    mma_lanes(c, a, &b, 1);
+    mma_lanes(c, a, &b, 1, 1, 1);
+}
+DEV void mma_u8_s8_k16(s32 *c, const u32 *a, u32 b)
+{
+    mma_lanes(c, a, &b, 1, 0, 1);
+}
+DEV void mma_u8_u8_k16(s32 *c, const u32 *a, u32 b)
+{
+    mma_lanes(c, a, &b, 1, 0, 0);
+}
+
+/* Begin to copy 4, 8 or 16 bytes from global to shared memory, both addresses
+ * multiples of that. copy_wait() waits until all copies that the lane has begun
+ * are done; other lanes see them after a BARRIER(). */
+#define HAVE_COPY 1
+DEV void copy_4(u32 *to, const u32 *from)
+{
+    emu_copy(to, from, 4);
+}
+DEV void copy_8(u32 *to, const u32 *from)
+{
+    emu_copy(to, from, 8);
+}
+DEV void copy_16(u32 *to, const u32 *from)
+{
+    emu_copy(to, from, 16);
+}
+DEV void copy_wait(void)
+{
+    emu_copy_wait();
 }
 #endif
 

@@ -121,3 +121,34 @@ DEV void dwords_get(u32 *x, LOCAL const u32 *p)
     x[2] = d.z;
     x[3] = d.w;
 }
+
+/* Two 32-bit words that are loaded or stored at once. An address of a pair must
+ * be a multiple of 8. */
+struct __attribute__((aligned(8))) pair {
+    u32 x, y;
+};
+
+/* Copy p[0] and p[1] to x[], from global or from shared memory. */
+DEV void pair_get(u32 *x, GLOBAL const u32 *p)
+{
+    struct pair d = *(GLOBAL const struct pair *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+}
+DEV void pair_held(u32 *x, LOCAL const u32 *p)
+{
+    struct pair d = *(LOCAL const struct pair *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+}
+/* Copies x[0] and x[1] to p[], in shared memory. */
+DEV void pair_put(LOCAL u32 *p, const u32 *x)
+{
+    struct pair d;
+
+    d.x = x[0];
+    d.y = x[1];
+    *(LOCAL struct pair *)p = d;
+}

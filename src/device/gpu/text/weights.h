@@ -4,7 +4,12 @@
  * defines the packed formats. */
 
 /* Begin a kernel whose name is the value of a macro. */
-#define KERNEL_OF(name, args, lanes)       KERNEL(name, args, lanes)
+#define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
+#if HAVE_MMA_S8_16832
+#define KERNEL_MANY_OF(name, args, lanes) KERNEL_DENSE(name, args, lanes)
+#else
+#define KERNEL_MANY_OF(name, args, lanes) KERNEL(name, args, lanes)
+#endif
 #define KERNEL_AHEAD_OF(name, args, lanes) KERNEL_AHEAD(name, args, lanes)
 #define WEIGHTS_PASTE(a, b)                a##_##b
 #define WEIGHTS_JOIN(a, b)                 WEIGHTS_PASTE(a, b)
@@ -20,19 +25,16 @@ enum {
     FEW_ITEMS = 256, /* most experts that one launch adds to an accumulator */
     MANY_TOKENS = 64, /* most rows of activations of a matmul work group */
     MANY_PANELS = 8,  /* panels of a matmul work group */
+    SUPER = 8,        /* tiles of a super-block, at most those of a chunk */
     /* matmul has two buffers of activations in shared memory; tiles of each row
      * in one of them */
     STAGE_TILES = 4,
-    /* blocks of activations in one of them, those of all its rows */
-    STAGE = STAGE_TILES * MANY_TOKENS,
-    /* dwords of a buffer that a lane loads */
-    STAGE_LOADS = STAGE * X_BLOCK / 256,
-    /* dwords from one block of activations to the next in shared memory: rows
-     * that a warp reads together begin in different banks */
+    STAGE_LANES = 4, /* lanes that copy a row's blocks to a buffer */
+    /* dwords of a buffer that a lane copies */
+    STAGE_LOADS = STAGE_TILES * X_BLOCK / STAGE_LANES,
+    /* dwords from one block of activations to the next in matvec's shared
+     * memory: rows that a warp reads together begin in different banks */
     X_STRIDE = 12,
-    /* the same in matmul's buffers, where STEP rows are read together: 16 rows
-     * begin in different banks with a stride of 10, 8 rows with 12 */
-    MANY_STRIDE = STEP == 16 ? 10 : 12,
     /* weights that a lane of matvec loads ahead, float formats */
     FLOAT_AHEAD = 48,
     /* values of k in each of matmul's two buffers, float formats */
@@ -347,32 +349,72 @@ DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
     many_at(row_out, f.n, STEP *(e) + LANE_TOKEN(q, c), a.n,                   \
             row + (NEXT_ROW + ROWS * NEXT_PANEL) * LANE_ROW(c))
 
-/* Loads the dwords that lane `id` then stores in shared memory: of tiles t to t
- * + STAGE_TILES - 1 of n rows of activations. Tiles from `len` on become
- * zeros. */
-DEV void stage_load(GLOBAL const u32 *x, s64 x_step, LOCAL const s32 *row_x,
-                    s32 n, s32 t, s32 len, s32 id, u32 *next)
+/* Copy the blocks of n tiles of a row of activations, at `from`, to a buffer of
+ * matmul, at `to`. The row's STAGE_LANES lanes share that; a lane's number
+ * among them is `part`. stage_ask() begins to copy, stage_put() ends it;
+ * between them next[] belongs to them. After both and a BARRIER() the blocks
+ * can be read. When stage_ask() is called, no lane may read the buffer any
+ * more. */
+#if HAVE_COPY
+DEV void stage_ask(LOCAL u32 *to, GLOBAL const u32 *from, s32 n, s32 part,
+                   u32 *next)
 {
-    UNROLL
-    for (s32 i = 0; i < STAGE_LOADS; i++) {
-        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
-        s32 dword = at % (STAGE_TILES * X_BLOCK);
+    s32 end = n * X_BLOCK;
 
-        next[i] = 0;
-        if (row < n && t + dword / X_BLOCK < len)
-            next[i] = x[row_x[row] * x_step + t * X_BLOCK + dword];
+    /* blocks have 40 bytes, so an address is a multiple of 8 only */
+    if ((end & 3) == 0 && ((u64)from & 15) == 0) {
+        UNROLL
+        for (s32 j = 0; j < (STAGE_LOADS + 3) / 4; j++) {
+            s32 at = 4 * (part + j * STAGE_LANES);
+
+            if (at < end)
+                copy_16(to + at, from + at);
+        }
+    } else {
+        UNROLL
+        for (s32 j = 0; j < STAGE_LOADS / 2; j++) {
+            s32 at = 2 * (part + j * STAGE_LANES);
+
+            if (at < end)
+                copy_8(to + at, from + at);
+        }
     }
+    (void)next;
 }
-DEV void stage_put(LOCAL u32 *held, s32 id, const u32 *next)
+DEV void stage_put(LOCAL u32 *to, s32 part, const u32 *next)
+{
+    copy_wait();
+    (void)to;
+    (void)part;
+    (void)next;
+}
+#else
+DEV void stage_ask(LOCAL u32 *to, GLOBAL const u32 *from, s32 n, s32 part,
+                   u32 *next)
 {
     UNROLL
-    for (s32 i = 0; i < STAGE_LOADS; i++) {
-        s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
-        s32 dword = at % (STAGE_TILES * X_BLOCK);
+    for (s32 j = 0; j < STAGE_LOADS / 2; j++) {
+        s32 at = 2 * (part + j * STAGE_LANES);
 
-        held[(dword / X_BLOCK * MANY_TOKENS + row) * MANY_STRIDE +
-             dword % X_BLOCK] = next[i];
+        next[2 * j] = next[2 * j + 1] = 0;
+        if (at < n * X_BLOCK)
+            pair_get(next + 2 * j, from + at);
     }
+    (void)to;
+}
+DEV void stage_put(LOCAL u32 *to, s32 part, const u32 *next)
+{
+    UNROLL
+    for (s32 j = 0; j < STAGE_LOADS / 2; j++)
+        pair_put(to + 2 * (part + j * STAGE_LANES), next + 2 * j);
+}
+#endif
+
+/* Returns the minima's product of a tile for factors m[2] of a weight row. The
+ * block of activations has `sums`, the sums of its halves. */
+DEV s32 many_mins(const s32 *m, u32 sums)
+{
+    return m[0] * (s16)(sums & 0xffff) + m[1] * (s16)(sums >> 16);
 }
 
 /* Returns how many values of k, from `at` on, the float matmul stores in a

@@ -48,6 +48,19 @@ DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
     raw[RAW - 1] = low[16 * (LOW + (HIGH == 2 ? t & 1 : 0))];
 #endif
 }
+/* Returns the levels of four codes. */
+DEV u32 OF(levels)(u32 codes)
+{
+#ifdef LEVEL0
+    return look16(codes, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
+#elif BIAS == 128
+    return codes ^ 0x80808080u;
+#elif BIAS > 0
+    return ((codes | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
+#else
+    return codes;
+#endif
+}
 DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
 {
 #if LOW == 8
@@ -69,18 +82,8 @@ DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
     b |= (high >> 4 & 0x01010101u) << LOW;
 #endif
     (void)t;
-#ifdef LEVEL0
-    a = look16(a, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
-    b = look16(b, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
-#elif BIAS == 128
-    a ^= 0x80808080u;
-    b ^= 0x80808080u;
-#elif BIAS > 0
-    a = ((a | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
-    b = ((b | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
-#endif
-    *lo = a;
-    *hi = b;
+    *lo = OF(levels)(a);
+    *hi = OF(levels)(b);
 }
 /* fetch_sub() loads the sub scales of row r of a tile. factors() converts them
  * to the integer factors of the two halves, S in s[] and M in m[]. */
@@ -166,49 +169,13 @@ DEV void OF(scales)(const u32 *sup, const u32 *sub, float *d)
     (void)sub;
 }
 
-/* Return the offset in bytes, in a run of k, of tile t and of the super scales
- * that apply to it. The run begins with tile `first` of its super-block. */
-DEV u64 OF(tile_at)(s32 t, s32 first)
-{
-    s32 chunk = WHOLE ? ((t + first) >> 3) + 1 : 0;
-
-    return (u64)chunk * SUP_BYTES + (u64)t * TILE_BYTES;
-}
+/* Returns the offset in bytes, in a run of k, of the super scales that apply to
+ * tile t. The run begins with tile `first` of its super-block. */
 DEV u64 OF(sup_at)(s32 t, s32 first)
 {
     s32 chunk = (t + first) >> 3, before = chunk > 0 ? chunk * 8 - first : 0;
 
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
-}
-
-/* Loads the data that a lane of matmul needs of tile t of a run of k (mma.h):
- * LANE_DWORDS * RAW dwords of each of its weight rows, and their scales. The
- * panel of the second row is `second` bytes after that of the first. */
-#define RAWS (LANE_ROWS * LANE_DWORDS * RAW)
-DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
-                        s32 first, s32 r, s32 q, u32 *raw, u32 *sub, u32 *sup)
-{
-    GLOBAL const u8 *p = w + OF(tile_at)(t, first);
-
-    (void)q;
-    UNROLL
-    for (s32 j = 0; j < LANE_DWORDS; j++) {
-        UNROLL
-        for (s32 h = 0; h < LANE_ROWS; h++)
-            OF(fetch)
-        (p + h * second, r + h * NEXT_ROW, LANE_FIRST(q) + j,
-         raw + (h * LANE_DWORDS + j) * RAW);
-    }
-    UNROLL
-    for (s32 h = 0; h < LANE_ROWS; h++)
-        OF(fetch_sub)
-    (p + h * second, r + h * NEXT_ROW, sub + 2 * h);
-    if (WHOLE && (t + 1 == len || ((t + first) & 7) == 7)) {
-        UNROLL
-        for (s32 h = 0; h < LANE_ROWS; h++)
-            OF(fetch_sup)
-        (w + OF(sup_at)(t, first) + h * second, r + h * NEXT_ROW, sup + 2 * h);
-    }
 }
 
 #include "matmul_tmpl.h"
@@ -229,4 +196,3 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
 #undef HAS_MIN
 #undef PAIRED
 #undef RAW
-#undef RAWS
