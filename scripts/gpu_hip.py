@@ -4,8 +4,9 @@ does with it at run time, and looks at what comes out.
 
 Each kernel is there, floats keep subnormals, nothing multiplies and adds as one
 operation in a kernel whose text does not ask for it, and kernels for matrix units
-use those that the device has. Then by Debian's hiprtc,
-which is older; and what we say of HIP's functions is what the vendor says.
+use those that the device has. Prints registers, occupancy and private memory, and
+holds them against gpu_floors.txt. Then by Debian's hiprtc, which is older; and
+what we say of HIP's functions is what the vendor says.
 """
 import ctypes
 import os
@@ -13,6 +14,7 @@ import re
 import sys
 import tempfile
 
+import gpu_code
 import gpu_text
 import gpu_tools
 
@@ -62,12 +64,32 @@ def kernel_of_code(code, name):
     return m[1] if m else ''
 
 
+# The compiler's remarks behind a kernel. Occupancy is in waves of a SIMD.
+REMARKS = re.compile(r'^; Kernel info:.*?^; NumVgprs: (\d+)$.*?'
+                     r'^; ScratchSize: (\d+)$.*?^; Occupancy: (\d+)$',
+                     re.M | re.S)
+MOST_WAVES = {'gfx900': 10, 'gfx906': 10, 'gfx90a': 8, 'gfx942': 8}
+
+
+def uses(device, code, kernels):
+    """By kernel: registers, occupancy in percent, bytes of private memory."""
+    found = {}
+    for name in kernels:
+        at = code.find(f'\n{name}:')
+        m = REMARKS.search(code, at) if at >= 0 else None
+        if m:
+            registers, private, waves = map(int, m.groups())
+            found[name] = (registers,
+                           100 * waves // MOST_WAVES.get(device, 16), private)
+    return found
+
+
 def kernels_for_matrix_units():
     with open(KERNELS, encoding='utf-8') as f:
         return re.findall(r'^GPU_KERNEL_MATRIX\((\w+)', f.read(), re.M)
 
 
-def check_device(device, folder):
+def check_device(device, folder, table):
     llvm, code, said = compile_text(device, folder)
     if said:
         return [said]
@@ -90,6 +112,10 @@ def check_device(device, folder):
             bad.append(f'{name}: no {unit}')
     if not kernels:
         bad.append('no kernels')
+    table[device] = uses(device, code, kernels)
+    rows = gpu_code.floors('amd')
+    for name in kernels:
+        bad += gpu_code.under(name, table[device].get(name), rows)
     print(f'{device}: {len(kernels)} kernels, {n_plain} that fuse nothing, '
           f'{len(bad)} complaints', flush=True)
     return bad
@@ -147,12 +173,15 @@ def check_hiprtc(device, text):
 
 def main():
     bad = check_api()
+    table = {}
     text = whole_text()
     for device in HIPRTC_DEVICES:
         bad += [f'{device}: {b}' for b in check_hiprtc(device, text)]
     with tempfile.TemporaryDirectory() as folder:
         for device in DEVICES:
-            bad += [f'{device}: {b}' for b in check_device(device, folder)]
+            bad += [f'{device}: {b}' for b in check_device(device, folder, table)]
+    print('registers/occupancy in %, +bytes of private memory')
+    gpu_code.print_table(table)
     for b in bad:
         print(b)
     print(f'check-hip: {len(bad)} complaints')

@@ -5,7 +5,8 @@ make   compiles src/device/gpu/text by NVRTC 11.8, whose PTX every driver since
        its time takes, into src/device/gpu/ptx: for devices with dp4a, and for
        those with matrix instructions of 8-bit integers.
 check  compiles it again and compares; assembles the PTX for the devices there
-       are, and looks at the instructions; compares cuda_api.h with the vendor's
+       are, and looks at the instructions; prints registers and occupancy, and
+       holds them against gpu_floors.txt; compares cuda_api.h with the vendor's
        header.
 embed  writes a C file that holds FILE, that of PTX; the build calls this.
 """
@@ -17,6 +18,7 @@ import re
 import sys
 import tempfile
 
+import gpu_code
 import gpu_text
 import gpu_tools
 import packed
@@ -71,11 +73,14 @@ class Nvrtc:
         self.call(f'Get{what}', program, room)
         return room.value.decode()  # without the NUL at its end
 
-    def compile(self, level):
+    def compile(self, level, wanted=None):
+        """The text's PTX; with `wanted`, only of the kernels of these names."""
         def strings(words):
             return (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
 
         found = gpu_text.files(PRELUDE)
+        if wanted is not None:
+            found[PRELUDE] = picking(found[PRELUDE], wanted)
         flags = options(level)
         program = ctypes.c_void_p()
         self.call('CreateProgram', ctypes.byref(program),
@@ -89,6 +94,32 @@ class Nvrtc:
         ptx = self.text_of('PTX', program)
         self.call('DestroyProgram', ctypes.byref(program))
         return ptx
+
+
+# Kernels whose name has no WANT_name become functions that nothing calls.
+PICKING = '''
+#define PICK_THIRD(a, b, c, ...) c
+#define PICK_IF(...) PICK_THIRD(__VA_ARGS__, 0, 0, 0)
+#define PICK_JOIN_(a, b) a##b
+#define PICK_JOIN(a, b) PICK_JOIN_(a, b)
+#define PICK(form, name) PICK_JOIN(form, PICK_IF(WANT_##name))
+#define LEFT_OUT(name, args, bounds) DEV void name(const args a)
+#define AWAITS_0 LEFT_OUT
+#define AHEAD_0 LEFT_OUT
+#define KERNEL_AWAITS(name, args, bounds) PICK(AWAITS_, name)(name, args, bounds)
+#define KERNEL_AHEAD(name, args, lanes) PICK(AHEAD_, name)(name, args, lanes)
+'''
+
+
+def picking(prelude, wanted):
+    """The prelude, so that only the kernels named in `wanted` are compiled."""
+    for form in ('AWAITS', 'AHEAD'):
+        made = f'#define KERNEL_{form}('
+        if prelude.count(made) != 1:
+            sys.exit(f'{PRELUDE} has not one KERNEL_{form}')
+        prelude = prelude.replace(made, f'#define {form}_1(')
+    return prelude + PICKING + ''.join(f'#define WANT_{name} 0, 0, 1\n'
+                                       for name in wanted)
 
 
 def mark(level):
@@ -206,7 +237,8 @@ def complaints():
 # ---- what assemblers make of it --------------------------------------------
 
 def kernels_of_sass(sass):
-    """By name, the instructions of each kernel, its subroutines among them."""
+    """By name, the instructions and labels of each kernel, its subroutines among
+    them."""
     out = {}
     name = None
     for line in sass.split('\n'):
@@ -214,7 +246,7 @@ def kernels_of_sass(sass):
         if m:
             name = m[1]
             out[name] = []
-        elif name and re.match(r'\s*/\*[0-9a-f]{4,}\*/', line):
+        elif name and re.match(r'\s*(?:/\*[0-9a-f]{4,}\*/|\.L_[\w.]+:)', line):
             out[name].append(line)
     return out
 
@@ -225,15 +257,17 @@ MAY_FUSE = re.compile(r'\b(?:fma\.rn|div\.rn\.f|sqrt\.rn\.f|rcp\.rn\.f)')
 
 
 def assemble(text, device, version, folder):
-    """Writes the device's code: its path, and what is wrong with it."""
+    """Writes the device's code: (its path, by kernel what it uses, what is wrong
+    with it)."""
     ptx = os.path.join(folder, 'text.ptx')
     cubin = os.path.join(folder, f'{device}.cubin')
     with open(ptx, 'w', encoding='utf-8') as f:
         f.write(text)
     p = gpu_tools.run(gpu_tools.wheel(*PTXAS[version]), f'-arch=sm_{device}',
-                      ptx, '-o', cubin)
-    said = p.stderr.strip()
-    return cubin, [said] if said or p.returncode != 0 else []
+                      '-v', ptx, '-o', cubin)
+    used, said = gpu_code.uses(p.stderr + p.stdout)
+    bad = ['\n'.join(said)] if said or p.returncode != 0 else []
+    return cubin, used, bad
 
 
 def check_code(level, device, cubin):
@@ -275,19 +309,24 @@ def check_programs(level, folder):
     bad = []
     for name, text in programs(unpack()[level]).items():
         bad += [f'compute_{level}, {name} by itself: {said}' for said in
-                assemble(text, devices[0], version, folder)[1]]
+                assemble(text, devices[0], version, folder)[2]]
     return bad
 
 
-def check_device(level, device, version, folder):
+def check_device(level, device, version, folder, table):
     text = uncover(unpack()[level], device)
-    cubin, bad = assemble(text, device, version, folder)
+    cubin, used, bad = assemble(text, device, version, folder)
     if bad:
         return bad
+    rows = gpu_code.rows_of(device, used)
+    table[f'sm_{device}'] = rows
+    wanted = gpu_code.floors(level)
+    for name, row in rows.items():
+        bad += gpu_code.under(name, row, wanted)
     if version == '13':
-        return check_code(level, device, cubin)
+        return bad + check_code(level, device, cubin)
     print(f'sm_{device}: assembled', flush=True)
-    return []
+    return bad
 
 
 def check_api():
@@ -304,6 +343,7 @@ def check():
     bad = [f'{path}: {what}' for path, what in complaints()]
     bad += check_api()
     nvrtc = Nvrtc()
+    table = {}
     for level, ptx in unpack().items() if os.path.exists(PTX) else ():
         if ptx != mark(level) + nvrtc.compile(level):
             bad.append(f'compute_{level}: NVRTC makes other PTX of the text')
@@ -312,7 +352,10 @@ def check():
             for version, devices in DEVICES[level].items():
                 for device in devices:
                     bad += [f'sm_{device}: {b}' for b in
-                            check_device(level, device, version, folder)]
+                            check_device(level, device, version, folder,
+                                         table)]
+    print('registers/occupancy in %, +bytes spilled')
+    gpu_code.print_table(table)
     for b in bad:
         print(b)
     print(f'check-ptx: {len(bad)} complaints')
