@@ -193,6 +193,10 @@ PTX u32 ptx_mul_wide_u16(u16 a, u16 b)
 {
     return (u32)a * b;
 }
+PTX u32 ptx_mul_hi_u32(u32 a, u32 b)
+{
+    return (u32)((u64)a * b >> 32);
+}
 PTX u32 ptx_mul_hi_s32(u32 a, u32 b)
 {
     return (u32)((u64)((s64)(s32)a * (s32)b) >> 32);

@@ -106,12 +106,17 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[3] = q.w;
 }
 
-/* Four 32-bit words that are loaded from shared memory at once, like struct
+/* Four or two 32-bit words that are loaded or stored at once, like struct
  * quad. */
 struct __attribute__((aligned(16))) dwords {
     u32 x, y, z, w;
 };
+struct __attribute__((aligned(8))) dwords2 {
+    u32 x, y;
+};
 
+/* Copy p[0] to p[3], or p[0] and p[1], to x[], or x[] to p[]. p must be aligned
+ * like the struct. */
 DEV void dwords_get(u32 *x, LOCAL const u32 *p)
 {
     struct dwords d = *(LOCAL const struct dwords *)p;
@@ -120,4 +125,45 @@ DEV void dwords_get(u32 *x, LOCAL const u32 *p)
     x[1] = d.y;
     x[2] = d.z;
     x[3] = d.w;
+}
+DEV void dwords_fetch(u32 *x, GLOBAL const u32 *p)
+{
+    struct dwords d = *(GLOBAL const struct dwords *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+    x[2] = d.z;
+    x[3] = d.w;
+}
+DEV void dwords_put(LOCAL u32 *p, u32 x, u32 y, u32 z, u32 w)
+{
+    struct dwords d;
+
+    d.x = x;
+    d.y = y;
+    d.z = z;
+    d.w = w;
+    *(LOCAL struct dwords *)p = d;
+}
+DEV void dwords2_get(u32 *x, LOCAL const u32 *p)
+{
+    struct dwords2 d = *(LOCAL const struct dwords2 *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+}
+DEV void dwords2_fetch(u32 *x, GLOBAL const u32 *p)
+{
+    u64 d = *(GLOBAL const u64 *)p;
+
+    x[0] = (u32)d;
+    x[1] = (u32)(d >> 32);
+}
+DEV void dwords2_put(LOCAL u32 *p, u32 x, u32 y)
+{
+    struct dwords2 d;
+
+    d.x = x;
+    d.y = y;
+    *(LOCAL struct dwords2 *)p = d;
 }

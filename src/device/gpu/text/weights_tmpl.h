@@ -33,9 +33,16 @@
 
 /* Number of dwords that contain the codes of 8 values of a row. */
 #define RAW ((LOW == 8 ? 2 : 1) + (HIGH > 0))
+/* A level is a code less OFFSET, which is 0 if near() returns levels. */
+#if defined(LEVEL0) || BIAS == 128
+#define OFFSET 0
+#else
+#define OFFSET BIAS
+#endif
 
 /* fetch() loads the dwords with the codes of values 4 t to 4 t + 3 and 16 + 4 t
- * to 19 + 4 t of row r, t = 0 to 3. unpack() converts them to levels. */
+ * to 19 + 4 t of row r, t = 0 to 3. unpack() converts them to levels, near() to
+ * levels plus OFFSET. */
 DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
 {
     GLOBAL const u32 *low = (GLOBAL const u32 *)(tile + SUB_BYTES) + r;
@@ -48,7 +55,7 @@ DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
     raw[RAW - 1] = low[16 * (LOW + (HIGH == 2 ? t & 1 : 0))];
 #endif
 }
-DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
+DEV void OF(near)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
 {
 #if LOW == 8
     u32 a = raw[0], b = raw[1];
@@ -75,12 +82,17 @@ DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
 #elif BIAS == 128
     a ^= 0x80808080u;
     b ^= 0x80808080u;
-#elif BIAS > 0
-    a = ((a | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
-    b = ((b | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
 #endif
     *lo = a;
     *hi = b;
+}
+DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
+{
+    OF(near)(raw, t, lo, hi);
+#if OFFSET > 0
+    *lo = ((*lo | 0x80808080u) - OFFSET * 0x01010101u) ^ 0x80808080u;
+    *hi = ((*hi | 0x80808080u) - OFFSET * 0x01010101u) ^ 0x80808080u;
+#endif
 }
 /* fetch_sub() loads the sub scales of row r of a tile. factors() converts them
  * to the integer factors of the two halves, S in s[] and M in m[]. */
@@ -229,4 +241,5 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
 #undef HAS_MIN
 #undef PAIRED
 #undef RAW
+#undef OFFSET
 #undef RAWS
