@@ -271,6 +271,14 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
     return c;
 }
 
+/* Returns c plus the products of the two signed halves of a with the two low
+ * bytes of b. */
+PTX u32 ptx_dp2a_lo_s32_u32(u32 a, u32 b, u32 c)
+{
+    return c + (u32)((s16)a * (s32)(b & 255)) +
+           (u32)((s16)(a >> 16) * (s32)(b >> 8 & 255));
+}
+
 /* ---- matrices ------------------------------------------------------------ */
 
 /* The instruction mma.m16n8kK.row.col for signed bytes, K = 16 n: D = A B + C
@@ -374,8 +382,8 @@ COMPARE(s64, u64)
 COMPARE(u64, u64)
 COMPARE(b64, u64)
 #undef COMPARE
-/* Comparisons of floats. They return false if an operand is NaN, except `leu`
- * and `nan`. */
+/* Comparisons of floats. They return false if an operand is NaN, except `leu`,
+ * `neu` and `nan`. */
 #define COMPARE(type)                                                          \
     PTX bool ptx_setp_eq_##type(type a, type b)                                \
     {                                                                          \
@@ -388,6 +396,14 @@ COMPARE(b64, u64)
     PTX bool ptx_setp_gt_##type(type a, type b)                                \
     {                                                                          \
         return a > b;                                                          \
+    }                                                                          \
+    PTX bool ptx_setp_le_##type(type a, type b)                                \
+    {                                                                          \
+        return a <= b;                                                         \
+    }                                                                          \
+    PTX bool ptx_setp_neu_##type(type a, type b)                               \
+    {                                                                          \
+        return !(a == b);                                                      \
     }                                                                          \
     PTX bool ptx_setp_leu_##type(type a, type b)                               \
     {                                                                          \
@@ -419,6 +435,7 @@ ONE(not_pred, bool, !a)
         return (type)(to)(from)a;                                              \
     }
 CONVERT(u16, u16, u32, u64)
+CONVERT(u16, u16, u64, u64)
 CONVERT(u32, u32, u16, u64)
 CONVERT(u32, u32, u64, u64)
 CONVERT(u64, u64, u32, u64)
@@ -446,6 +463,18 @@ PTX f32 ptx_cvt_rn_f32_f64(f64 a)
 PTX f64 ptx_cvt_rn_f64_s32(u32 a)
 {
     return (s32)a;
+}
+/* Returns the nearest integer, the closest one that exists if s32 has none, and
+ * 0 for NaN. */
+PTX u32 ptx_cvt_rni_s32_f32(f32 a)
+{
+    f32 r = rintf(a);
+
+    if (isnan(r))
+        return 0;
+    return r >= 0x1p31f    ? INT32_MAX
+           : r <= -0x1p31f ? (u32)INT32_MIN
+                           : (u32)(s32)r;
 }
 PTX f32 ptx_cvt_rni_f32_f32(f32 a)
 {
