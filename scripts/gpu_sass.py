@@ -108,11 +108,11 @@ def main():
             for name in wanted:
                 use = used[name]
                 held = gpu_code.occupancy(device, use, n_lane[name])
+                code = gpu_code.Code(sass.get(name, []))
                 print(f'sm_{device} {name}: {use.registers} registers, '
                       f'{use.spilled} bytes spilled, {use.shared} shared, '
-                      f'{held} % occupancy')
-                if name in sass:
-                    code = gpu_code.Code(sass[name])
+                      f'{held} % occupancy, {len(code.code)} instructions')
+                if code.code:
                     show_loops(code, args.trips)
                     if args.dump:
                         dump(code)

@@ -134,6 +134,8 @@ class Kernel:
 
     def move(self, operands):
         to, what = operands
+        if what.startswith('{'):
+            return self.join(to, what.strip('{}').split(', '))
         kind = self.type_of(to)
         if what.startswith('%') and what not in SPECIAL and \
                 self.type_of(what) != kind:
@@ -141,6 +143,15 @@ class Kernel:
                 self.fail(f'mov {to}, {what}')
             return f'{self.value(to)} = {how}({self.value(what)});'
         return f'{self.value(to)} = ({kind}){self.value(what)};'
+
+    def join(self, to, parts):
+        """A register of two halves, the low one first."""
+        if len(parts) != 2:
+            self.fail(', '.join(parts))
+        kind = self.type_of(to)
+        bits = 16 if kind == 'u32' else 32
+        lo, hi = (self.value(p) for p in parts)
+        return f'{self.value(to)} = ({kind}){hi} << {bits} | {lo};'
 
     def instruction(self, text):
         op, _, rest = text.partition(' ')
@@ -152,6 +163,8 @@ class Kernel:
             return 'return;'
         if op == 'bar.sync' and operands == ['0']:
             return 'emu_barrier();'
+        if op == 'bar.warp.sync' and operands in (['-1'], ['4294967295']):
+            return 'emu_wave(32);'
         if kind in ('ld', 'st'):
             return self.access(op, operands)
         if kind == 'mma':

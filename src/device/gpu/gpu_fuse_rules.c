@@ -62,6 +62,10 @@ static bool same_rows(const struct contract_args *a,
     x.matrix_bytes = a->matrix_bytes;
     x.n = a->n;
     x.n_panel = a->n_panel;
+    x.each = a->each;
+    x.n_slice = a->n_slice;
+    x.sides = a->sides;
+    x.n_slice_inverse = a->n_slice_inverse;
     x.stack_stride = a->stack_stride;
     x.stack = a->stack;
     x.bias = a->bias;
@@ -88,7 +92,11 @@ static enum gpu_fusion matrices(const struct pairing *p)
                                        .matrix_bytes = b.matrix_bytes,
                                        .n = b.n,
                                        .n_panel = b.n_panel,
-                                       .first = p->first->n_group};
+                                       .first = p->first->n_group,
+                                       .each = b.each,
+                                       .n_slice = b.n_slice,
+                                       .sides = b.sides,
+                                       .n_slice_inverse = b.n_slice_inverse};
     take(p, p->first->kernel, (int64_t)p->first->n_group + p->second->n_group,
          &a);
     return FUSE_HORIZONTAL;
@@ -107,7 +115,8 @@ static bool matrix_of(struct contract_args *a, int i, int n_group,
 {
     struct contract_more *more = i > 0 ? &a->more[i - 1] : NULL;
     int first = more ? more->first : 0,
-        panels = more ? more->n_panel : a->n_panel;
+        panels = more ? more->n_panel : a->n_panel,
+        slices = more ? more->n_slice : a->n_slice;
     int end = i < CONTRACT_MORE ? a->more[i].first : CONTRACT_NO_MORE;
 
     if (first == CONTRACT_NO_MORE || panels < 1)
@@ -117,7 +126,7 @@ static bool matrix_of(struct contract_args *a, int i, int n_group,
     m->out = more ? more->out : a->out;
     m->n = more ? more->n : a->n;
     m->n_row = a->mode == CONTRACT_HEADS ? (int64_t)a->n_tok * a->n_head
-                                         : (end - first) / panels;
+                                         : (end - first) / slices;
     m->bytes = m->n_row * m->n * 4;
     return true;
 }

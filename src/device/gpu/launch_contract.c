@@ -9,6 +9,13 @@
 /* Must have the values of the kernel source's constants of the same names. */
 enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 
+/* Tiles of a unit of a skinny kernel (matvec_tmpl.h). */
+enum { CHUNK_TILES = 8, UNIT_TILES = 4 };
+/* A skinny group has UNITS units at a time, of one panel or of two. A compute
+ * unit executes GROUPS_AT_ONCE skinny groups at once, or more if their kernel
+ * has few registers. */
+enum { UNITS = 16, GROUPS_AT_ONCE = 2 };
+
 /* The choice between GEMM and skinny kernels. A GEMM work group has 8 panels of
  * weights; if there are few groups, each waits for the latency of one tile
  * after another. Skinny kernels have many more groups, but each block of rows
@@ -115,8 +122,71 @@ struct fill {
     const struct gpu_call *c;
     struct contract_args a;
     enum gpu_kernel kernel;
-    int64_t n_group;
+    int64_t n_block; /* blocks of rows of a skinny kernel */
+    int64_t n_group; /* work groups of a GEMM kernel */
 };
+
+static bool reads_q8(const struct gpu_tensor *w)
+{
+    return w->pack && w->pack->rule->tile_values > 1;
+}
+
+/* Returns the argument of divide() (weights.h) that stands for a divisor. */
+static uint32_t inverse_of(int64_t n)
+{
+    return n > 0 ? (uint32_t)(UINT32_MAX / n) : 0;
+}
+
+/* Sets the numbers of units of all runs. Returns the greatest one, of all
+ * experts whose products the kernel adds up. */
+static int64_t count_units(struct fill *f)
+{
+    const struct gpu_tensor *w = &f->c->in[1];
+    struct contract_args *a = &f->a;
+    bool whole = !reads_q8(w) || w->pack->rule->sup != PACK_SUP_NONE;
+    int unit = !reads_q8(w) ? Q8_CHUNK : whole ? CHUNK_TILES : UNIT_TILES;
+    int64_t n_item = 1, most = 0;
+
+    if (a->mode == CONTRACT_DOWN)
+        n_item = a->n_item < a->n_used ? a->n_item : a->n_used;
+    for (int i = 0; i < a->n_run; i++) {
+        struct contract_run *run = &a->run[i];
+        int64_t n = run->n > 0 ? run->n + (whole ? run->first : 0) : 0;
+
+        run->n_unit = (int32_t)gpu_groups(n, unit);
+        run->n_unit_inverse = inverse_of(run->n_unit);
+        most = run->n_unit * n_item > most ? run->n_unit * n_item : most;
+    }
+    return most;
+}
+
+/* Divides a skinny kernel's panels among work groups. Returns the number of
+ * groups. If one group per panel would be more groups than the GPU executes at
+ * once, a group computes several, so that it can load the weights of a panel
+ * while it computes the one before. Then it also computes two panels at a time
+ * if one would leave half of its units idle. */
+static int64_t divide_panels(struct fill *f)
+{
+    struct contract_args *a = &f->a;
+    int64_t at_once = (int64_t)f->c->n_unit * GROUPS_AT_ONCE;
+    int64_t units = count_units(f), n = a->n_panel, each = 1;
+    bool quantized = reads_q8(&f->c->in[1]);
+
+    a->sides = 1;
+    if (quantized && units <= UNITS / 2 && n * f->n_block > at_once)
+        a->sides = 2;
+    n = gpu_groups(n, a->sides);
+    if (quantized && at_once > 0 && n > 0) {
+        each = (n * f->n_block + at_once - 1) / at_once;
+        each = each < n ? each : n;
+    }
+    a->each = (int32_t)each * a->sides;
+    a->n_slice = (int32_t)gpu_groups(a->n_panel, a->each);
+    a->n_slice_inverse = inverse_of(a->n_slice);
+    a->n_block_inverse = inverse_of(a->n_block);
+    a->share_inverse = inverse_of(a->share);
+    return f->n_block * a->n_slice;
+}
 
 static void flush(struct fill *f)
 {
@@ -124,6 +194,8 @@ static void flush(struct fill *f)
 
     if (a->n_run == 0)
         return;
+    if (f->kernel == kernels[f->c->in[1].format].few)
+        f->n_group = divide_panels(f);
     gpu_list_add(f->l, f->kernel, f->n_group, a);
     for (int i = 0; i < a->n_run; i++)
         if (a->run[i].n_add >= 0)
@@ -218,7 +290,6 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         return;
     }
     f->kernel = kernels[f->c->in[1].format].few;
-    f->n_group = f->c->in[2].dim[0] * f->a.n_panel;
     add_run(f, &none, n_add);
     flush(f);
     f->kernel = many;
@@ -233,11 +304,6 @@ static void add_tree(struct fill *f,
     for (int i = 0; i < t->n; i++)
         add(f, t->item[i].rank, t->item[i].n_add);
     flush(f);
-}
-
-static bool reads_q8(const struct gpu_tensor *w)
-{
-    return w->pack && w->pack->rule->tile_values > 1;
 }
 
 /* Begins the launches of a contraction: sets the arguments that are the same
@@ -331,7 +397,8 @@ static void heads(struct launch_list *l, const struct gpu_call *c,
     f.a.n_tok = (int32_t)n_tok;
     f.a.n_head = (int32_t)n_head;
     f.a.tok = (int32_t)gpu_groups(n_tok, (int)n_block);
-    f.n_group = gpu_groups(n_tok, f.a.tok) * n_head * f.a.n_panel;
+    f.a.n_block = (int32_t)gpu_groups(n_tok, f.a.tok);
+    f.n_block = f.a.n_block * n_head;
     if (heads_are_many(c, f.a.n_panel, n_tok, n_head))
         set_many(&f, gpu_groups(n_tok, MANY_TOKENS) * n_head);
     add_tree(&f, add_rank);
@@ -433,7 +500,7 @@ void gpu_launch_expert_matmul(struct launch_list *l, const struct gpu_call *c)
     f.a.mode = CONTRACT_EXPERTS;
     f.a.id = c->in[2].at;
     f.a.share = c->in[0].dim[1] == 1 ? (int32_t)c->in[2].dim[1] : 1;
-    f.n_group = gpu_count(&c->in[2]) * f.a.n_panel;
+    f.n_block = gpu_count(&c->in[2]);
     if (experts_are_many(c, CONTRACT_EXPERTS))
         route(&f);
     add_tree(&f, add_rank);
@@ -447,7 +514,7 @@ void gpu_launch_expert_down(struct launch_list *l, const struct gpu_call *c)
     f.a.mode = CONTRACT_DOWN;
     f.a.id = c->in[2].at;
     f.a.n_used = (int32_t)c->in[2].dim[1];
-    f.n_group = c->in[2].dim[0] * f.a.n_panel;
+    f.n_block = c->in[2].dim[0];
     if (many)
         route(&f);
     add_tree(&f, many ? add_rank_steps : add_rank_down);

@@ -203,6 +203,10 @@ PTX u32 ptx_mul_wide_u16(u16 a, u16 b)
 {
     return (u32)a * b;
 }
+PTX u32 ptx_mul_hi_u32(u32 a, u32 b)
+{
+    return (u32)((u64)a * b >> 32);
+}
 PTX u32 ptx_mul_hi_s32(u32 a, u32 b)
 {
     return (u32)((u64)((s64)(s32)a * (s32)b) >> 32);
@@ -275,6 +279,14 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
     for (int i = 0; i < 4; i++)
         c += (u32)(x[i] * y[i]);
     return c;
+}
+
+/* Returns c plus the products of the two signed halves of a with the two low
+ * bytes of b. */
+PTX u32 ptx_dp2a_lo_s32_u32(u32 a, u32 b, u32 c)
+{
+    return c + (u32)((s16)a * (s32)(b & 255)) +
+           (u32)((s16)(a >> 16) * (s32)(b >> 8 & 255));
 }
 
 /* ---- matrices ------------------------------------------------------------ */
@@ -383,8 +395,8 @@ COMPARE(s64, u64)
 COMPARE(u64, u64)
 COMPARE(b64, u64)
 #undef COMPARE
-/* Comparisons of floats. They return false if an operand is NaN, except `leu`
- * and `nan`. */
+/* Comparisons of floats. They return false if an operand is NaN, except `leu`,
+ * `neu` and `nan`. */
 #define COMPARE(type)                                                          \
     PTX bool ptx_setp_eq_##type(type a, type b)                                \
     {                                                                          \
@@ -397,6 +409,14 @@ COMPARE(b64, u64)
     PTX bool ptx_setp_gt_##type(type a, type b)                                \
     {                                                                          \
         return a > b;                                                          \
+    }                                                                          \
+    PTX bool ptx_setp_le_##type(type a, type b)                                \
+    {                                                                          \
+        return a <= b;                                                         \
+    }                                                                          \
+    PTX bool ptx_setp_neu_##type(type a, type b)                               \
+    {                                                                          \
+        return !(a == b);                                                      \
     }                                                                          \
     PTX bool ptx_setp_leu_##type(type a, type b)                               \
     {                                                                          \
@@ -428,6 +448,7 @@ ONE(not_pred, bool, !a)
         return (type)(to)(from)a;                                              \
     }
 CONVERT(u16, u16, u32, u64)
+CONVERT(u16, u16, u64, u64)
 CONVERT(u32, u32, u16, u64)
 CONVERT(u32, u32, u64, u64)
 CONVERT(u64, u64, u32, u64)
@@ -455,6 +476,18 @@ PTX f32 ptx_cvt_rn_f32_f64(f64 a)
 PTX f64 ptx_cvt_rn_f64_s32(u32 a)
 {
     return (s32)a;
+}
+/* Returns the nearest integer, the closest one that exists if s32 has none, and
+ * 0 for NaN. */
+PTX u32 ptx_cvt_rni_s32_f32(f32 a)
+{
+    f32 r = rintf(a);
+
+    if (isnan(r))
+        return 0;
+    return r >= 0x1p31f    ? INT32_MAX
+           : r <= -0x1p31f ? (u32)INT32_MIN
+                           : (u32)(s32)r;
 }
 PTX f32 ptx_cvt_rni_f32_f32(f32 a)
 {

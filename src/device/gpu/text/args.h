@@ -148,10 +148,14 @@ struct pages_args {
  * index of the run's first tile in its super-block of 8 tiles, or of its first
  * value in its segment of 256 values. After the run the accumulator is pushed
  * on the stack, and the topmost n_add + 1 entries are added up. If n_add is -1,
- * the accumulator continues with the next run instead. */
+ * the accumulator continues with the next run instead. n_unit is the number of
+ * units of the run in the matvec kernels, and n_unit_inverse its inverse for
+ * divide(). */
 struct contract_run {
     u64 off;
     s32 x, n, first, n_add;
+    s32 n_unit;
+    u32 n_unit_inverse;
 };
 enum { CONTRACT_RUNS = 12 };
 
@@ -184,7 +188,9 @@ struct contract_more {
     u64 w, out, matrix_bytes;
     struct contract_bias bias;
     s32 n, n_panel;
-    s32 first, pad;
+    s32 first;
+    s32 each, n_slice, sides; /* as in contract_args */
+    u32 n_slice_inverse, pad;
 };
 /* CONTRACT_NO_MORE: value of `first` in an element that is not used */
 enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff };
@@ -201,8 +207,15 @@ struct contract_args {
     s32 n, n_panel;   /* rows and panels of a weight matrix */
     s32 n_matrix;     /* ids 0 .. n_matrix - 1 are valid */
     s32 mode, x_step; /* x_step: dwords from one row of x to the next */
-    /* CONTRACT_HEADS: all tokens, and the tokens of a work group */
-    s32 n_tok, tok;
+    /* matvec kernels: a work group computes one of n_slice slices, that is
+     * `each` adjacent panels, and of them `sides`, 1 or 2, at a time. Slices of
+     * one block of rows have adjacent numbers. A member named .._inverse is the
+     * inverse of another one, for divide() */
+    s32 each, n_slice, sides;
+    u32 n_slice_inverse, n_block_inverse, share_inverse;
+    /* CONTRACT_HEADS: all tokens, the tokens of a work group, and the number of
+     * blocks of so many tokens; n_block is used by matvec kernels only */
+    s32 n_tok, tok, n_block;
     s32 n_head, n_used, share;
     /* CONTRACT_DOWN: sum over the token's experts number `item` to item +
      * n_item - 1, counted by ascending id; n_item is at most 256 */
@@ -214,7 +227,7 @@ struct contract_args {
      * open: the accumulator starts with the partial sum that an earlier launch
      * left at entry `top` */
     s32 n_out, top, open;
-    s32 n_run;
+    s32 n_run, pad;
     struct contract_run run[CONTRACT_RUNS];
     struct contract_more more[CONTRACT_MORE];
 };

@@ -10,7 +10,14 @@
  * exist depend on positions, which only the device knows. So a work group that
  * has no span returns. */
 
-enum { ATTEND_BLOCKS = TEXT_SPAN / TEXT_PAGE, ATTEND_AHEAD = 8 };
+/* A lane loads up to ATTEND_FAR values of keys or values, or at the end
+ * ATTEND_AHEAD, before it uses the first. The fewer rows a kernel computes, the
+ * more it waits for memory, and the more registers it has for loads. */
+enum {
+    ATTEND_BLOCKS = TEXT_SPAN / TEXT_PAGE,
+    ATTEND_AHEAD = 8,
+    ATTEND_FAR = 32
+};
 
 DEV float lowest_(void)
 {
@@ -113,31 +120,40 @@ DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
     }
 }
 
-/* Adds to the scores s[rows] of position j the products of key values i0 .. i0
- * + n - 1 with the same values of each row's query: s[r] = fma(q[i][r], key[i],
- * s[r]). q is [n][rows]. `rows` and `format` are constants where this function
- * is inlined. */
-DEV void add_keys(float *s, s32 rows, LOCAL const float *q,
+/* Adds to the scores s[rows] of position j the products of key values i0 + i ..
+ * i0 + n - 1 with the same values of each row's query: s[r] = fma(q[i][r],
+ * key[i], s[r]). q is [n][rows]. Loads `ahead` values at a time, which is at
+ * most ATTEND_FAR, and returns the first i for which fewer are left. Blocks of
+ * values with one scale begin at multiples of ATTEND_FAR. ahead, rows and
+ * format are constants where this function is inlined. */
+DEV s32 add_keys_by(s32 ahead, float *s, s32 rows, LOCAL const float *q,
+                    GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
+                    s32 i, s32 n)
+{
+    for (; i + ahead <= n; i += ahead) {
+        float x[ATTEND_FAR];
+        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
+
+        UNROLL
+        for (s32 k = 0; k < ahead; k++)
+            x[k] = tile_value(tile, format, 0, d, j, i0 + i + k, scale);
+        UNROLL
+        for (s32 k = 0; k < ahead; k++)
+            add_rows(s, rows, q + (i + k) * rows, x[k]);
+    }
+    return i;
+}
+/* The same for all n values, at most `far` at a time. */
+DEV void add_keys(s32 far, float *s, s32 rows, LOCAL const float *q,
                   GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
                   s32 n)
 {
     s32 i = 0;
 
-    for (; i + ATTEND_AHEAD <= n; i += ATTEND_AHEAD) {
-        float x[ATTEND_AHEAD];
-        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
-
-        for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            x[k] = tile_value(tile, format, 0, d, j, i0 + i + k, scale);
-        for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            add_rows(s, rows, q + (i + k) * rows, x[k]);
-    }
-    for (; i < n; i++) {
-        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
-
-        add_rows(s, rows, q + i * rows,
-                 tile_value(tile, format, 0, d, j, i0 + i, scale));
-    }
+    if (far > ATTEND_AHEAD)
+        i = add_keys_by(far, s, rows, q, tile, format, d, j, i0, i, n);
+    i = add_keys_by(ATTEND_AHEAD, s, rows, q, tile, format, d, j, i0, i, n);
+    add_keys_by(1, s, rows, q, tile, format, d, j, i0, i, n);
 }
 
 /* Like add_keys, but the n values of the key are floats in shared memory. */
@@ -151,28 +167,38 @@ DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
 /* ---- sums of V ----------------------------------------------------------- */
 
 /* Adds the values of column c, weighted by probabilities, to the sums of n
- * rows: acc[r] = fma(p[j][r], value[j][c], acc[r]) for positions j = lo .. hi -
- * 1, ascending. p is [64][rows]. n, rows and format are constants where this
- * function is inlined. */
-DEV void add_values(float *acc, s32 n, s32 rows, LOCAL const float *p,
+ * rows: acc[r] = fma(p[j][r], value[j][c], acc[r]) for positions j .. hi - 1,
+ * ascending. p is [64][rows]. Loads `ahead` values at a time and returns the
+ * first j for which fewer are left. ahead, n, rows and format are constants
+ * where this function is inlined. */
+DEV s32 add_values_by(s32 ahead, float *acc, s32 n, s32 rows,
+                      LOCAL const float *p, GLOBAL const u8 *tile, s32 format,
+                      s32 d, s32 c, s32 j, s32 hi)
+{
+    for (; j + ahead <= hi; j += ahead) {
+        float x[ATTEND_FAR];
+
+        UNROLL
+        for (s32 k = 0; k < ahead; k++)
+            x[k] = tile_value(tile, format, 1, d, j + k, c,
+                              tile_scale(tile, format, 1, d, j + k, c));
+        UNROLL
+        for (s32 k = 0; k < ahead; k++)
+            add_rows(acc, n, p + (j + k) * rows, x[k]);
+    }
+    return j;
+}
+/* The same for positions lo .. hi - 1, at most `far` at a time. */
+DEV void add_values(s32 far, float *acc, s32 n, s32 rows, LOCAL const float *p,
                     GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
                     s32 hi)
 {
     s32 j = lo;
 
-    for (; j + ATTEND_AHEAD <= hi; j += ATTEND_AHEAD) {
-        float x[ATTEND_AHEAD];
-
-        for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            x[k] = tile_value(tile, format, 1, d, j + k, c,
-                              tile_scale(tile, format, 1, d, j + k, c));
-        for (s32 k = 0; k < ATTEND_AHEAD; k++)
-            add_rows(acc, n, p + (j + k) * rows, x[k]);
-    }
-    for (; j < hi; j++)
-        add_rows(acc, n, p + j * rows,
-                 tile_value(tile, format, 1, d, j, c,
-                            tile_scale(tile, format, 1, d, j, c)));
+    if (far > ATTEND_AHEAD)
+        j = add_values_by(far, acc, n, rows, p, tile, format, d, c, j, hi);
+    j = add_values_by(ATTEND_AHEAD, acc, n, rows, p, tile, format, d, c, j, hi);
+    add_values_by(1, acc, n, rows, p, tile, format, d, c, j, hi);
 }
 
 /* Like add_values, but row r skips the positions of the span before see_lo[r]
@@ -225,13 +251,14 @@ DEV s32 low_bits_set(s32 i)
 
 /* ---- the kernels --------------------------------------------------------- */
 
-#define ATTEND_KERNEL(name, args, lanes) KERNEL(name, args, lanes)
+#define ATTEND_KERNEL(name, args, lanes)       KERNEL(name, args, lanes)
+#define ATTEND_KERNEL_DENSE(name, args, lanes) KERNEL_DENSE(name, args, lanes)
 
-#define ATTEND_NAME                      attend_4
-#define ROWS                             4
-#define COLUMN_ROWS                      4
-#define LATENT                           0
-#define CODES                            0
+#define ATTEND_NAME                            attend_4
+#define ROWS                                   4
+#define COLUMN_ROWS                            4
+#define LATENT                                 0
+#define CODES                                  0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_8

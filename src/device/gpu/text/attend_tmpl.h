@@ -8,6 +8,15 @@
 #else
 #define ANY(format) ((format) & (TEXT_CODES - 1))
 #endif
+/* values that a lane loads at once; more would need too many registers, and
+ * kernels for codes too much code */
+#if CODES || (LATENT && ROWS > 4)
+#define FAR          ATTEND_AHEAD
+#define BEGIN_KERNEL ATTEND_KERNEL
+#else
+#define BEGIN_KERNEL ATTEND_KERNEL_DENSE
+#define FAR          (ROWS > 4 ? ATTEND_FAR / 2 : ATTEND_FAR)
+#endif
 #if LATENT
 #define CHUNK 16 /* number of key values that are multiplied at a time */
 /* floats from one position to the next in shared memory */
@@ -18,7 +27,7 @@
 #define P_SIZE (TEXT_SPAN * ROWS)
 #endif
 
-ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
+BEGIN_KERNEL(ATTEND_NAME, struct attend_args, 256)
 {
     /* Scores, later probabilities, [256][ROWS]. If LATENT, before that: CHUNK
      * values of the latent of each position. */
@@ -137,25 +146,25 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 #if LATENT
                 add_latents(s, ROWS, q, p + id * PITCH, n);
 #elif CODES
-                add_keys(s, ROWS, q, keys + at * a.key_bytes, a.key_format, a.d,
-                         id % TEXT_PAGE, i0, n);
+                add_keys(FAR, s, ROWS, q, keys + at * a.key_bytes, a.key_format,
+                         a.d, id % TEXT_PAGE, i0, n);
 #else
                 switch (a.key_format) {
                 case TEXT_F32:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_F32, a.d,
-                             id % TEXT_PAGE, i0, n);
+                    add_keys(FAR, s, ROWS, q, keys + at * a.key_bytes, TEXT_F32,
+                             a.d, id % TEXT_PAGE, i0, n);
                     break;
                 case TEXT_F16:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_F16, a.d,
-                             id % TEXT_PAGE, i0, n);
+                    add_keys(FAR, s, ROWS, q, keys + at * a.key_bytes, TEXT_F16,
+                             a.d, id % TEXT_PAGE, i0, n);
                     break;
                 case TEXT_BF16:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_BF16,
-                             a.d, id % TEXT_PAGE, i0, n);
+                    add_keys(FAR, s, ROWS, q, keys + at * a.key_bytes,
+                             TEXT_BF16, a.d, id % TEXT_PAGE, i0, n);
                     break;
                 default:
-                    add_keys(s, ROWS, q, keys + at * a.key_bytes, TEXT_Q8_0,
-                             a.d, id % TEXT_PAGE, i0, n);
+                    add_keys(FAR, s, ROWS, q, keys + at * a.key_bytes,
+                             TEXT_Q8_0, a.d, id % TEXT_PAGE, i0, n);
                 }
 #endif
             }
@@ -259,25 +268,25 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
                     add_some(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
                              lo, from, j0, see_lo + r0, see_hi + r0);
 #if CODES
-                    add_values(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
-                               from, to);
+                    add_values(FAR, acc, COLUMN_ROWS, ROWS, w, tile, FORMAT,
+                               SIZE, c, from, to);
 #else
                     switch (FORMAT) {
                     case TEXT_F32:
-                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_F32,
-                                   SIZE, c, from, to);
+                        add_values(FAR, acc, COLUMN_ROWS, ROWS, w, tile,
+                                   TEXT_F32, SIZE, c, from, to);
                         break;
                     case TEXT_F16:
-                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_F16,
-                                   SIZE, c, from, to);
+                        add_values(FAR, acc, COLUMN_ROWS, ROWS, w, tile,
+                                   TEXT_F16, SIZE, c, from, to);
                         break;
                     case TEXT_BF16:
-                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_BF16,
-                                   SIZE, c, from, to);
+                        add_values(FAR, acc, COLUMN_ROWS, ROWS, w, tile,
+                                   TEXT_BF16, SIZE, c, from, to);
                         break;
                     default:
-                        add_values(acc, COLUMN_ROWS, ROWS, w, tile, TEXT_Q8_0,
-                                   SIZE, c, from, to);
+                        add_values(FAR, acc, COLUMN_ROWS, ROWS, w, tile,
+                                   TEXT_Q8_0, SIZE, c, from, to);
                     }
 #endif
                     add_some(acc, COLUMN_ROWS, ROWS, w, tile, FORMAT, SIZE, c,
@@ -294,6 +303,8 @@ ATTEND_KERNEL(ATTEND_NAME, struct attend_args, 256)
 #undef SIZE
 #undef FORMAT
 #undef CHUNK
+#undef FAR
+#undef BEGIN_KERNEL
 #undef PITCH
 #undef P_SIZE
 #undef ATTEND_NAME

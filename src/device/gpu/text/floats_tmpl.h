@@ -73,7 +73,8 @@ DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n, s32 n_row, s32 r,
 DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
                  s32 n_all, s32 r)
 {
-    s32 item = f->n_unit < n_all ? at / f->n_unit : 0, matrix = f->matrix;
+    s32 item = f->n_unit < n_all ? divide(at, f->n_unit, f->n_unit_inverse) : 0;
+    s32 matrix = f->matrix;
     s32 i = (at - item * f->n_unit) * SEGMENT - f->first;
     s32 end = i + SEGMENT < f->len ? i + SEGMENT : f->len;
     s32 x = f->x_row;
@@ -191,11 +192,12 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
     LOCAL_ARRAY(s32, order, FEW_ITEMS);
     LOCAL float *held = (LOCAL float *)quads + (LANE() >> 4) * (SEGMENT + 4);
     s32 id = LANE(), r = id & 15, unit = id >> 4, mine = id >> 4;
-    s32 group = GROUP() - OWN_FIRST, n_panel = OWN(n_panel), rows = OWN(n);
+    s32 group = GROUP() - OWN_FIRST, n_panel = OWN(n_slice), rows = OWN(n);
     u64 own_out = OWN(out), matrix_bytes = OWN(matrix_bytes);
-    s32 panel = group % n_panel, row = panel * ROWS + r;
-    struct few f =
-        few_find(group / n_panel, a.mode, a.n_tok, a.tok, a.n_head, a.share);
+    s32 block = divide(group, n_panel, OWN(n_slice_inverse));
+    s32 panel = group - block * n_panel, row = panel * ROWS + r;
+    struct few f = few_find(block, a.mode, a.n_tok, a.tok, a.n_head, a.n_block,
+                            a.n_block_inverse, a.share, a.share_inverse);
     s32 top = a.top, adds = mine < f.n && row < rows;
     s64 at = (f.out + (s64)mine * a.n_head) * rows + row;
     struct OF(segment) g;
@@ -205,8 +207,8 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
     g.w_k = a.w_k;
     g.has_row = row < rows;
     if (a.mode == CONTRACT_HEADS && f.matrix < a.n_matrix)
-        few_prefetch(OWN(w) + (u64)f.matrix * matrix_bytes, matrix_bytes, panel,
-                     a.panel_bytes);
+        few_prefetch(OWN(w) + (u64)f.matrix * matrix_bytes, matrix_bytes,
+                     (u64)panel * a.panel_bytes, a.panel_bytes);
     AWAIT();
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
@@ -239,8 +241,9 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
         run.n = f.n;
         run.len = a.run[k].n;
         run.first = a.run[k].first;
-        run.n_unit = (run.len + run.first + SEGMENT - 1) / SEGMENT;
-        total = run.len > 0 ? run.n_unit * f.n_item : 0;
+        run.n_unit = a.run[k].n_unit;
+        run.n_unit_inverse = a.run[k].n_unit_inverse;
+        total = run.n_unit * f.n_item;
         for (s32 t = -16; t < total; t += 16) {
             s32 n = total - t < 16 ? total - t : 16;
 

@@ -57,9 +57,9 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *tile, s64 second, s32 r, s32 q,
 
     UNROLL
     for (s32 j = 0; j < CODES; j++)
-        pair_get(raw + 2 * j, low + 16 * (CODE_DWORD(LANE_DWORD(q, 0)) + j));
+        dwords2_fetch(raw + 2 * j, low + 16 * (CODE_DWORD(LANE_DWORD(q, 0)) + j));
 #if HIGH > 0
-    pair_get(raw + 2 * CODES, low + 16 * (LOW + (HIGH == 2 ? q & 1 : 0)));
+    dwords2_fetch(raw + 2 * CODES, low + 16 * (LOW + (HIGH == 2 ? q & 1 : 0)));
 #endif
     sub[0] = sub[1] = 0;
 #if SUB_FLOAT
@@ -194,13 +194,13 @@ DEV void OF(many_dot)(const u32 *level, LOCAL const u32 *rows, s32 id, s32 q,
     for (s32 c = 0; c < STEP_SUMS; c++)
         lo[c] = hi[c] = WHOLE ? 0 : SUM_START;
 #if HAVE_MMA_S8_16832 && !HALVES
-    pair_held(own, v + 2 * q);
+    dwords2_get(own, v + 2 * q);
 #elif HAVE_MMA
 #if LANE_DWORDS > 1
     UNROLL
     for (s32 j = 0; j < LANE_DWORDS; j += 2) {
-        pair_held(own + j, v + LANE_FIRST(q) + j);
-        pair_held(own + LANE_DWORDS + j, v + LANE_FIRST(q) + 4 + j);
+        dwords2_get(own + j, v + LANE_FIRST(q) + j);
+        dwords2_get(own + LANE_DWORDS + j, v + LANE_FIRST(q) + 4 + j);
     }
 #else
     own[0] = v[LANE_FIRST(q)];
@@ -218,7 +218,7 @@ DEV void OF(many_dot)(const u32 *level, LOCAL const u32 *rows, s32 id, s32 q,
 
         UNROLL
         for (s32 j = 0; j < TILE / 4; j += 2)
-            pair_held(v + j, rows + LANE_TOKEN(q, c) * MANY_STRIDE + 2 + j);
+            dwords2_get(v + j, rows + LANE_TOKEN(q, c) * MANY_STRIDE + 2 + j);
         UNROLL
         for (s32 j = 0; j < 4; j++) {
             lo[c] = dot4(level[j], v[j], lo[c]);
@@ -308,7 +308,7 @@ DEV void OF(many_close_mins)(const u32 *mins, LOCAL const u32 *sums, s32 *msum)
     a[0] = prmt_(mins[2], mins[3], 0x4400u);
     a[1] = prmt_(mins[2], mins[3], 0x5511u);
 #endif
-    pair_held(b, sums);
+    dwords2_get(b, sums);
     UNROLL
     for (s32 c = 0; c < 4; c++)
         high[c] = msum[c] = 0;
@@ -354,7 +354,7 @@ DEV void OF(many_add)(const s32 *lo, const s32 *hi, const float *d,
 #if HAS_MIN
         u32 head[2];
 
-        pair_held(head, v);
+        dwords2_get(head, v);
         dx = float_from_bits(head[0]);
 #else
         dx = float_from_bits(v[0]);
@@ -392,7 +392,7 @@ KERNEL_MANY_OF(OF(matmul), struct contract_args, 256)
 #if MIN_MMA
     /* of the chunk that is computed, and of the one that is copied: the sums of
      * each row's blocks */
-    LOCAL_ARRAY(struct pair, sum_pairs, MANY_TOKENS * SUPER);
+    LOCAL_ARRAY(struct dwords2, sum_pairs, MANY_TOKENS * SUPER);
     LOCAL u32 *sums = (LOCAL u32 *)sum_pairs;
     s32 sum_buffer = 0;
 #endif

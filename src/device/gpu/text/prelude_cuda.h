@@ -31,10 +31,11 @@ typedef long long s64;
 #define AT(type, address)          ((type *)(address))
 #define AT_HELD(type, address)                                                 \
     ((type *)__cvta_global_to_generic((size_t)(address)))
-#define LANE()    ((s32)threadIdx.x)
-#define GROUP()   ((s32)blockIdx.x)
-#define N_GROUP() ((s32)gridDim.x)
-#define BARRIER() __syncthreads()
+#define LANE()       ((s32)threadIdx.x)
+#define GROUP()      ((s32)blockIdx.x)
+#define N_GROUP()    ((s32)gridDim.x)
+#define BARRIER()    __syncthreads()
+#define BARRIER_32() __syncwarp()
 /* Instructions that only devices of capability 9.0 and later have are in
  * comments of the PTX. For these devices cuda_source.c removes the comment
  * marks when it decompresses the PTX. Then a launch of a graph may begin while

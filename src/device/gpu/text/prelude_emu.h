@@ -11,6 +11,8 @@
  * group, GROUP() that of the work group, N_GROUP() the number of work groups.
  * LOCAL_ARRAY declares memory that the lanes of a work group share, at the top
  * of a kernel. Either all lanes of a work group reach a BARRIER() or none does.
+ * BARRIER_32() is one for 32 adjacent lanes, from a multiple of 32. It may be a
+ * BARRIER(), so all lanes of a work group must reach it, too.
  *
  * AT(type, address) converts an address to a pointer. `address` must be a
  * member of the arguments, so that the compiler sees the pointer's origin;
@@ -53,6 +55,11 @@ typedef int64_t s64;
 #define GROUP()                    emu_now.group
 #define N_GROUP()                  emu_now.n_group
 #define BARRIER()                  emu_barrier()
+#ifdef EMU_CUDA
+#define BARRIER_32() emu_wave(32)
+#else
+#define BARRIER_32() BARRIER()
+#endif
 #define AWAIT()
 /* Reads a byte at the address, so that an invalid address crashes. */
 #define PREFETCH(address) ((void)*AT(const volatile u8, address))

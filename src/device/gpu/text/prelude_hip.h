@@ -52,7 +52,8 @@ typedef long long s64;
 #define N_GROUP()                                                              \
     ((s32)(__builtin_amdgcn_grid_size_x() /                                    \
            __builtin_amdgcn_workgroup_size_x()))
-#define BARRIER() barrier_()
+#define BARRIER()    barrier_()
+#define BARRIER_32() barrier_32_()
 #define AWAIT()
 #define PREFETCH(address)
 
@@ -61,6 +62,14 @@ DEV void barrier_(void)
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+/* The lanes of a wave, 32 or 64, execute in step; only the compiler must not
+ * move accesses. */
+DEV void barrier_32_(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
 #include "plain_ops.h"
 

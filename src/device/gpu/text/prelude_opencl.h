@@ -35,10 +35,11 @@ typedef long s64;
 #define AT_HELD(type, address)     AT(type, address)
 #define AT(type, address)                                                      \
     ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, m6, m7, address))
-#define LANE()    ((s32)get_local_id(0))
-#define GROUP()   ((s32)get_group_id(0))
-#define N_GROUP() ((s32)get_num_groups(0))
-#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define LANE()       ((s32)get_local_id(0))
+#define GROUP()      ((s32)get_group_id(0))
+#define N_GROUP()    ((s32)get_num_groups(0))
+#define BARRIER()    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define BARRIER_32() BARRIER()
 #define AWAIT()
 #define PREFETCH(address)
 

@@ -106,12 +106,17 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[3] = q.w;
 }
 
-/* Four 32-bit words that are loaded from shared memory at once, like struct
+/* Four or two 32-bit words that are loaded or stored at once, like struct
  * quad. */
 struct __attribute__((aligned(16))) dwords {
     u32 x, y, z, w;
 };
+struct __attribute__((aligned(8))) dwords2 {
+    u32 x, y;
+};
 
+/* Copy p[0] to p[3], or p[0] and p[1], to x[], or x[] to p[]. p must be aligned
+ * like the struct. */
 DEV void dwords_get(u32 *x, LOCAL const u32 *p)
 {
     struct dwords d = *(LOCAL const struct dwords *)p;
@@ -121,34 +126,44 @@ DEV void dwords_get(u32 *x, LOCAL const u32 *p)
     x[2] = d.z;
     x[3] = d.w;
 }
-
-/* Two 32-bit words that are loaded or stored at once. An address of a pair must
- * be a multiple of 8. */
-struct __attribute__((aligned(8))) pair {
-    u32 x, y;
-};
-
-/* Copy p[0] and p[1] to x[], from global or from shared memory. */
-DEV void pair_get(u32 *x, GLOBAL const u32 *p)
+DEV void dwords_fetch(u32 *x, GLOBAL const u32 *p)
 {
-    struct pair d = *(GLOBAL const struct pair *)p;
+    struct dwords d = *(GLOBAL const struct dwords *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+    x[2] = d.z;
+    x[3] = d.w;
+}
+DEV void dwords_put(LOCAL u32 *p, u32 x, u32 y, u32 z, u32 w)
+{
+    struct dwords d;
+
+    d.x = x;
+    d.y = y;
+    d.z = z;
+    d.w = w;
+    *(LOCAL struct dwords *)p = d;
+}
+DEV void dwords2_get(u32 *x, LOCAL const u32 *p)
+{
+    struct dwords2 d = *(LOCAL const struct dwords2 *)p;
 
     x[0] = d.x;
     x[1] = d.y;
 }
-DEV void pair_held(u32 *x, LOCAL const u32 *p)
+DEV void dwords2_fetch(u32 *x, GLOBAL const u32 *p)
 {
-    struct pair d = *(LOCAL const struct pair *)p;
+    u64 d = *(GLOBAL const u64 *)p;
 
-    x[0] = d.x;
-    x[1] = d.y;
+    x[0] = (u32)d;
+    x[1] = (u32)(d >> 32);
 }
-/* Copies x[0] and x[1] to p[], in shared memory. */
-DEV void pair_put(LOCAL u32 *p, const u32 *x)
+DEV void dwords2_put(LOCAL u32 *p, u32 x, u32 y)
 {
-    struct pair d;
+    struct dwords2 d;
 
-    d.x = x[0];
-    d.y = x[1];
-    *(LOCAL struct pair *)p = d;
+    d.x = x;
+    d.y = y;
+    *(LOCAL struct dwords2 *)p = d;
 }

@@ -87,6 +87,33 @@ DEV u32 look16(u32 c, u32 t0, u32 t1, u32 t2, u32 t3)
 #endif
 }
 
+#if HAVE_PRMT
+/* Looks up the eight nibbles of c. The bytes of *a are those for the low and
+ * the high nibble of byte 0 of c, then of byte 1; those of *b for bytes 2 and
+ * 3. */
+DEV void look_pairs(u32 c, u32 t0, u32 t1, u32 t2, u32 t3, u32 *a, u32 *b)
+{
+    u32 s = c & 0x77777777u, half = (c >> 1 & 0x44444444u) | 0x32103210u;
+
+    *a = prmt_(prmt_(t0, t1, s), prmt_(t2, t3, s), half);
+    s >>= 16;
+    *b = prmt_(prmt_(t0, t1, s), prmt_(t2, t3, s), half >> 16);
+}
+/* Brings a block's 32 values v[] into the order of look_pairs(): v[q] and v[q +
+ * 4], which belong to the low and the high nibbles of one dword, become those
+ * of *a and of *b. */
+DEV void pair_values(u32 *v)
+{
+    UNROLL
+    for (s32 q = 0; q < 4; q++) {
+        u32 lo = v[q], hi = v[q + 4];
+
+        v[q] = prmt_(lo, hi, 0x5140u);
+        v[q + 4] = prmt_(lo, hi, 0x7362u);
+    }
+}
+#endif
+
 /* Return half of a scale of MXFP4 (a power of two) or of NVFP4 (an unsigned
  * E4M3 number). The levels of these formats are stored doubled. */
 DEV float e8m0_half(u32 e)
@@ -145,6 +172,16 @@ DEV float ue4m3_half(u32 x)
             AT_HELD(float, sum)[at] = add_(acc, value);                        \
     } while (0)
 
+/* Returns x / n, where `inverse` is the integer part of (2^32 - 1) / n. x and n
+ * must be less than 2^31, and n positive. The high half of x * inverse is the
+ * quotient or one less. */
+DEV s32 divide(s32 x, s32 n, u32 inverse)
+{
+    u32 q = (u32)((u64)(u32)x * inverse >> 32);
+
+    return (s32)(q + ((u32)x - q * (u32)n >= (u32)n));
+}
+
 /* The rows and the matrix of a matvec work group. */
 struct few {
     s32 n; /* number of rows of activations; results are n_head rows apart */
@@ -154,32 +191,35 @@ struct few {
     s32 n_item; /* number of matrices whose products an accumulator adds up */
 };
 DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
-                        s32 share)
+                        s32 n_block, u32 n_block_inverse, s32 share,
+                        u32 share_inverse)
 {
     struct few f;
 
     f.n = f.n_item = 1;
-    f.out = block;
-    f.x = block / share;
+    f.out = f.x = block;
     f.matrix = 0;
     if (mode == CONTRACT_HEADS) {
-        s32 n_block = (n_tok + tok - 1) / tok, first = block % n_block * tok;
+        s32 first;
 
+        f.matrix = divide(block, n_block, n_block_inverse);
+        first = (block - f.matrix * n_block) * tok;
         f.n = n_tok - first < tok ? n_tok - first : tok;
-        f.matrix = block / n_block;
         f.out = f.x = first * n_head + f.matrix;
+    } else {
+        f.x = divide(block, share, share_inverse);
     }
     return f;
 }
 
-/* Prefetches the beginning of a work group's panel: each lane one line of 128
- * bytes. */
-DEV void few_prefetch(u64 matrix, u64 matrix_bytes, s32 panel, u64 panel_bytes)
+/* Prefetches the beginning of the n bytes from `at` on of a matrix: each lane
+ * one line of 128 bytes. */
+DEV void few_prefetch(u64 matrix, u64 matrix_bytes, u64 at, u64 n)
 {
-    u64 line = (u64)LANE() * 128, at = (u64)panel * panel_bytes + line;
+    u64 line = (u64)LANE() * 128;
 
-    if (line < panel_bytes && at < matrix_bytes) {
-        PREFETCH(matrix + at);
+    if (line < n && at + line < matrix_bytes) {
+        PREFETCH(matrix + at + line);
     }
     (void)matrix;
 }
@@ -201,71 +241,54 @@ struct few_run {
     /* len, first: n and first of contract_run; n_unit: units of the run, for
      * one expert */
     s32 len, first, n_unit;
-    s32 down; /* the sum goes over the token's experts (CONTRACT_DOWN) */
+    u32 n_unit_inverse;
+    s32 down;        /* the sum goes over the token's experts (CONTRACT_DOWN) */
+    u64 panel_bytes; /* quantized formats: bytes from one panel to the next */
 };
 
-/* A block of activations multiplied with a weight row: the block's scale d and
- * two sums, and the products `lo` and `hi` of the block's halves. level[q] is
- * multiplied with values 4 q to 4 q + 3, level[q + 4] with values 16 + 4 q to
- * 19 + 4 q. */
-struct few_block {
-    float d;
-    s32 sum[2], lo, hi;
-};
-DEV struct few_block few_meet(const u32 *level, LOCAL const u32 *block)
+/* Sets *f to a run of k of quantized weights: w and x are the weights and
+ * activations of the first matrix. Returns the number of units of n_item
+ * experts. */
+DEV s32 few_begin(struct few_run *f, struct contract_run run,
+                  GLOBAL const u8 *w, GLOBAL const u32 *x, s32 n_item)
 {
-    struct few_block b;
-    u32 head[4], v[8];
-
-    dwords_get(head, block);
-    dwords_get(v, block + 4);
-    dwords_get(v + 4, block + 8);
-    b.d = float_from_bits(head[2]);
-    b.sum[0] = (s16)(head[3] & 0xffff);
-    b.sum[1] = (s16)(head[3] >> 16);
-    b.lo = b.hi = 0;
-    UNROLL
-    for (s32 q = 0; q < 4; q++) {
-        b.lo = dot4(level[q], v[q], b.lo);
-        b.hi = dot4(level[q + 4], v[q + 4], b.hi);
-    }
-    return b;
+    f->w = w + run.off;
+    f->x = x + (s64)run.x * X_BLOCK;
+    f->len = run.n;
+    f->first = run.first;
+    f->n_unit = run.n_unit;
+    f->n_unit_inverse = run.n_unit_inverse;
+    return run.n_unit * n_item;
 }
 
-/* Returns acc + the products scale[] * isum[] of n slots. If `paired`, each is
- * followed by mscale[] * msum[]. Eight slots are loaded before the first is
- * used. */
-DEV float few_add(float acc, LOCAL const s32 *isum, LOCAL const float *scale,
-                  s32 paired, LOCAL const s32 *msum, LOCAL const float *mscale,
-                  s32 n, s32 step, s32 at)
+/* Loads a block of activations: its scale d, two sums, 32 values. */
+DEV void block_get(u32 *block, GLOBAL const u32 *p)
 {
-    s32 i = 0;
+    UNROLL
+    for (s32 i = 0; i < X_BLOCK; i += 2)
+        dwords2_fetch(block + i, p + i);
+}
 
-    for (; i + 8 <= n; i += 8) {
-        s32 x[8], y[8];
-        float f[8], g[8];
+/* Adds the products of 32 weights of a row, with the levels level[], and the
+ * values v[] of a block of activations to *lo. If `halves`, adds those of the
+ * second 16 values to *hi instead. level[q] has the levels of values 4 q to 4 q
+ * + 3, level[q + 4] those of values 16 + 4 q to 19 + 4 q. */
+DEV void few_dot(const u32 *level, const u32 *v, s32 halves, s32 *lo, s32 *hi)
+{
+    s32 a = *lo, b = *hi;
 
-        UNROLL
-        for (s32 k = 0; k < 8; k++) {
-            x[k] = isum[(i + k) * step + at];
-            f[k] = scale[(i + k) * step + at];
-            y[k] = paired ? msum[(i + k) * step + at] : 0;
-            g[k] = paired ? mscale[(i + k) * step + at] : 0;
-        }
-        UNROLL
-        for (s32 k = 0; k < 8; k++) {
-            acc = fma_(f[k], int_float(x[k]), acc);
-            if (paired)
-                acc = fma_(g[k], int_float(y[k]), acc);
-        }
+    UNROLL
+    for (s32 q = 0; q < 4; q++)
+        a = dot4(level[q], v[q], a);
+    UNROLL
+    for (s32 q = 4; q < 8; q++) {
+        if (halves)
+            b = dot4(level[q], v[q], b);
+        else
+            a = dot4(level[q], v[q], a);
     }
-    for (; i < n; i++) {
-        acc = fma_(scale[i * step + at], int_float(isum[i * step + at]), acc);
-        if (paired)
-            acc = fma_(mscale[i * step + at], int_float(msum[i * step + at]),
-                       acc);
-    }
-    return acc;
+    *lo = a;
+    *hi = b;
 }
 
 /* Sorts the n_used experts of a token by ascending id; equal ids keep their
@@ -398,7 +421,7 @@ DEV void stage_ask(LOCAL u32 *to, GLOBAL const u32 *from, s32 n, s32 part,
 
         next[2 * j] = next[2 * j + 1] = 0;
         if (at < n * X_BLOCK)
-            pair_get(next + 2 * j, from + at);
+            dwords2_fetch(next + 2 * j, from + at);
     }
     (void)to;
 }
@@ -406,7 +429,8 @@ DEV void stage_put(LOCAL u32 *to, s32 part, const u32 *next)
 {
     UNROLL
     for (s32 j = 0; j < STAGE_LOADS / 2; j++)
-        pair_put(to + 2 * (part + j * STAGE_LANES), next + 2 * j);
+        dwords2_put(to + 2 * (part + j * STAGE_LANES), next[2 * j],
+                    next[2 * j + 1]);
 }
 #endif
 

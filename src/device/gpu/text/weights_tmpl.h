@@ -33,9 +33,16 @@
 
 /* Number of dwords that contain the codes of 8 values of a row. */
 #define RAW ((LOW == 8 ? 2 : 1) + (HIGH > 0))
+/* A level is a code less OFFSET, which is 0 if near() returns levels. */
+#if defined(LEVEL0) || BIAS == 128
+#define OFFSET 0
+#else
+#define OFFSET BIAS
+#endif
 
 /* fetch() loads the dwords with the codes of values 4 t to 4 t + 3 and 16 + 4 t
- * to 19 + 4 t of row r, t = 0 to 3. unpack() converts them to levels. */
+ * to 19 + 4 t of row r, t = 0 to 3. unpack() converts them to levels, near() to
+ * levels plus OFFSET. */
 DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
 {
     GLOBAL const u32 *low = (GLOBAL const u32 *)(tile + SUB_BYTES) + r;
@@ -48,20 +55,26 @@ DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
     raw[RAW - 1] = low[16 * (LOW + (HIGH == 2 ? t & 1 : 0))];
 #endif
 }
-/* Returns the levels of four codes. */
-DEV u32 OF(levels)(u32 codes)
+/* levels() returns the levels of four codes, near_level() levels plus OFFSET. */
+DEV u32 OF(near_level)(u32 codes)
 {
 #ifdef LEVEL0
     return look16(codes, LEVEL0, LEVEL1, LEVEL2, LEVEL3);
 #elif BIAS == 128
     return codes ^ 0x80808080u;
-#elif BIAS > 0
-    return ((codes | 0x80808080u) - BIAS * 0x01010101u) ^ 0x80808080u;
 #else
     return codes;
 #endif
 }
-DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
+DEV u32 OF(levels)(u32 codes)
+{
+    u32 near = OF(near_level)(codes);
+
+    return OFFSET > 0
+               ? ((near | 0x80808080u) - OFFSET * 0x01010101u) ^ 0x80808080u
+               : near;
+}
+DEV void OF(near)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
 {
 #if LOW == 8
     u32 a = raw[0], b = raw[1];
@@ -82,8 +95,16 @@ DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
     b |= (high >> 4 & 0x01010101u) << LOW;
 #endif
     (void)t;
-    *lo = OF(levels)(a);
-    *hi = OF(levels)(b);
+    *lo = OF(near_level)(a);
+    *hi = OF(near_level)(b);
+}
+DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
+{
+    OF(near)(raw, t, lo, hi);
+#if OFFSET > 0
+    *lo = ((*lo | 0x80808080u) - OFFSET * 0x01010101u) ^ 0x80808080u;
+    *hi = ((*hi | 0x80808080u) - OFFSET * 0x01010101u) ^ 0x80808080u;
+#endif
 }
 /* fetch_sub() loads the sub scales of row r of a tile. factors() converts them
  * to the integer factors of the two halves, S in s[] and M in m[]. */
@@ -196,3 +217,5 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
 #undef HAS_MIN
 #undef PAIRED
 #undef RAW
+#undef OFFSET
+#undef RAWS
