@@ -57,7 +57,8 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *tile, s64 second, s32 r, s32 q,
 
     UNROLL
     for (s32 j = 0; j < CODES; j++)
-        dwords2_fetch(raw + 2 * j, low + 16 * (CODE_DWORD(LANE_DWORD(q, 0)) + j));
+        dwords2_fetch(raw + 2 * j,
+                      low + 16 * (CODE_DWORD(LANE_DWORD(q, 0)) + j));
 #if HIGH > 0
     dwords2_fetch(raw + 2 * CODES, low + 16 * (LOW + (HIGH == 2 ? q & 1 : 0)));
 #endif

@@ -55,7 +55,7 @@ DEV void OF(fetch)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *raw)
     raw[RAW - 1] = low[16 * (LOW + (HIGH == 2 ? t & 1 : 0))];
 #endif
 }
-/* levels() returns the levels of four codes, near_level() levels plus OFFSET. */
+/* levels() returns the levels of four codes, near_level() these plus OFFSET. */
 DEV u32 OF(near_level)(u32 codes)
 {
 #ifdef LEVEL0
