@@ -181,8 +181,10 @@ enum exit_code fetch_cached(const struct options *o, hub_cached_fn *each,
 {
     struct hub_options h = {.endpoint = endpoint()};
     pl_err err;
-    pl_status s = hub_cache_folder(folder, &err);
+    pl_status s;
 
+    *folder = NULL;
+    s = hub_cache_folder(folder, &err);
     h.cache = *folder;
     if (s == PL_OK)
         s = hub_cached(&h, each, user, &err);

@@ -1000,9 +1000,9 @@ PL_API void pl_reply_keep_reasoning(pl_reply *r);
  * pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
-/* Says that the model ended the text by a token (pl_token_is_eog), so that
- * nothing was cut off. What the last tool call lacks to be complete, closing
- * brackets or the marker after its last value, is then added. Call this before
+/* Declares that the model ended the text by a token (pl_token_is_eog), so that
+ * nothing was cut off. pl_reply_finish then adds the closing brackets, or the
+ * marker after the last value, that the last tool call lacks. Call this before
  * pl_reply_finish. */
 PL_API void pl_reply_uncut(pl_reply *r);
 /* Ends the text and reports what was held back. May be called once. */

@@ -69,8 +69,8 @@ static bool add_mark(struct pieces *to, pl_fim which)
 
 /* The texts around the gap, and the beginning of the text in it. */
 struct gap {
-    const char *before, *behind, *begun;
-    size_t n_before, n_behind, n_begun;
+    const char *before, *after, *begun;
+    size_t n_before, n_after, n_begun;
 };
 
 /* Appends the text before the gap and the beginning of the text in it, after
@@ -82,10 +82,10 @@ static bool add_before(struct pieces *to, const struct gap *g)
            add_text(to, g->begun, g->n_begun, true);
 }
 
-static bool add_behind(struct pieces *to, const struct gap *g)
+static bool add_after(struct pieces *to, const struct gap *g)
 {
     return add_mark(to, PL_FIM_SUFFIX) &&
-           add_text(to, g->behind, g->n_behind, false);
+           add_text(to, g->after, g->n_after, false);
 }
 
 /* Reads a field whose value is a string. Sets *text to it, or to "" if the
@@ -181,7 +181,7 @@ bool request_read_infill(struct request_reader *r)
     if (!check_model(r) || !field_need(&r->f, "input_prefix") ||
         !field_need(&r->f, "input_suffix") ||
         !read_text(&r->f, "input_prefix", &g.before, &g.n_before) ||
-        !read_text(&r->f, "input_suffix", &g.behind, &g.n_behind) ||
+        !read_text(&r->f, "input_suffix", &g.after, &g.n_after) ||
         !read_text(&r->f, "prompt", &g.begun, &g.n_begun) ||
         !field_bool(&r->f, "spm_infill", &suffix_first))
         return false;
@@ -194,7 +194,6 @@ bool request_read_infill(struct request_reader *r)
      * adds its special tokens, such as BOS, before it. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
-           (!suffix_first || add_behind(&to, &g)) && add_before(&to, &g) &&
-           (suffix_first || add_behind(&to, &g)) &&
-           add_mark(&to, PL_FIM_MIDDLE);
+           (!suffix_first || add_after(&to, &g)) && add_before(&to, &g) &&
+           (suffix_first || add_after(&to, &g)) && add_mark(&to, PL_FIM_MIDDLE);
 }

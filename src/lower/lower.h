@@ -47,8 +47,8 @@ struct lower_variant {
     const int *at; /* [num->n] group; of leaves, any */
 };
 
-/* A request to print the programs as a pass leaves them. The names of passes
- * are in lower_passes.c. */
+/* A request to print what a pass makes: transfers or programs. The names of
+ * passes are in lower_passes.c. */
 struct lower_dump {
     const char *pass;
     pl_write_fn *write;

@@ -146,12 +146,15 @@ pl_status lower_start_transfers(struct lower *w, int i)
     bool pipeline = w->opt->variant[w->variant.index].n_micro > 1;
     struct placed *h = lower_find(w, i, w->variant.at[i]);
 
-    for (int k = v->first[i]; k >= 0; k = v->item[k].next)
-        if (!v->item[k].late)
-            PL_TRY(start(w, &v->item[k]));
-        /* The receivers pull later. In a pipeline, this group continues with
-         * another micro-batch, for which they must not wait. */
+    for (int k = v->first[i]; k >= 0; k = v->item[k].next) {
+        const struct transfer *t = &v->item[k];
+
+        if (!t->late)
+            PL_TRY(start(w, t));
         else if (pipeline && h)
+            /* The receivers pull later. This group continues with another
+             * micro-batch, for which they must not wait. */
             PL_TRY(post_ready(w, h));
+    }
     return PL_OK;
 }

@@ -392,10 +392,10 @@ pl_status lower_end_collectives(struct lower *w);
 /* ---- lower_copy.c -------------------------------------------------------- */
 
 /* Transfers value i (computed, input, weight or cache; -1: the token table) to
- * group b as value `as`, unless that has it. */
+ * group b as value `as`, unless the group has it. */
 pl_status lower_bring(struct lower *w, int i, int as, int b);
-/* Starts the transfers of value i, which is computed, but those that are
- * late. */
+/* Starts the transfers of value i, which was just computed. Late ones start at
+ * their first reader; in a pipeline, their source posts now. */
 pl_status lower_start_transfers(struct lower *w, int i);
 
 /* ---- lower_inflight.c ---------------------------------------------------- */

@@ -235,7 +235,7 @@ pl_status lower_inputs(struct lower *w, const struct transfer *t)
                              .node = in.n ? w->num->node[in.num[0]].node : -1,
                              .by = &transport_info[t->by[m]],
                              .group = t->from,
-                             .room = -1};
+                             .inbox_free = -1};
         struct lower_pieces p = {0};
 
         PL_TRY(build_input_transfer(w, &y, &in, &p));
@@ -298,7 +298,7 @@ pl_status lower_result(struct lower *w, const struct transfer *t)
                          .by = &transport_info[t->by[0]],
                          .src = lower_find(w, i, t->from),
                          .group = t->from,
-                         .room = -1};
+                         .inbox_free = -1};
     struct lower_pieces none = {0}, p = {0};
 
     /* born before the step begins, so that no other buffer shares its memory */

@@ -6,9 +6,10 @@
  *   events    programs        which POSTs and WAITs remain, and where
  *   buffers   programs        the offset of each buffer
  *
- * What a pass makes can be printed. "transfer", "events" and "buffers" read
- * nothing but the structure that they change, and a few flags of each device,
- * so they run alone on a parsed text (transfers.h, program/program_text.h). */
+ * `plait plan --dump` prints the result of each. "transfer", "events" and
+ * "buffers" read nothing but the structure that they change, and a few flags of
+ * each device, so they run alone on a parsed text (transfers.h,
+ * program/program_text.h). */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -39,6 +40,9 @@ static pl_status transfer(struct lower *w)
 
     if (!given)
         return transfers_choose(w->transfers, w->a, w->err);
+    if (given->n_value != w->num->n || given->n_group != w->opt->n_group ||
+        given->n_variant != w->opt->n_variant)
+        return err_set(w->err, PL_BAD_ARGUMENT, "transfers of another plan");
     w->transfers->variant = given->variant;
     for (int g = 0; g < given->n_group; g++)
         w->transfers->group[g].exchange = given->group[g].exchange;

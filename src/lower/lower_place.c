@@ -65,8 +65,7 @@ static pl_status add_table(const struct placing *p, int group)
                : add(p, TRANSFER_TABLE, -1, -1, io_group(p->w), group);
 }
 
-/* Adds the transfer by which value y comes to group b, where node i reads
- * it. */
+/* Adds the transfer of value y to group b, where node i reads it. */
 static pl_status operand(const struct placing *p, int i, int y, int b)
 {
     const struct lower *w = p->w;

@@ -1,5 +1,6 @@
 /* Emission of transfers. The pass "transfer" (transfers.h) has chosen for each
- * receiver who moves the bytes, in which queue, and what is told.
+ * receiver which device moves the bytes, in which queue, and which
+ * POST follows.
  *
  * A receiver that pulls waits for the source's POST, copies its parts, and
  * posts that it has them. A source that pushes does so when it has the value
@@ -64,7 +65,7 @@ struct receiver lower_receiver(const struct lower *w, const struct transfer *t,
                              .node = w->num->node[t->value].node,
                              .by = &transport_info[t->by[m]],
                              .group = t->from,
-                             .room = -1,
+                             .inbox_free = -1,
                              .arrives = &dst->arrives[m],
                              .done = done};
 }
@@ -83,7 +84,7 @@ pl_status lower_alloc_dst(struct lower *w, struct receiver *y, pl_format f,
     if (!y->by->pushes)
         return PL_OK;
     lower_to_inbox(&w->dev[d], y->out, w->variant.order);
-    return lower_post(w, d, QUEUE_COMPUTE, &y->room);
+    return lower_post(w, d, QUEUE_COMPUTE, &y->inbox_free);
 }
 
 pl_status lower_alloc_resident_dst(struct lower *w, struct receiver *y, int i,
@@ -119,8 +120,8 @@ pl_status lower_add_arrival(struct lower *w, struct arrival *a, int dev,
 
 /* Emits the POST of device d, which has moved bytes to the receiver, and what
  * waits for it. What the receiver itself copied in its order needs no WAIT. */
-static pl_status tell(struct lower *w, const struct receiver *y, int d,
-                      enum queue q)
+static pl_status post_copied(struct lower *w, const struct receiver *y, int d,
+                             enum queue q)
 {
     int event;
 
@@ -164,7 +165,7 @@ pl_status lower_pull(struct lower *w, const struct receiver *y,
             insn[k].pull.between_groups = !y->by->in_order;
         PL_TRY(lower_insn(w, d, &insn[k]));
     }
-    return tell(w, y, d, q);
+    return post_copied(w, y, d, q);
 }
 
 /* ---- a receiver that is pushed to ---------------------------------------- */
@@ -178,13 +179,13 @@ pl_status lower_push(struct lower *w, const struct receiver *y, int s,
     x->node = y->node;
     if (q == QUEUE_COPY)
         PL_TRY(lower_begin_copies(w, s));
-    if (y->room >= 0)
-        PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->room));
+    if (y->inbox_free >= 0)
+        PL_TRY(lower_wait(w, s, q, lower_dev(w, y->u), y->inbox_free));
     for (int k = 0; k < 2; k++)
         if (q == QUEUE_COPY && ready[k] >= 0)
             PL_TRY(lower_wait(w, s, q, s, ready[k]));
     PL_TRY(lower_insn(w, s, x));
-    return tell(w, y, s, q);
+    return post_copied(w, y, s, q);
 }
 
 /* Emits the PUSH of the copies p[n], whose source is device s. */

@@ -3,8 +3,9 @@
  * A receiver that can read the memory of all its sources pulls; to others the
  * sources push. Only pushes write into an inbox, so if one source pushes its
  * part, all do. A device without a copy queue copies in the order of its other
- * instructions. If all receivers are such devices, a copy that begins before it
- * is needed hides nothing, so it is begun late. */
+ * instructions. If a receiver is such a device, and none is pushed to, a copy
+ * that begins before it is needed hides nothing, so the transfer is late. A
+ * weight is then late even if it is pushed. */
 #include "lower/transfers.h"
 
 #include "base/err.h"
@@ -142,7 +143,9 @@ static bool is_late(const struct transfers *t, const struct transfer *x)
         return true;
     if (x->kind == TRANSFER_RESULT || !has_one_queue(t, x->to))
         return false;
-    for (int m = 0; m < t->group[x->to].n && x->kind != TRANSFER_WEIGHT; m++)
+    if (x->kind == TRANSFER_WEIGHT)
+        return true;
+    for (int m = 0; m < t->group[x->to].n; m++)
         if (x->by[m] == TRANSPORT_PUSH)
             return false;
     return true;
@@ -163,6 +166,8 @@ static bool add_table(struct transfers *t, int variant, struct arena *a, int k)
             .from = t->n_group - 1,
             .to = x->by[m] == TRANSPORT_PUSH ? x->from : x->to};
 
+        if (x->by[m] == TRANSPORT_NONE)
+            continue;
         if (!transfers_add(t, variant, a, &table, &y))
             return false;
         for (int i = 0; y && i < t->group[y->to].n; i++)

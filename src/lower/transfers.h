@@ -5,7 +5,7 @@
  * with the shards that have what each receiver needs. "transfer" chooses, for
  * each receiver, a transport, a row of the table below; and for each group, how
  * its collectives exchange. It reads nothing but this structure, so that it
- * runs alone on a parsed text. Lowering then emits what stands here. */
+ * runs alone on a parsed text. The pass "order" then emits these transfers. */
 #ifndef LOWER_TRANSFERS_H
 #define LOWER_TRANSFERS_H
 
@@ -23,8 +23,8 @@ enum transfer_kind {
     TRANSFER_KIND_COUNT
 };
 
-/* The transports. They differ in who moves the bytes, in which queue, and what
- * is told afterwards. */
+/* The transports. They differ in which device moves the bytes, in which queue,
+ * and which POST follows. */
 enum transport {
     TRANSPORT_NONE, /* not chosen yet, or nothing to move */
     TRANSPORT_PULL,
@@ -40,7 +40,7 @@ struct transport_info {
     bool pushes;
     /* among the mover's other instructions, even if it has a copy queue */
     bool in_order;
-    /* the POST behind the copies, by the queue that executes them */
+    /* the POST after the copies, by the queue that executes them */
     bool posts;
     enum post_time post[QUEUE_COUNT];
     /* the receiver waits at once; else before it uses the value */
@@ -110,7 +110,7 @@ pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
  *   variant
  *     value 20 as 22: 0 -> 1 late, pull 0 1, push 1, none
  *
- * Behind the groups of a transfer are its receivers, each with its transport
+ * After the groups of a transfer follow its receivers, each with its transport
  * (`from` before the pass "transfer") and the shards that are its sources. */
 pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
                           void *user);

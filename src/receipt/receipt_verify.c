@@ -676,6 +676,15 @@ static pl_status conclude(struct check *c)
     return PL_OK;
 }
 
+static bool uses_adaptive_p(const pl_sampling *s)
+{
+    bool listed = false;
+
+    for (int i = 0; i < s->n_step; i++)
+        listed |= s->step[i] == PL_STEP_ADAPTIVE_P;
+    return listed && s->adaptive_target >= 0;
+}
+
 /* Chooses the tokens to sample again, in c->wanted: all that were sampled, or
  * n_sample of them, drawn at random, if the caller asked for some only. */
 static pl_status choose_tokens(struct check *c)
@@ -691,7 +700,7 @@ static pl_status choose_tokens(struct check *c)
     }
     if (need > 0 && a->n > 0 &&
         (c->r->no_tokens || c->settings.mirostat > 0 ||
-         c->settings.adaptive_target >= 0)) {
+         uses_adaptive_p(&c->settings))) {
         decide(c, PL_RECEIPT_CANNOT,
                c->r->no_tokens
                    ? "single tokens cannot be checked, because the receipt has "

@@ -287,8 +287,10 @@ static void draw_transports(struct transfers *t, int variant, int k,
 
     if (x->kind == TRANSFER_RESULT)
         return;
-    if (test_below(seed, 3) == 0 && !x->late)
-        drawn->late += x->late = true;
+    if (test_below(seed, 3) == 0 && !x->late) {
+        x->late = true;
+        drawn->late++;
+    }
     for (int m = 0; m < t->group[x->to].n; m++) {
         static const enum transport other[TRANSPORT_COUNT] = {
             [TRANSPORT_PULL] = TRANSPORT_PUSH,
@@ -302,6 +304,7 @@ static void draw_transports(struct transfers *t, int variant, int k,
     }
     if (x->kind != TRANSFER_PAGES)
         return;
+    /* a source that pushes pages reads the token table */
     assert_true(transfers_add(t, variant, a, &table, &y));
     for (int m = 0; y && m < t->group[y->to].n; m++) {
         y->source[m] = 1;

@@ -1,12 +1,12 @@
-/* A transport: devices in other processes, with which this one shares no inbox
- * and no event, only a socket to each. They are proc devices otherwise.
+/* A test backend: proc devices that share no inbox and no event with this
+ * process, only a socket to each.
  *
- * Lowering knows nothing of it. Since nobody reads such a device's memory, and
- * it reads nobody's, all values are pushed, and the program states what was
- * pushed before each POST. So each process mirrors the inboxes and events of
- * all devices, and what crosses is the bytes that a POST makes visible, then
- * the POST. On both sides a thread waits for the events that the other side
- * needs, and sends; another receives. */
+ * Lowering needs no change for it. No device reads another's memory, so all
+ * values are pushed, and the program states what was pushed before each POST.
+ * Each process mirrors the inboxes and events of all devices. A message has the
+ * bytes that a POST makes visible; the POST follows. On both sides a thread
+ * waits for the events that the other side needs, and sends; another
+ * receives. */
 #include "lib/kind_pipe.h"
 
 #include <pthread.h>
@@ -240,9 +240,10 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
 static void unload(struct backend *b)
 {
     proc_ops.unload(b);
-    for (int i = 0; i < b->n && ends[i].set; i++) {
+    for (int i = 0; i < b->n && i < MOST && ends[i].set == b->set; i++) {
         close(ends[i].fd);
-        close(ends[i].child_fd);
+        if (ends[i].child_fd >= 0)
+            close(ends[i].child_fd);
         ends[i].set = NULL;
     }
 }
@@ -270,6 +271,10 @@ static pl_status load(struct backend *b, pl_err *err)
     forking = 0;
     s = proc_ops.load(b, err);
     forking = -1;
+    for (int i = 0; i < b->n; i++) { /* so that a lost child ends the stream */
+        close(ends[i].child_fd);
+        ends[i].child_fd = -1;
+    }
     return s;
 }
 
