@@ -418,8 +418,11 @@ static enum found find_delimited(struct pl_reply *r, bool last, size_t *end)
             closed = reply_leave_out(&t, f->call_close);
             ended |= r->uncut && (closed || ends_in_argument(f, t));
             r->costly = true;
-            if (read_unclosed(r, t, all, ended, end))
+            if (read_unclosed(r, t, all, ended, end)) {
+                if (++r->n_unclosed == MOST_BAD)
+                    r->n_bad = MOST_BAD;
                 return A_CALL;
+            }
             return may_continue(r, t) ? NOT_YET : NO_CALL;
         }
         *end = r->seen + at + f->call_close.n;

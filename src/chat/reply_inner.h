@@ -75,6 +75,9 @@ struct pl_reply {
     bool finished; /* pl_reply_finish was called */
     bool uncut;    /* the model ended the reply, so its last call is whole */
     int n_bad;
+    /* number of calls read without their closing marker, each after a search
+     * to the end of the reply; after MOST_BAD, n_bad is MOST_BAD, too */
+    int n_unclosed;
     bool keep; /* reasoning is reported as content, together with its markers */
     /* If `keep`: the end of the prompt, from the marker on that opened the
      * reasoning. */

@@ -1,6 +1,6 @@
 /* Emission of transfers. The pass "transfer" (transfers.h) has chosen for each
- * receiver which device moves the bytes, in which queue, and which
- * POST follows.
+ * receiver which device moves the bytes, in which queue, and which POST
+ * follows.
  *
  * A receiver that pulls waits for the source's POST, copies its parts, and
  * posts that it has them. A source that pushes does so when it has the value

@@ -35,8 +35,8 @@ struct receiver lower_receiver(const struct lower *w, const struct transfer *t,
                                const struct placed *dst, int m,
                                struct arrival *done);
 /* Sets y->out to a new tensor for the transfer (see lower_tensor). If it is
- * pushed, the tensor is in the inbox, and y->inbox_free is the event after which
- * its memory is free. */
+ * pushed, the tensor is in the inbox, and y->inbox_free is the event after
+ * which its memory is free. */
 pl_status lower_alloc_dst(struct lower *w, struct receiver *y, pl_format f,
                           int n_dim, const pl_dim *dim, int entries,
                           size_t *stride);
