@@ -260,18 +260,15 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
 
 /* ---- finding a cached model ---------------------------------------------- */
 
-/* Finds a model in one revision, if all files of the model are cached; see
- * hub_cache_find. *path is NULL before the call. */
-static pl_status find_in(char **path, const struct hub_cache *c,
-                         const char *revision, const char *quant,
-                         const char *file)
+/* Finds a model in the listing of one revision, if all files of the model are
+ * cached; see hub_cache_find. *path is NULL before the call. */
+static pl_status find_listed(char **path, const struct hub_cache *c,
+                             const char *revision, const struct hub_listing *l,
+                             const char *quant, const char *file)
 {
-    struct hub_listing l;
     struct hub_pick p = {0};
-    pl_status s = read_cached_listing(&l, c, revision);
+    pl_status s = hub_pick(&p, l, c->repo, quant, file, NULL);
 
-    if (s == PL_OK)
-        s = hub_pick(&p, &l, c->repo, quant, file, NULL);
     for (int i = p.n - 1; i >= 0 && s == PL_OK; i--) {
         free(*path);
         *path = hub_cache_path(c, revision, p.file[i]->path);
@@ -285,6 +282,18 @@ static pl_status find_in(char **path, const struct hub_cache *c,
         *path = NULL;
     }
     hub_pick_fini(&p);
+    return s;
+}
+
+static pl_status find_in(char **path, const struct hub_cache *c,
+                         const char *revision, const char *quant,
+                         const char *file)
+{
+    struct hub_listing l;
+    pl_status s = read_cached_listing(&l, c, revision);
+
+    if (s == PL_OK)
+        s = find_listed(path, c, revision, &l, quant, file);
     hub_listing_fini(&l);
     return s;
 }
@@ -317,11 +326,11 @@ static pl_status pass_revision(const struct hub_cache *c, const char *revision,
         char *path = NULL, *name;
         size_t n;
 
-        if (!hub_is_model(file))
+        quant = hub_quant(file, &n);
+        if (!hub_is_model(file) || n == 0)
             continue;
-        s = find_in(&path, c, revision, NULL, file);
+        s = find_listed(&path, c, revision, &l, NULL, file);
         if (s == PL_OK) {
-            quant = hub_quant(file, &n);
             name = hub_asprintf("%s:%.*s", c->repo, (int)n, quant);
             if (name == NULL || !each(user, name, path))
                 s = PL_NO_MEMORY;

@@ -94,13 +94,14 @@ pl_status hub_write_file(const char *path, const char *text, pl_err *err)
 
 pl_status hub_read_file(const char *path, size_t most, char **text, size_t *n)
 {
-    FILE *f = fopen(path, "rbe");
-    pl_status s = PL_NOT_FOUND;
     struct stat st;
+    bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    FILE *f = regular ? fopen(path, "rbe") : NULL; /* a FIFO would block */
+    pl_status s = PL_NOT_FOUND;
 
     *text = NULL;
     *n = 0;
-    if (f != NULL && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) &&
+    if (f != NULL && fstat(fileno(f), &st) == 0 &&
         (uint64_t)st.st_size <= most) {
         *text = malloc((size_t)st.st_size + 1);
         s = *text != NULL ? PL_OK : PL_NO_MEMORY;

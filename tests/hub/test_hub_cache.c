@@ -191,6 +191,21 @@ static void must_list(struct hub_use *u, const char *names)
     assert_string_equal(text, names);
 }
 
+/* Adds a revision whose listing is a FIFO beside the revision of a cached
+ * file. */
+static void add_fifo(const char *file)
+{
+    char repo[1024], path[1100];
+
+    snprintf(repo, sizeof repo, "%s", file);
+    *strrchr(repo, '/') = '\0';
+    *strrchr(repo, '/') = '\0';
+    snprintf(path, sizeof path, "%s/abcd", repo);
+    assert_int_equal(mkdir(path, 0755), 0);
+    snprintf(path, sizeof path, "%s/abcd.json", repo);
+    assert_int_equal(mkfifo(path, 0644), 0);
+}
+
 TEST(hub_cached_models_are_found_by_their_names)
 {
     char full[256] = "full ";
@@ -209,6 +224,8 @@ TEST(hub_cached_models_are_found_by_their_names)
     hub_use(&u, "T/R:Q8_0", NULL, PL_OK, NULL);
     hub_use(&u, "T/R", "mmproj-F16.gguf", PL_OK, NULL);
     hub_use(&u, "T/R:BF16", NULL, PL_OK, NULL);
+    must_list(&u, "T/R:Q8_0 T/R:BF16 ");
+    add_fifo(u.path); /* nobody writes to it, and nobody may wait for that */
     must_list(&u, "T/R:Q8_0 T/R:BF16 ");
     assert_int_equal(hub_cached(&u.o, add_name, full, &u.err), PL_NO_MEMORY);
     for (int64_t n = 0; alloc_each(&n);) {
