@@ -277,11 +277,12 @@ static pl_status find_after(struct maker *m)
      * next[i]: the bytes that may come next in state i; computed only for
      * states to which calls return. */
     struct byte_set *first = calloc(a->n_place + a->n_state, sizeof *first);
-    struct byte_set *next = first + a->n_place;
+    struct byte_set *next;
     bool changed = true;
 
     if (!first)
         return err_no_memory(m->err, "a grammar");
+    next = first + a->n_place;
     for (uint32_t p = a->n_place; p-- > 0;)
         first[p] = next_bytes(a, a->entry[p], first);
     for (uint32_t i = 0; i < a->n_call; i++)

@@ -154,7 +154,7 @@ static uint16_t depth_of(const struct stacks *s, const struct stack_item *item,
 static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 {
     uint32_t n = (uint32_t)(s->n_pile - base), hash, *slot;
-    const struct stack_item *item = s->pile + base;
+    const struct stack_item *item = n ? s->pile + base : NULL;
     struct stack_set set = {.n = n, .closed = STACKS_UNKNOWN, .ends = ends};
 
     s->n_pile = base;
