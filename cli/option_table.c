@@ -228,7 +228,7 @@ const struct option_row option_table[] = {
     {{"--dump"}, "PASS", NULL,
      "Print what a pass of lowering makes. place and transfer make the list of "
      "values that cross between groups; order, events and buffers make the "
-     "devices' programs.",
+     "devices' programs. messages lists what machines send each other.",
      PLAN, option_set_text, AT(dump), 0, 0, NULL},
     {{"--measure"}, NULL, NULL,
      "Measure cores, memory, messages and GPUs. This takes some seconds each. "
