@@ -228,7 +228,7 @@ const struct option_row option_table[] = {
     {{"--dump"}, "PASS", NULL,
      "Print what a pass of lowering makes. place and transfer make the list of "
      "values that cross between groups; order, events and buffers make the "
-     "devices' programs.",
+     "devices' programs. messages lists what machines send each other.",
      PLAN, option_set_text, AT(dump), 0, 0, NULL},
     {{"--measure"}, NULL, NULL,
      "Measure cores, memory, messages and GPUs. This takes some seconds each. "
@@ -685,7 +685,9 @@ const struct option_row option_table[] = {
      "Plan for a machine described like gpu:24GiB:1TB/s*4. An item may add "
      "flops=60T, int8=470T, launch=2us, link=50GB/s to the host, p2p=50GB/s "
      "between GPUs, bridge=450GB/s among the GPUs of the item, and "
-     "available=20GiB of its memory. host:64GiB:50GB/s describes the host.",
+     "available=20GiB of its memory. host:64GiB:50GB/s describes the host. "
+     "machine=1 is another machine, which network=1.2GB/s and "
+     "network-latency=30us connect.",
      BRIEF(PLAN), option_set_text, AT(pl.device_spec), 0, 0, NULL},
     {{"-sm", "--split-mode"}, "MODE", "auto",
      "Mode: none, layer, tensor, hybrid:N or auto. none uses one "

@@ -11,6 +11,7 @@
 #include "lower/events.h"
 #include "lower/transfers.h"
 #include "program/program_check.h"
+#include "program/program_messages.h"
 #include "program/program_text.h"
 
 #include <stdlib.h>
@@ -57,6 +58,28 @@ static bool share_threads(void *user, int a, int b)
     return false;
 }
 
+/* Derives what two machines with every other device would send each other. */
+static void derive_messages(const struct program *p, int n_dev)
+{
+    struct text text = {0};
+    struct text_out o = {.write = collect, .user = &text};
+    int *machine = calloc((size_t)n_dev, sizeof *machine);
+    struct arena a = {0};
+    struct messages m;
+
+    require(machine != NULL);
+    for (int d = 0; d < n_dev; d++)
+        machine[d] = d % 2;
+    for (int v = 0; v < p->n_variant; v++) {
+        require(messages_create(&m, p, n_dev, machine, v, &a, NULL) == PL_OK);
+        messages_print(&m, &o);
+    }
+    text_flush(&o);
+    arena_fini(&a);
+    free(machine);
+    free(text.s);
+}
+
 static void check(const struct program *p, int n_dev, bool shared)
 {
     struct program_device *dev = calloc((size_t)n_dev, sizeof *dev);
@@ -70,9 +93,12 @@ static void check(const struct program *p, int n_dev, bool shared)
 
     require(dev != NULL);
     for (int i = 0; i < n_dev; i++)
-        dev[i] = (struct program_device){"a device", "fuzzed", shared ? 0 : -1,
-                                         shared, shared && i % 2};
-    require(program_check(&m, p, &err) == PL_OK || strlen(err.message) > 0);
+        dev[i] = (struct program_device){
+            "a device", "fuzzed", shared ? 0 : -1, shared, shared && i % 2, 0};
+    if (program_check(&m, p, &err) == PL_OK)
+        derive_messages(p, n_dev);
+    else
+        require(strlen(err.message) > 0);
     free(dev);
 }
 

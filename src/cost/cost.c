@@ -22,7 +22,10 @@ enum { MACS_PER_BYTE = 50 };
 static const double link_bytes_per_s = 16e9;
 static const double latency_s = 10e-6; /* default fixed time of a copy in
                                           seconds */
-static const double launch_s = 2e-6;   /* default fixed time of a kernel launch
+/* default rate of a network of 1 Gb/s, and default fixed time of a copy over it
+ * in seconds */
+static const double network_bytes_per_s = 0.117e9, network_s = 50e-6;
+static const double launch_s = 2e-6; /* default fixed time of a kernel launch
                                           in seconds */
 /* Launches per instruction. Several instructions may be fused into one launch
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
@@ -63,6 +66,9 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
         .p2p_bytes_per_s = d->p2p_bytes_per_s,
         .bridge_bytes_per_s = d->bridge_bytes_per_s,
         .link_domain = d->link_domain,
+        .machine = d->machine,
+        .network_bytes_per_s = d->network_bytes_per_s,
+        .network_s = d->network_latency_s,
         .has_copy_engine = d->accelerator,
         .insn_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
     };
@@ -78,6 +84,9 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
         guessed |= COST_GUESSED_LATENCY;
         out->collective_s = latency_s;
     }
+    if (d->machine > 0 &&
+        !(d->network_bytes_per_s > 0 && d->network_latency_s > 0))
+        guessed |= COST_GUESSED_NETWORK;
     set_work(out, d->mem_bytes_per_s * of_bandwidth,
              (block > 0 ? block : macs) * of_peak, macs * of_peak);
     return guessed;
@@ -329,6 +338,7 @@ enum way {
     WAY_P2P,    /* directly to the receiver, not through the host */
     WAY_BRIDGE, /* over the fast links of the sender's link domain, such as
                    NVLink */
+    WAY_NETWORK, /* to another machine */
     WAYS
 };
 
@@ -353,11 +363,26 @@ static struct route p2p_route(enum way way, double host_s, double a_s,
                           fmin(a, b), way};
 }
 
+/* The end whose rates are known decides. If both are, the slower one does. */
+static struct route network_route(const struct cost_rates *a,
+                                  const struct cost_rates *b)
+{
+    const double most_s = fmax(a->network_s, b->network_s);
+    double rate = fmax(a->network_bytes_per_s, b->network_bytes_per_s);
+
+    if (a->network_bytes_per_s > 0 && b->network_bytes_per_s > 0)
+        rate = fmin(a->network_bytes_per_s, b->network_bytes_per_s);
+    return (struct route){most_s > 0 ? most_s : network_s,
+                          rate > 0 ? rate : network_bytes_per_s, WAY_NETWORK};
+}
+
 static struct route route(const struct cost_rates *a,
                           const struct cost_rates *b)
 {
     const double host_s = fmax(a->collective_s, b->collective_s);
 
+    if (a->machine != b->machine)
+        return network_route(a, b);
     if (a->has_copy_engine && !b->has_copy_engine)
         return (struct route){a->collective_s, out_of(a), WAY_LINK};
     if (b->has_copy_engine && !a->has_copy_engine)
@@ -412,8 +437,8 @@ static double push(const struct cost_machine *m, int dev,
                    const struct insn_push *s, const struct cost_micro *z)
 {
     const struct cost_rates *from = &m->rates[dev];
-    const double port[WAYS] = {INFINITY, out_of(from), from->p2p_bytes_per_s,
-                               from->bridge_bytes_per_s};
+    double port[WAYS] = {INFINITY, out_of(from), from->p2p_bytes_per_s,
+                         from->bridge_bytes_per_s, from->network_bytes_per_s};
     double sum[WAYS] = {0}, slowest = 0;
 
     for (int k = 0; k < s->n_to; k++) {
@@ -426,6 +451,8 @@ static double push(const struct cost_machine *m, int dev,
             bytes += piece_bytes(&p[i], z);
         slowest = fmax(slowest, bytes / w.bytes_per_s);
         sum[w.way] += bytes;
+        if (w.way == WAY_NETWORK && !(from->network_bytes_per_s > 0))
+            port[w.way] = fmax(port[w.way], w.bytes_per_s);
     }
     for (int k = 0; k < WAYS; k++)
         if (sum[k] > 0)

@@ -43,6 +43,10 @@ struct cost_rates {
     double bridge_s;
     /* number of the device's link domain; 0 if it is in none */
     int link_domain;
+    int machine; /* number of the device's machine */
+    /* bandwidth, and fixed time in seconds, of copies to devices of other
+     * machines; 0 if unknown */
+    double network_bytes_per_s, network_s;
     bool has_copy_engine; /* copies from and to host memory use the device's
                              copy engine, so that only the device's link limits
                              their rate */
@@ -70,6 +74,7 @@ enum {
     COST_GUESSED_FLOPS = 1,
     COST_GUESSED_LINK = 2,
     COST_GUESSED_LATENCY = 4,
+    COST_GUESSED_NETWORK = 8,
 };
 unsigned cost_rates_from_spec(struct cost_rates *out,
                               const struct device_desc *d);

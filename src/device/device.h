@@ -50,6 +50,13 @@ struct device_desc {
     /* number of its link domain, the same for all devices of the domain; 0 if
      * it is in none */
     int link_domain;
+    /* Number of the machine that the device is in. Machine 0 has the host
+     * devices and io. Devices of different machines share nothing but a
+     * network: they push, and never read each other's memory. */
+    int machine;
+    /* bytes per second and latency in seconds of the network between its
+     * machine and others; 0 if unknown */
+    double network_bytes_per_s, network_latency_s;
     /* NUMA node of its cores; -1 if unknown, or if core[] is on several
      * nodes */
     int numa_node;
@@ -71,12 +78,12 @@ struct device_desc {
                       system's numbers */
 
     /* Number of the memory that the device is in; 0 for the host's memory.
-     * Devices with the same number read each other's memory in place and use
-     * barriers. -1 means private memory: other devices cannot read it, so the
-     * device pushes the data that they need. */
+     * Devices of a machine with the same number read each other's memory in
+     * place and use barriers. -1 means private memory: other devices cannot
+     * read it, so the device pushes the data that they need. */
     int memory;
-    /* The device can PULL from any memory that is not private. If false, it can
-     * PULL only from memory with its own number. */
+    /* The device can PULL from any memory of its machine that is not private.
+     * If false, it can PULL only from memory with its own number. */
     bool reads;
     /* The device's kernels may access host memory in place. That memory must
      * then consist of whole pages. */
@@ -144,10 +151,14 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  *   available=20GiB  free memory, if less than MEM
  *   p2p=450GB/s      transfers that bypass the host, to others with p2p
  *   bridge=450GB/s   transfers that bypass the host, to others of the item
+ *   machine=1        number of its machine, 0 to 63; 0 if missing
+ *   network=1.2GB/s  transfers to other machines
+ *   network-latency=30us
  *
  * Each device has private memory, except that all devices with the field
- * "shared" share one. An item named host (host:64GiB:50GB/s) describes the host
- * and is not counted. "none" is accepted as by device_parse. */
+ * "shared" of a machine share one. Devices of machine 1 have names such as
+ * 1/gpu0. An item named host (host:64GiB:50GB/s) describes the host of machine
+ * 0 and is not counted. "none" is accepted as by device_parse. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,
@@ -155,8 +166,8 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
 void device_list_free(struct device_list *l);
 
 /* Returns true if memory that `other` uses is no longer available to `d`.
- * Devices on one node share its memory. A host that spans all nodes shares
- * memory with all devices of the machine. */
+ * Devices on one node of a machine share its memory. A host that spans all
+ * nodes shares memory with all devices of the machine. */
 bool device_shares_memory(const struct device_desc *d,
                           const struct device_desc *other);
 

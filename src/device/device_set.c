@@ -366,9 +366,9 @@ static pl_status check_programs(struct device_set *s, const struct program *p,
         return err_no_memory(err, "the check of programs");
     for (int i = 0; i < s->n; i++)
         d[i] = (struct program_device){
-            s->dev[i].desc.name, kernel_set_name(s->opt.kernel_set),
-            s->dev[i].desc.memory, s->dev[i].desc.reads,
-            s->dev[i].desc.one_queue};
+            s->dev[i].desc.name,      kernel_set_name(s->opt.kernel_set),
+            s->dev[i].desc.memory,    s->dev[i].desc.reads,
+            s->dev[i].desc.one_queue, s->dev[i].desc.machine};
     m.dev = d;
     st = program_check(&m, p, err);
     free(d);

@@ -61,13 +61,18 @@ pl_status device_item_bad(const struct device_item *it, pl_err *err,
 pl_status device_list_append(struct device_list *l, const struct device_desc *d,
                              const struct device_item *it, pl_err *err)
 {
-    const char *name = it->name;
     struct device_desc *dev;
+    char name[20];
     int nth = 0;
-    int most = d->io                       ? DEVICE_MAX
-               : strcmp(name, "host") == 0 ? DEVICE_MAX - 1
-                                           : DEVICE_NAMED_MAX;
+    int most = d->io                           ? DEVICE_MAX
+               : strcmp(it->name, "host") == 0 ? DEVICE_MAX - 1
+                                               : DEVICE_NAMED_MAX;
 
+    if (d->machine > 0)
+        snprintf(name, sizeof name, "%hhu/%s", (unsigned char)d->machine,
+                 it->name);
+    else
+        snprintf(name, sizeof name, "%s", it->name);
     if (l->n >= most)
         return device_item_bad(it, err, "more than %d devices", most);
     dev = realloc(l->dev, (size_t)(l->n + 1) * sizeof *dev);
@@ -122,8 +127,8 @@ static const struct {
 };
 
 /* Parses the characters from `s` to `end` as a number with a unit. Returns
- * false if they are anything else, or if the number is not positive; a time may
- * be 0. */
+ * false if they are anything else, or if the number is not positive; a time and
+ * a plain number may be 0. */
 static bool quantity(const char *s, const char *end, double *value,
                      enum unit *unit)
 {
@@ -151,7 +156,8 @@ static bool quantity(const char *s, const char *end, double *value,
             return false;
         if (per_s)
             *unit = BYTES_PER_S;
-        return isfinite(*value) && (*value > 0 || *unit == SECONDS) &&
+        return isfinite(*value) &&
+               (*value > 0 || *unit == SECONDS || *unit == PLAIN) &&
                (*unit != BYTES || *value < 0x1p63);
     }
     return false;
@@ -182,6 +188,12 @@ static const struct {
     [DEVICE_P2P] = {"p2p", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s", true},
     [DEVICE_BRIDGE] = {"bridge", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
                        true},
+    [DEVICE_MACHINE] = {"machine", PLAIN, 0, PROG_MAX_MACHINE - 1, "0 to 63",
+                        true},
+    [DEVICE_NETWORK] = {"network", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
+                        true},
+    [DEVICE_NETWORK_LATENCY] = {"network-latency", SECONDS, 0, 10,
+                                "at most 10s", true},
 };
 
 /* Parses a field [KEY=]NUMBER into v[]. Without a key, the number is the first
@@ -279,6 +291,11 @@ pl_status device_item_append(struct device_list *l,
     x.p2p_bytes_per_s = v[DEVICE_P2P];
     x.bridge_bytes_per_s = v[DEVICE_BRIDGE];
     x.link_domain = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
+    x.machine = (int)v[DEVICE_MACHINE];
+    if (v[DEVICE_MACHINE] > DBL_MIN && v[DEVICE_MACHINE] != x.machine)
+        return device_item_bad(it, err, "machine must be a whole number");
+    x.network_bytes_per_s = v[DEVICE_NETWORK];
+    x.network_latency_s = v[DEVICE_NETWORK_LATENCY];
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(device_list_append(l, &x, it, err));
     return PL_OK;
@@ -573,6 +590,6 @@ void device_list_free(struct device_list *l)
 bool device_shares_memory(const struct device_desc *d,
                           const struct device_desc *other)
 {
-    return d->on_cores && other->on_cores &&
+    return d->machine == other->machine && d->on_cores && other->on_cores &&
            (d->numa_node == other->numa_node || (d->host && d->numa_node < 0));
 }

@@ -36,7 +36,8 @@ pl_status device_item_bad(const struct device_item *it, pl_err *err,
     __attribute__((format(printf, 3, 4)));
 
 /* Appends a copy of `d`. Its name is the item's name followed by a number,
- * counting the list's devices with that name from 0. */
+ * counting the list's devices with that name from 0. A machine other than 0
+ * comes before the name and counts for itself: 1/gpu0. */
 pl_status device_list_append(struct device_list *l, const struct device_desc *d,
                              const struct device_item *it, pl_err *err);
 
@@ -55,6 +56,9 @@ enum device_figure {
     DEVICE_P2P,    /* "p2p=450GB/s": transfers that bypass the host */
     /* "bridge=450GB/s": transfers inside a link domain that bypass the host */
     DEVICE_BRIDGE,
+    DEVICE_MACHINE,         /* "machine=1": number of the device's machine */
+    DEVICE_NETWORK,         /* "network=1.2GB/s": transfers to other machines */
+    DEVICE_NETWORK_LATENCY, /* "network-latency=30us" */
     DEVICE_FIGURES
 };
 

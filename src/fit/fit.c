@@ -56,6 +56,7 @@ static void scan_devices(struct fit *f)
 
         f->known &= fit_memory(f, b) > 0;
         f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
+                     a->machine != b->machine ||
                      fit_memory(f, a) != fit_memory(f, b) ||
                      a->mem_bytes_per_s != b->mem_bytes_per_s ||
                      a->float_macs_per_s != b->float_macs_per_s ||

@@ -72,12 +72,15 @@ struct lower_device compiled_device(const struct compiled *p, int d)
 {
     const struct device_options opt = {.kernel_set = p->kernel_set};
     const struct device_desc *x = &p->list.dev[d];
-    struct lower_device y = {.memory = x->memory,
+    struct lower_device y = {.machine = x->machine,
+                             .memory = x->memory,
                              .one_queue = x->one_queue,
                              .reads = x->reads,
                              .link_bytes_per_s = x->link_bytes_per_s,
                              .link_latency_s = x->link_latency_s,
-                             .p2p_bytes_per_s = x->p2p_bytes_per_s};
+                             .p2p_bytes_per_s = x->p2p_bytes_per_s,
+                             .network_bytes_per_s = x->network_bytes_per_s,
+                             .network_latency_s = x->network_latency_s};
 
     for (int f = 0; f < PL_FORMAT_COUNT; f++) {
         for (int use = 0; use < USE_COUNT; use++)

@@ -30,12 +30,17 @@ struct lower_group {
 
 /* The properties of a device that lowering needs. */
 struct lower_device {
-    /* devices with the same number read each other's; -1: private */
+    int machine; /* as in struct device_desc */
+    /* devices of a machine with the same number read each other's; -1:
+     * private */
     int memory;
     bool one_queue; /* copies run in the order of the other instructions */
-    bool reads;     /* its copy queue can read any memory that is not private */
+    bool reads;     /* its copy queue can read any memory of its machine that is
+                       not private */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0: unknown */
     double p2p_bytes_per_s; /* to devices that have it, too; 0: none */
+    double network_bytes_per_s, network_latency_s;     /* to other machines; 0:
+                                                      unknown */
     unsigned char packing[PL_FORMAT_COUNT][USE_COUNT]; /* enum packing */
     unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };

@@ -568,6 +568,24 @@ static pl_status second_shot(struct exchange *e)
 
 /* ---- one shot or two ----------------------------------------------------- */
 
+/* Returns the number of bytes that the slowest network of a group on several
+ * machines transfers in the time that another shot takes to begin. Unknown
+ * rates count as 0.117 GB/s and 50 us. */
+static double bytes_of_a_network_shot(const struct exchange *e)
+{
+    double network = INFINITY, latency = 0;
+
+    for (int k = 0; k < e->g->n; k++) {
+        const struct lower_device *d = &e->w->opt->dev[dev_of(e, k)];
+
+        if (d->network_bytes_per_s > 0)
+            network = fmin(network, d->network_bytes_per_s);
+        latency = fmax(latency, d->network_latency_s);
+    }
+    return (isfinite(network) ? network : 0.117e9) *
+           (latency > 0 ? latency : 50e-6);
+}
+
 /* Returns the number of bytes that the group's slowest link transfers in the
  * time that another shot takes to begin. Unknown rates count as 16 GB/s and 10
  * us. */
@@ -578,6 +596,8 @@ static double bytes_of_a_shot(const struct exchange *e)
     for (int k = 0; k < e->g->n; k++) {
         const struct lower_device *d = &e->w->opt->dev[dev_of(e, k)];
 
+        if (d->machine != e->w->opt->dev[dev_of(e, 0)].machine)
+            return bytes_of_a_network_shot(e);
         link = fmin(link, d->link_bytes_per_s);
         p2p = fmin(p2p, d->p2p_bytes_per_s);
         latency = fmax(latency, d->link_latency_s);

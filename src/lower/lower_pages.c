@@ -93,6 +93,9 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
         PL_TRY(lower_ready_event(w, y->src, su, &e[0]));
         if (y->by->pushes) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
+            /* the pages' numbers are read again when they are sent */
+            w->shard[su].token_table[w->now.micro].peer_read |=
+                y->by == &transport_info[TRANSPORT_SEND];
             PL_TRY(lower_push(w, y, sd, e, &p));
             continue;
         }

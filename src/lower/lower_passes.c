@@ -5,6 +5,7 @@
  *   order     both            instructions of all devices, in one total order
  *   events    programs        which POSTs and WAITs remain, and where
  *   buffers   programs        the offset of each buffer
+ *   messages  programs        what machines send each other; nothing changes
  *
  * `plait plan --dump` prints the result of each. "transfer", "events" and
  * "buffers" read nothing but the structure that they change, and a few flags of
@@ -15,6 +16,7 @@
 #include "base/err.h"
 #include "lower/buffers.h"
 #include "lower/events.h"
+#include "program/program_messages.h"
 #include "program/program_text.h"
 
 #include <string.h>
@@ -103,6 +105,31 @@ static pl_status print_programs(const struct lower *w,
                          w->err);
 }
 
+static pl_status nothing(struct lower *w)
+{
+    (void)w;
+    return PL_OK;
+}
+
+static pl_status print_messages(const struct lower *w,
+                                const struct lower_dump *dump)
+{
+    struct text_out o = {.write = dump->write, .user = dump->user};
+    int *machine = arena_alloc(w->a, (size_t)w->opt->n_dev, sizeof *machine);
+    struct messages m;
+
+    PL_TRY(lower_memory(w));
+    for (int d = 0; d < w->opt->n_dev; d++)
+        machine[d] = w->opt->dev[d].machine;
+    for (int v = 0; v < w->opt->n_variant; v++) {
+        PL_TRY(messages_create(&m, w->out->prog, w->opt->n_dev, machine, v,
+                               w->a, w->err));
+        messages_print(&m, &o);
+    }
+    text_flush(&o);
+    return PL_OK;
+}
+
 static const struct {
     const char *name;
     pl_status (*run)(struct lower *w);
@@ -114,6 +141,7 @@ static const struct {
     {"order", order, print_programs},
     {"events", events, print_programs},
     {"buffers", buffers, print_programs},
+    {"messages", nothing, print_messages},
 };
 
 enum { N_PASS = sizeof passes / sizeof passes[0] };
@@ -125,8 +153,8 @@ pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err)
             return PL_OK;
     return err_set(
         err, PL_BAD_ARGUMENT,
-        "there is no pass '%s'; passes are place, transfer, order, events and "
-        "buffers",
+        "there is no pass '%s'; passes are place, transfer, order, events, "
+        "buffers and messages",
         dump->pass);
 }
 

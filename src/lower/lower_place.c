@@ -146,8 +146,9 @@ static pl_status machine(struct lower *w, struct transfers *t)
     t->variant = arena_alloc(w->a, (size_t)t->n_variant, sizeof *t->variant);
     PL_TRY(lower_memory(w));
     for (int d = 0; d < t->n_dev; d++)
-        t->dev[d] = (struct transfer_device){
-            opt->dev[d].memory, opt->dev[d].one_queue, opt->dev[d].reads};
+        t->dev[d] =
+            (struct transfer_device){opt->dev[d].machine, opt->dev[d].memory,
+                                     opt->dev[d].one_queue, opt->dev[d].reads};
     for (int k = 0; k < t->n_group; k++) {
         const struct lower_group *g = lower_group(w, k);
         int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);

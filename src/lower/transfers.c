@@ -2,10 +2,13 @@
  *
  * A receiver that can read the memory of all its sources pulls; to others the
  * sources push. Only pushes write into an inbox, so if one source pushes its
- * part, all do. A device without a copy queue copies in the order of its other
- * instructions. If a receiver is such a device, and none is pushed to, a copy
- * that begins before it is needed hides nothing, so the transfer is late. A
- * weight is then late even if it is pushed. */
+ * part, all do. If a source is on another machine, they send: bytes leave the
+ * machine at the next POST, so each value has its own POST at once.
+ *
+ * A device without a copy queue copies in the order of its other instructions.
+ * If a receiver is such a device, and none is pushed to, a copy that begins
+ * before it is needed hides nothing, so the transfer is late. A weight is then
+ * late even if it is pushed. */
 #include "lower/transfers.h"
 
 #include "base/err.h"
@@ -22,6 +25,11 @@ const struct transport_info transport_info[TRANSPORT_COUNT] = {
          .pushes = true,
          .posts = true,
          .post = {[QUEUE_COMPUTE] = POST_NOW, [QUEUE_COPY] = POST_DEFERRED}},
+    [TRANSPORT_SEND] =
+        {.name = "send",
+         .pushes = true,
+         .posts = true,
+         .post = {[QUEUE_COMPUTE] = POST_NOW, [QUEUE_COPY] = POST_NOW}},
     /* an input: the device has no work without it */
     [TRANSPORT_FETCH] = {.name = "fetch", .in_order = true},
     [TRANSPORT_FEED] = {.name = "feed",
@@ -92,8 +100,8 @@ static bool can_read(const struct transfers *t, int d, int from)
 {
     const struct transfer_device *x = &t->dev[d], *y = &t->dev[from];
 
-    return d == from ||
-           (y->memory >= 0 && (x->memory == y->memory || x->reads));
+    return d == from || (x->machine == y->machine && y->memory >= 0 &&
+                         (x->memory == y->memory || x->reads));
 }
 
 /* Returns true if receiver m can read all of its sources. */
@@ -107,6 +115,19 @@ static bool reads_sources(const struct transfers *t, const struct transfer *x,
             !can_read(t, t->group[x->to].dev[m], from->dev[k]))
             return false;
     return true;
+}
+
+/* Returns true if a source of receiver m is on another machine. */
+static bool crosses_network(const struct transfers *t, const struct transfer *x,
+                            int m)
+{
+    const struct transfer_group *from = &t->group[x->from];
+    int machine = t->dev[t->group[x->to].dev[m]].machine;
+
+    for (int k = 0; k < from->n; k++)
+        if ((x->source[m] >> k & 1) && t->dev[from->dev[k]].machine != machine)
+            return true;
+    return false;
 }
 
 static enum transport choose(const struct transfers *t,
@@ -123,7 +144,9 @@ static enum transport choose(const struct transfers *t,
     case TRANSFER_TABLE:
         return reads ? TRANSPORT_FETCH : TRANSPORT_FEED;
     default:
-        return reads ? TRANSPORT_PULL : TRANSPORT_PUSH;
+        return crosses_network(t, x, m) ? TRANSPORT_SEND
+               : reads                  ? TRANSPORT_PULL
+                                        : TRANSPORT_PUSH;
     }
 }
 
@@ -146,7 +169,7 @@ static bool is_late(const struct transfers *t, const struct transfer *x)
     if (x->kind == TRANSFER_WEIGHT)
         return true;
     for (int m = 0; m < t->group[x->to].n; m++)
-        if (x->by[m] == TRANSPORT_PUSH)
+        if (transport_info[x->by[m]].pushes)
             return false;
     return true;
 }
@@ -164,7 +187,7 @@ static bool add_table(struct transfers *t, int variant, struct arena *a, int k)
             .value = -1,
             .as = -1,
             .from = t->n_group - 1,
-            .to = x->by[m] == TRANSPORT_PUSH ? x->from : x->to};
+            .to = transport_info[x->by[m]].pushes ? x->from : x->to};
 
         if (x->by[m] == TRANSPORT_NONE)
             continue;
@@ -180,14 +203,16 @@ static bool add_table(struct transfers *t, int variant, struct arena *a, int k)
 static enum group_exchange choose_exchange(const struct transfers *t,
                                            const struct transfer_group *g)
 {
-    int memory = g->n > 0 ? t->dev[g->dev[0]].memory : -1;
-
     if (g->n < 2)
         return EXCHANGE_NONE;
-    for (int k = 0; k < g->n; k++)
-        if (t->dev[g->dev[k]].memory != memory)
+    for (int k = 0; k < g->n; k++) {
+        const struct transfer_device *x = &t->dev[g->dev[0]];
+        const struct transfer_device *y = &t->dev[g->dev[k]];
+
+        if (y->machine != x->machine || y->memory != x->memory || y->memory < 0)
             return EXCHANGE_INBOX;
-    return memory >= 0 ? EXCHANGE_SHARED : EXCHANGE_INBOX;
+    }
+    return EXCHANGE_SHARED;
 }
 
 pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err)

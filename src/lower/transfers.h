@@ -29,6 +29,7 @@ enum transport {
     TRANSPORT_NONE, /* not chosen yet, or nothing to move */
     TRANSPORT_PULL,
     TRANSPORT_PUSH,
+    TRANSPORT_SEND, /* a push over the network to another machine */
     TRANSPORT_FETCH,
     TRANSPORT_FEED,
     TRANSPORT_RETURN,
@@ -83,7 +84,7 @@ struct transfers {
         enum group_exchange exchange;
     } * group; /* [n_group] the last is "io" */
     struct transfer_device {
-        int memory; /* as in struct lower_device */
+        int machine, memory; /* as in struct lower_device */
         bool one_queue, reads;
     } * dev;                           /* [n_dev] */
     struct variant_transfers *variant; /* [n_variant] */
@@ -106,6 +107,7 @@ pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
  *
  *   transfers values 40             # number of num nodes
  *   device 0 memory 0 one_queue     # reads; without memory: private
+ *   device 1 machine 1 memory 0     # without machine: 0
  *   group 0: 0, 1 by inbox          # devices of its shards; shared
  *   variant
  *     value 20 as 22: 0 -> 1 late, pull 0 1, push 1, none

@@ -44,6 +44,8 @@ pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
     text_put(&o, "transfers values %d\n", t->n_value);
     for (int d = 0; d < t->n_dev; d++) {
         text_put(&o, "device %d", d);
+        if (t->dev[d].machine > 0)
+            text_put(&o, " machine %d", t->dev[d].machine);
         if (t->dev[d].memory >= 0)
             text_put(&o, " memory %d", t->dev[d].memory);
         text_put(&o, "%s%s\n", t->dev[d].one_queue ? " one_queue" : "",
@@ -138,6 +140,8 @@ static bool read_device_line(struct read_transfers *r)
     *d = (struct transfer_device){.memory = -1};
     if (t->n_dev > FORM_MAX_DEV)
         return lex_expected(&r->x, "no more than 1024 devices");
+    if (lex_accept_word(&r->x, "machine") && !below(r, INT32_MAX, &d->machine))
+        return false;
     if (lex_accept_word(&r->x, "memory") && !below(r, INT32_MAX, &d->memory))
         return false;
     d->one_queue = lex_accept_word(&r->x, "one_queue");

@@ -160,7 +160,7 @@ static bool reads(const struct check *c, const struct insn *st, int dev)
     if (dev == c->p->dev)
         return true;
     if (st->kind == INSN_PULL || st->kind == INSN_PAGES)
-        return from->memory >= 0 &&
+        return from->machine == c->dev->machine && from->memory >= 0 &&
                (from->memory == c->dev->memory || c->dev->reads);
     for (int i = 0; insn_is_barrier(st) && i < st->merge.n_peer; i++)
         if (st->merge.peer[i] == dev)
@@ -517,7 +517,8 @@ static pl_status check_barrier(const struct check *c, const struct insn *st)
             return check_error(c,
                                "has a barrier whose devices are not ascending");
         if (c->m->dev[dev].memory < 0 ||
-            c->m->dev[dev].memory != c->dev->memory)
+            c->m->dev[dev].memory != c->dev->memory ||
+            c->m->dev[dev].machine != c->dev->machine)
             return check_error(c,
                                "has a barrier with a device of other memory");
         if (c->m->share_threads(c->m->user, dev, c->p->dev))

@@ -15,14 +15,15 @@
 struct program_device {
     const char *name;
     const char *kernels; /* name of the device's kernel set, for errors */
-    /* Number of the memory that the device computes in; devices with the same
-     * number can read each other's buffers. -1 if no other device can read
-     * it. */
+    /* Number of the memory that the device computes in; devices of a machine
+     * with the same number can read each other's buffers. -1 if no other device
+     * can read it. */
     int memory;
-    bool reads;     /* the device can pull from any device whose `memory` is not
-                       -1 */
+    bool reads;     /* the device can pull from any device of its machine whose
+                       `memory` is not -1 */
     bool one_queue; /* the device executes both queues as one, in the total
                        order */
+    int machine;    /* no device reads memory of another machine's */
 };
 
 struct program_machine {

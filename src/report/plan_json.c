@@ -28,8 +28,8 @@ static void put_devices(struct json_out *j, const struct compiled *q,
         int rank0, n_rank;
 
         compiled_ranks(q, d, &rank0, &n_rank);
-        json_put(j, "{name:s kind:s accelerator:b ranks:[", x->name,
-                 x->ops->name, x->accelerator);
+        json_put(j, "{name:s kind:s machine:i accelerator:b ranks:[", x->name,
+                 x->ops->name, x->machine, x->accelerator);
         for (int r = 0; r < n_rank; r++)
             json_put(j, "i", rank0 + r);
         json_put(j,
@@ -154,6 +154,7 @@ static void put_estimate(struct json_out *j, const struct plan_estimate *e)
         {COST_GUESSED_FLOPS, "flops"},
         {COST_GUESSED_LINK, "link"},
         {COST_GUESSED_LATENCY, "latency"},
+        {COST_GUESSED_NETWORK, "network"},
     };
 
     json_put(j,

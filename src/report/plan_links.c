@@ -23,7 +23,10 @@ static bool alike(const struct cost_rates *a, const struct cost_rates *b)
            a->collective_s == b->collective_s &&
            a->p2p_bytes_per_s == b->p2p_bytes_per_s && a->p2p_s == b->p2p_s &&
            a->bridge_bytes_per_s == b->bridge_bytes_per_s &&
-           a->bridge_s == b->bridge_s && a->link_domain == b->link_domain;
+           a->bridge_s == b->bridge_s && a->link_domain == b->link_domain &&
+           a->machine == b->machine &&
+           a->network_bytes_per_s == b->network_bytes_per_s &&
+           a->network_s == b->network_s;
 }
 
 static void say_link(const struct sink *to, const char *whose,
@@ -47,7 +50,7 @@ static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
     writer_printf(to, "%s", dev[d].name);
     if (end > d + 1)
         writer_printf(to, " to %s", dev[end - 1].name);
-    say_link(to, ": the host", to_host(f, d));
+    say_link(to, r->machine > 0 ? ": machine 0" : ": the host", to_host(f, d));
     if (r->link_domain > 0)
         say_link(to, "; link domain", cost_link_of(r, r));
     if (r->p2p_bytes_per_s > 0)
@@ -70,6 +73,20 @@ void plan_say_links(const pl_plan *p, const struct plan_facts *f,
         writer_printf(to, "%s", head);
         say_run(p, f, d, end, to);
         head = "          ";
+    }
+}
+
+void plan_say_network(const pl_plan *p, const struct plan_facts *f,
+                      const struct sink *to)
+{
+    for (int d = 0; d < f->n_dev; d++) {
+        struct cost_link x = to_host(f, d);
+
+        if (p->compiled->list.dev[d].machine == 0)
+            continue;
+        writer_printf(to, " network=%.3gGB/s network-latency=%.3gus",
+                      x.bytes_per_s * 1e-9, x.latency_s * 1e6);
+        return;
     }
 }
 

@@ -485,6 +485,8 @@ static void say_estimate(const struct page *g)
             writer_printf(g->to, " link=%.3gGB/s", r.link_bytes_per_s * 1e-9);
         if (e->guessed & COST_GUESSED_LATENCY)
             writer_printf(g->to, " latency=%.3gus", r.collective_s * 1e6);
+        if (e->guessed & COST_GUESSED_NETWORK)
+            plan_say_network(g->p, g->f, g->to);
         writer_printf(g->to, "\n");
         break;
     }

@@ -300,6 +300,33 @@ TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
     device_list_free(&l);
 }
 
+/* Devices of another machine are counted apart, and their names have its
+ * number. */
+TEST(spec_paper_devices_may_be_on_several_machines)
+{
+    static const char *const names[] = {"gpu0",   "gpu1", "1/gpu0",
+                                        "1/cpu0", "gpu2", "12/gpu0"};
+    static const int machines[] = {0, 0, 1, 1, 0, 12};
+    struct device_list l;
+    pl_err err;
+
+    TEST_OK(device_parse_paper(
+                &l,
+                "gpu:1GiB:1TB/s*2,gpu:1GiB:1TB/s:machine=1:network=1.5GB/s,"
+                "cpu:64GiB:80GB/s:machine=1:network-latency=30us,"
+                "gpu:1GiB:1TB/s:machine=0,gpu:1GiB:1TB/s:machine=12",
+                &err),
+            err);
+    assert_int_equal(l.n, 6);
+    for (int i = 0; i < l.n; i++) {
+        assert_string_equal(l.dev[i].name, names[i]);
+        assert_int_equal(l.dev[i].machine, machines[i]);
+    }
+    assert_true(l.dev[2].network_bytes_per_s == 1.5e9);
+    assert_true(fabs(l.dev[3].network_latency_s - 30e-6) < 1e-12);
+    device_list_free(&l);
+}
+
 /* A latency of 0 is valid, and differs from the default. */
 TEST(spec_latency_may_be_zero)
 {
@@ -418,6 +445,12 @@ TEST(spec_errors_name_item_and_remedy)
     assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "flops must be at least 1000"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:machine=64", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "machine must be 0 to 63"));
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:machine=0.5", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "machine must be a whole number"));
     TEST_OK(device_parse_on(&l, "sim:10s:1kB/s", 0, &t, &err), err);
     device_list_free(&l);
     topology_fini(&t);
@@ -519,4 +552,7 @@ TEST(spec_host_may_be_described)
     assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s*2", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "a machine has only one host"));
+    assert_int_equal(device_parse_paper(&l, "host:1GiB:1GB/s:machine=1", &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "the host is that of machine 0"));
 }

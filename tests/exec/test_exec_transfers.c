@@ -3,6 +3,7 @@
 #include "lib/support.h"
 #include "lower/transfers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,6 +108,54 @@ TEST(exec_transfers_to_devices_without_a_copy_queue_are_late)
                     "  weight 4: 0 -> 1 late, pull 0\n"
                     "  weight 4: 0 -> 2, pull 0\n"
                     "  weight 5: 2 -> 1 late, push 0\n");
+}
+
+/* No device reads another machine's memory, though its number is the same:
+ * values are sent, inputs are fed, and a group on two machines exchanges by
+ * inboxes. */
+TEST(exec_transfers_between_machines_are_sent)
+{
+    static const char devices[] = "transfers values 40\n"
+                                  "device 0 memory 0 one_queue\n"
+                                  "device 1 machine 1 memory 0 one_queue\n"
+                                  "device 2 machine 1 memory 0 one_queue\n"
+                                  "device 3 machine 1 reads\n"
+                                  "device 4 memory 0 one_queue\n"; /* io */
+    static const char groups[] = "group 0: 0\n"
+                                 "group 1: 1, 2%s\n"
+                                 "group 2: 0, 1%s\n"
+                                 "group 3: 3\n"
+                                 "group 4: 4\n";
+    char in[2000], want[2000];
+    size_t n;
+
+    n = (size_t)snprintf(in, sizeof in, "%s", devices);
+    n += (size_t)snprintf(in + n, sizeof in - n, groups, "", "");
+    snprintf(in + n, sizeof in - n,
+             "variant\n"
+             "  input 0: 4 -> 2, from 0, from 0\n"
+             "  value 1: 0 -> 1, from 0, from 0\n"
+             "  value 2: 0 -> 2, from 0, from 0\n"
+             "  value 3: 1 -> 3, from 0 1\n"
+             "  value 4: 2 -> 3, from 0 1\n"
+             "  weight 5: 0 -> 1, from 0, none\n"
+             "  pages 6: 2 -> 3, from 0\n"
+             "  result 7: 3 -> 4, from 0\n");
+    n = (size_t)snprintf(want, sizeof want, "%s", devices);
+    n += (size_t)snprintf(want + n, sizeof want - n, groups, " by shared",
+                          " by inbox");
+    snprintf(want + n, sizeof want - n,
+             "variant\n"
+             "  input 0: 4 -> 2 late, fetch 0, feed 0\n"
+             "  value 1: 0 -> 1, send 0, send 0\n"
+             "  value 2: 0 -> 2, pull 0, send 0\n"
+             "  value 3: 1 -> 3, pull 0 1\n"
+             "  value 4: 2 -> 3, send 0 1\n"
+             "  weight 5: 0 -> 1 late, send 0, none\n"
+             "  pages 6: 2 -> 3, send 0\n"
+             "  result 7: 3 -> 4, return 0\n"
+             "  table: 4 -> 2 late, fetch 0, feed 0\n");
+    chooses(in, want);
 }
 
 /* Pages are chosen by the token table, on the device that copies them. */

@@ -63,7 +63,7 @@ static void check(const struct program_device dev[2], const char *text,
  * program is accepted. */
 static void program_is(const struct program *p, const char *message)
 {
-    static const struct program_device dev = {"a", "test", 0, true, true};
+    static const struct program_device dev = {"a", "test", 0, true, true, 0};
     const struct program_machine m = build_machine(&dev, 1);
     pl_err err = {0};
 
@@ -75,8 +75,9 @@ static void program_is(const struct program *p, const char *message)
 
 static void is_refused(const char *text, bool one_queue, const char *message)
 {
-    const struct program_device dev[2] = {{"a", "test", -1, false, one_queue},
-                                          {"b", "test", -1, false, one_queue}};
+    const struct program_device dev[2] = {
+        {"a", "test", -1, false, one_queue, 0},
+        {"b", "test", -1, false, one_queue, 0}};
 
     check(dev, text, message);
 }
@@ -186,8 +187,8 @@ TEST(program_check_a_wait_knows_of_the_other_queue)
 /* Checks the programs in `text` for devices that share memory. */
 static void text_is(const char *text, const char *message)
 {
-    static const struct program_device dev[2] = {{"a", "test", 0, true, true},
-                                                 {"b", "test", 0, true, true}};
+    static const struct program_device dev[2] = {
+        {"a", "test", 0, true, true, 0}, {"b", "test", 0, true, true, 0}};
 
     check(dev, text, message);
 }
@@ -200,6 +201,21 @@ static void text_is(const char *text, const char *message)
     "device 1 groups 1\n"                                                      \
     "%0: f32[n_tok, 8]\n"                                                      \
     "variant\n"
+
+/* Devices of two machines share nothing, though their memories have one number
+ * and the second device reads any memory of its machine. */
+TEST(program_check_machines_share_no_memory)
+{
+    static const struct program_device dev[2] = {
+        {"a", "test", 0, true, true, 0}, {"b", "test", 0, true, true, 1}};
+
+    check(dev, MEETS "0, 1: merge barrier 0, 1\n",
+          "has a barrier with a device of other memory");
+    check(dev, MEETS "0: post 0\n1: wait 0.0\n1: pull %0 <- 0.%0 32*n_tok\n",
+          "pulls from memory that it cannot access");
+    text_is(MEETS "0: post 0\n1: wait 0.0\n1: pull %0 <- 0.%0 32*n_tok\n",
+            NULL);
+}
 
 TEST(program_check_meetings_name_each_device_once)
 {

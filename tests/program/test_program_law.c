@@ -366,10 +366,10 @@ static pl_status check(const struct program *p, int n, bool one_queue,
                        pl_err *err)
 {
     const struct program_device dev[MAX_DEV] = {
-        {"d0", "test", 0, true, one_queue},
-        {"d1", "test", 0, true, one_queue},
-        {"d2", "test", 0, true, one_queue},
-        {"d3", "test", 0, true, one_queue}};
+        {"d0", "test", 0, true, one_queue, 0},
+        {"d1", "test", 0, true, one_queue, 0},
+        {"d2", "test", 0, true, one_queue, 0},
+        {"d3", "test", 0, true, one_queue, 0}};
     const struct program_machine m = build_machine(dev, n);
 
     return program_check(&m, p, err);
@@ -702,8 +702,8 @@ TEST(law_of_memory_and_guards_is_checked)
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *x = &refusals[i];
         const struct program_device dev[2] = {
-            {"d0", "test", x->memory[0], true, false},
-            {"d1", "test", x->memory[1], true, false}};
+            {"d0", "test", x->memory[0], true, false, 0},
+            {"d1", "test", x->memory[1], true, false, 0}};
         const struct program_machine m = build_machine(dev, 2);
         struct arena a = {0};
         pl_err err = {0};

@@ -271,8 +271,8 @@ TEST(program_text_read_by_hand_passes_the_check)
 
     for (int memory = -1; memory < 1; memory++) {
         const struct program_device dev[2] = {
-            {"a", "test", memory, true, false},
-            {"b", "test", memory, true, false}};
+            {"a", "test", memory, true, false, 0},
+            {"b", "test", memory, true, false, 0}};
         const struct program_machine m = build_machine(dev, 2);
         pl_err err;
 

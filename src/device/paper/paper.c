@@ -30,6 +30,8 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
         return device_item_append(l, it, &d, v, err);
     if (l->host_described || it->count > 1)
         return device_item_bad(it, err, "a machine has only one host");
+    if (v[DEVICE_MACHINE] >= 1)
+        return device_item_bad(it, err, "the host is that of machine 0");
     PL_TRY(device_item_append(&own, it, &d, v, err));
     l->host = own.dev[0];
     l->host_described = true;
@@ -91,7 +93,8 @@ const struct backend_ops paper_ops = {
     .accepts =
         "NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
         "[:latency=TIME][:int8=N][:launch=TIME][:p2p=BANDWIDTH/s]"
-        "[:bridge=BANDWIDTH/s][:available=MEMORY][:shared][*N] as in "
+        "[:bridge=BANDWIDTH/s][:available=MEMORY][:shared][:machine=N]"
+        "[:network=BANDWIDTH/s][:network-latency=TIME][*N] as in "
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
         "host; items are separated by commas",
     .describe = describe,
