@@ -100,7 +100,7 @@ static enum exit_code open_receipts(struct serve *v)
 }
 
 /* A models_options.scan; `user` is a struct serve_models. */
-static void scan_folder(void *user, struct models *m)
+static void scan_models(void *user, struct models *m)
 {
     struct serve_models *all = user;
 
@@ -117,7 +117,7 @@ static enum exit_code make_models(struct serve *v)
         .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
-        .scan = v->list.folder != NULL ? scan_folder : NULL,
+        .scan = v->list.scanned != NULL ? scan_models : NULL,
         .user = &v->all,
         .log = serve_log,
         .log_user = (void *)o,

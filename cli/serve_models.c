@@ -112,12 +112,21 @@ static char *name_of_url(const char *url)
     return name_of_file(buf);
 }
 
-static struct serve_named *find_named(struct serve_list *l, const char *name)
+static struct serve_named *find_named(const struct serve_list *l,
+                                      const char *name)
 {
     for (int i = 0; i < l->n; i++)
         if (strcmp(l->named[i].name, name) == 0)
             return &l->named[i];
     return NULL;
+}
+
+static bool has_word(const struct word_list *w, const char *word)
+{
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->v[i], word) == 0)
+            return true;
+    return false;
 }
 
 /* Adds a model with this name and takes ownership of `name`. Replaces invalid
@@ -205,6 +214,12 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
         ok = ok && word_list_add(to, name_of_row(w.row)) &&
              (w.value == NULL || word_list_add(to, w.value));
     }
+    if (ok && alias != NULL)
+        return cli_error(CMD_SERVE, EXIT_USAGE,
+                         "--alias %s: the command line names no model; give "
+                         "one with -m or -hf, or name it by a section of "
+                         "--models-preset",
+                         alias);
     return ok ? EXIT_DONE : no_memory();
 }
 
@@ -368,13 +383,41 @@ static enum exit_code read_folder(struct serve_list *l, const char *dir)
 
 /* ---- the cache of downloads ---------------------------------------------- */
 
-/* Adds a cached model, unless there is one with its name. A hub_cached_fn. */
+/* Returns false if a cached file is not a model or cannot be opened as one.
+ * Prints a line in the latter case, and adds the file to l->rejected. */
+static bool opens(struct serve_list *l, const char *name, const char *path)
+{
+    pl_model *m = NULL;
+    pl_err err;
+    bool ok;
+
+    if (has_word(&l->rejected, path) ||
+        (l->known != NULL && has_word(&l->known->rejected, path)) ||
+        !model_file_may_be_one(path))
+        return false;
+    ok = pl_model_open(&m, path, &err) == PL_OK;
+    pl_model_free(m);
+    if (!ok) {
+        cli_error(CMD_SERVE, EXIT_DONE, "skipping %s of the cache: %s", name,
+                  err.message);
+        word_list_add(&l->rejected, path);
+    }
+    return ok;
+}
+
+/* Adds a cached model. If there is one with its name, the newer file is added
+ * or, if the server has that model already, the server's file. A
+ * hub_cached_fn. */
 static bool add_cached(void *list, const char *name, const char *path)
 {
     struct serve_list *l = list;
+    const struct serve_named *old =
+        l->known != NULL ? find_named(l->known, name) : NULL;
 
-    return find_named(l, name) != NULL || !model_file_may_be_one(path) ||
-           add_file(l, strdup(name), path);
+    if (find_named(l, name) != NULL ||
+        (old != NULL ? strcmp(file_of(old), path) != 0 : !opens(l, name, path)))
+        return true;
+    return add_file(l, strdup(name), path);
 }
 
 /* Adds the models that -hf has downloaded, for a command line that names no
@@ -574,14 +617,6 @@ static char *path_of(const struct options *o)
     return o->model_url != NULL ? strdup(hub_shown(buf, o->model_url)) : NULL;
 }
 
-static bool has_word(const struct word_list *w, const char *word)
-{
-    for (int i = 0; i < w->n; i++)
-        if (strcmp(w->v[i], word) == 0)
-            return true;
-    return false;
-}
-
 /* Appends the options of section [*] of the presets file to m->args. Leaves out
  * flags that the model's section turns off. */
 static bool add_general(struct serve_named *m, const struct word_list *general)
@@ -675,7 +710,7 @@ static enum exit_code make_one(struct serve_list *l, const struct options *o)
  * serve_list_scan may add, because pointers to the elements must stay valid. */
 static bool reserve(struct serve_list *l)
 {
-    size_t n = (size_t)l->n + (l->folder != NULL ? SERVE_MORE : 0);
+    size_t n = (size_t)l->n + (l->scanned != NULL ? SERVE_MORE : 0);
     struct serve_named *named = realloc(l->named, n * sizeof(*named));
 
     l->named = named != NULL ? named : l->named;
@@ -705,7 +740,7 @@ enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
         return cli_error(
             CMD_SERVE, EXIT_USAGE, "%s has no model; give one with -m FILE",
             o->models_dir != NULL ? o->models_dir : o->models_preset);
-    l->folder = o->models_dir;
+    l->scanned = none || o->models_dir != NULL ? o : NULL;
     if (!reserve(l))
         return no_memory();
     if (o->models_preset != NULL)
@@ -749,7 +784,7 @@ static void entry_fini(struct serve_list *l, int i)
     named_fini(&l->named[i]);
 }
 
-/* ---- changes of the folder ----------------------------------------------- */
+/* ---- scans for changes ----------------------------------------------- */
 
 /* Adds a model that a scan of the folder found to `l` and `m`, and takes
  * ownership of the contents of *found. If that fails, adds the model's file to
@@ -774,11 +809,23 @@ static void add_found(struct serve_list *l, struct models *m,
     l->entry[i] = (struct serve_entry){0};
 }
 
+/* Reads the folder or the cache again. Returns false if that fails. */
+static bool scan(struct serve_list *found, const struct options *o)
+{
+    char *folder = NULL;
+    enum exit_code c = o->models_dir != NULL
+                           ? read_folder(found, o->models_dir)
+                           : fetch_cached(o, add_cached, found, &folder);
+
+    free(folder);
+    return c == EXIT_DONE;
+}
+
 void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n)
 {
     struct serve_list found = {.known = l};
 
-    if (read_folder(&found, l->folder) == EXIT_DONE) {
+    if (scan(&found, l->scanned)) {
         for (int i = 0; i < l->n; i++) {
             struct serve_named *old = &l->named[i];
             bool gone = old->in_folder && find_file(&found, file_of(old)) < 0;
@@ -794,6 +841,7 @@ void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n)
                 l->n < l->max)
                 add_found(l, m, &found.named[i]);
         }
+        word_list_join(&l->rejected, &found.rejected);
     }
     *n = l->n;
     serve_list_fini(&found);

@@ -27,11 +27,10 @@ struct serve_named {
     bool first;
     bool in_folder;  /* of --models-dir, or of the cache of downloads */
     bool in_presets; /* a section of the presets has its name */
-    bool hidden; /* the model's file is gone from the folder (models_hide) */
+    bool hidden;     /* the model's file is gone (models_hide) */
 };
 
-/* Limit of the models that scans of the folder may add while the server
- * runs. */
+/* Limit of the models that scans may add while the server runs. */
 enum { SERVE_MORE = 1000 };
 
 struct serve_list {
@@ -48,21 +47,23 @@ struct serve_list {
     /* The command line names only one model, so requests may give any name for
      * it. */
     bool any_name;
-    int max;            /* number of elements for which the arrays have space */
-    const char *folder; /* path of the folder of --models-dir; NULL if none */
-    /* files of the folder that could not be added as models; further scans skip
+    int max; /* number of elements for which the arrays have space */
+    /* If scans may find other models, in --models-dir or in the cache of
+     * downloads: the options of the command line, borrowed; else NULL. */
+    const struct options *scanned;
+    /* files found there that could not be added as models; further scans skip
      * them */
     struct word_list rejected;
-    /* If a scan of the folder builds this list, the server's list, which the
-     * scan updates; else NULL. If set, notes are not printed again. */
+    /* If a scan builds this list, the server's list, which the scan updates;
+     * else NULL. If set, notes are not printed again. */
     const struct serve_list *known;
 };
 
 /* Builds the list from the command line. On failure prints an error and returns
  * its exit code. The caller must call serve_list_fini in all cases. */
 enum exit_code serve_list_make(struct serve_list *l, const struct options *o);
-/* Reads the folder --models-dir again. Adds new models to the list and to `m`,
- * and hides models whose files are gone. Sets *n to the number of models,
+/* Reads --models-dir or the cache again. Adds new models to the list and to
+ * `m`, and hides models whose files are gone. Sets *n to the number of models,
  * hidden ones included. */
 void serve_list_scan(struct serve_list *l, struct models *m, atomic_int *n);
 void serve_list_fini(struct serve_list *l);

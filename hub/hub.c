@@ -165,7 +165,7 @@ static bool is_name(const char *s, size_t n)
     return true;
 }
 
-static bool is_quant(const char *s)
+bool hub_is_quant(const char *s)
 {
     size_t n = strlen(s);
 
@@ -183,7 +183,7 @@ static pl_status take_name(char **repo, const char **quant, const char *name,
     *quant = name[n] == ':' ? name + n + 1 : NULL;
     if (user >= n || !is_name(name, user) ||
         !is_name(name + user + 1, n - user - 1) ||
-        (*quant != NULL && !is_quant(*quant)))
+        (*quant != NULL && !hub_is_quant(*quant)))
         return hub_fail(err, PL_BAD_ARGUMENT,
                         "\"%.200s\" is not the name of a hub model; give "
                         "USER/REPO[:QUANT], like ggml-org/gemma-3-4b-it-GGUF "

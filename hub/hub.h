@@ -70,8 +70,9 @@ pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
 /* Receives a model that is in the cache: its name, USER/REPO:QUANT, and the
- * path of its file, of a split model the first. Returns false if out of
- * memory. */
+ * path of its file, of a split model the first. If QUANT chooses another file
+ * of the repository, the name of the file stands for it, without its ending, or
+ * its path. Returns false if out of memory. */
 typedef bool hub_cached_fn(void *user, const char *name, const char *path);
 /* Calls `each` for each model of the hub o->endpoint of which all files are in
  * the cache. Repositories are in the order of their names. The models of a

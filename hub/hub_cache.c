@@ -5,6 +5,7 @@
 #include "hub_api.h"
 #include "hub_files.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -314,6 +315,51 @@ pl_status hub_cache_find(char **path, const struct hub_cache *c,
 
 /* ---- all cached models --------------------------------------------------- */
 
+/* Sets *is to true if the name USER/REPO:TAG chooses file `f` of the list. */
+static pl_status chooses(bool *is, const struct hub_listing *l,
+                         const struct hub_file *f, const char *repo,
+                         const char *tag)
+{
+    struct hub_pick p = {0};
+    pl_status s = hub_is_quant(tag) ? hub_pick(&p, l, repo, tag, NULL, NULL)
+                                    : PL_NOT_FOUND;
+
+    *is = s == PL_OK && p.file[0] == f;
+    hub_pick_fini(&p);
+    return s == PL_NOT_FOUND ? PL_OK : s;
+}
+
+/* Sets *name to the name of a model, USER/REPO:TAG, malloc'ed. TAG is the
+ * quantization, in upper case as llama.cpp writes it, or else the file's name
+ * without its ending, if hub_fetch() chooses the file by it; otherwise the
+ * file's path. */
+static pl_status name_model(char **name, const char *repo,
+                            const struct hub_listing *l,
+                            const struct hub_file *f)
+{
+    size_t n;
+    const char *quant = hub_quant(f->path, &n), *end = quant + n;
+    const char *slash = strrchr(f->path, '/');
+    const char *from[] = {quant, slash != NULL ? slash + 1 : f->path, f->path};
+    pl_status s = PL_OK;
+    bool is = false;
+
+    *name = NULL;
+    for (int i = 0; i < 3 && s == PL_OK && !is; i++) {
+        char *tag;
+
+        free(*name);
+        *name = hub_asprintf("%s:%.*s", repo, (int)(end - from[i]), from[i]);
+        if (*name == NULL)
+            return PL_NO_MEMORY;
+        tag = *name + strlen(repo) + 1;
+        for (char *c = tag; i == 0 && *c != '\0'; c++)
+            *c = (char)toupper((unsigned char)*c);
+        s = chooses(&is, l, f, repo, tag);
+    }
+    return s;
+}
+
 /* Passes the cached models of one revision to `each`, as hub_cached does. */
 static pl_status pass_revision(const struct hub_cache *c, const char *revision,
                                hub_cached_fn *each, void *user)
@@ -322,20 +368,17 @@ static pl_status pass_revision(const struct hub_cache *c, const char *revision,
     pl_status s = read_cached_listing(&l, c, revision);
 
     for (int i = 0; i < l.n && s == PL_OK; i++) {
-        const char *file = l.file[i].path, *quant;
-        char *path = NULL, *name;
-        size_t n;
+        const struct hub_file *f = &l.file[i];
+        char *path = NULL, *name = NULL;
 
-        quant = hub_quant(file, &n);
-        if (!hub_is_model(file) || n == 0)
+        if (!hub_is_model(f->path))
             continue;
-        s = find_listed(&path, c, revision, &l, NULL, file);
-        if (s == PL_OK) {
-            name = hub_asprintf("%s:%.*s", c->repo, (int)n, quant);
-            if (name == NULL || !each(user, name, path))
-                s = PL_NO_MEMORY;
-            free(name);
-        }
+        s = find_listed(&path, c, revision, &l, NULL, f->path);
+        if (s == PL_OK)
+            s = name_model(&name, c->repo, &l, f);
+        if (s == PL_OK && !each(user, name, path))
+            s = PL_NO_MEMORY;
+        free(name);
         free(path);
         s = s == PL_NOT_FOUND ? PL_OK : s;
     }

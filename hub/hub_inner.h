@@ -16,6 +16,8 @@ char *hub_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Returns the offset of the host name in a URL, in bytes. A user name and
  * password before the host are skipped. */
 size_t hub_host(const char *url);
+/* Returns true if `s` may be the part QUANT of a name USER/REPO:QUANT. */
+bool hub_is_quant(const char *s);
 pl_status hub_no_memory(pl_err *err);
 pl_status hub_cancelled(pl_err *err);
 

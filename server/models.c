@@ -125,39 +125,70 @@ static size_t untagged(const char *name)
     return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
 }
 
-/* Returns true if two model names are equal or, if `loose`, differ only by the
- * tag ":latest". */
-static bool same_name(const char *a, const char *b, bool loose)
-{
-    size_t n = untagged(a);
+/* The ways in which a model's name may equal that of a request. */
+enum match {
+    MATCH_EXACT,
+    MATCH_UNTAGGED, /* but for the tag ":latest" */
+    MATCH_ANY_CASE,
+    MATCH_NO_QUANT /* in any case, without what follows the model's colon */
+};
 
-    return strcmp(a, b) == 0 ||
-           (loose && untagged(b) == n && strncmp(a, b, n) == 0);
+/* Returns true if the model's name `of` equals the name `name` of a request in
+ * the way `how`. */
+static bool same_name(const char *of, const char *name, enum match how)
+{
+    size_t n = untagged(name), n_of = untagged(of);
+
+    if (how == MATCH_EXACT)
+        return strcmp(of, name) == 0;
+    if (how == MATCH_UNTAGGED)
+        return n_of == n && strncmp(of, name, n) == 0;
+    return strncasecmp(of, name, n) == 0 &&
+           (n_of == n || (how == MATCH_NO_QUANT && of[n] == ':'));
 }
 
-static bool has_name(const struct model_about *a, const char *name, bool loose)
+static bool has_name(const struct model_about *a, const char *name,
+                     enum match how)
 {
-    if (same_name(a->name, name, loose))
+    if (same_name(a->name, name, how))
         return true;
     for (int i = 0; i < a->n_alias; i++)
-        if (same_name(a->alias[i], name, loose))
+        if (same_name(a->alias[i], name, how))
             return true;
     return false;
 }
 
+static bool is_offered(const struct model *a, const char *name, enum match how)
+{
+    return !a->hidden && has_name(&a->about, name, how);
+}
+
+/* Returns the index of the model that alone equals the name in one of the ways
+ * up to `last`, the first of them that any model does; -1 if there is none. */
+static int find(const struct models *m, const char *name, enum match last)
+{
+    for (enum match how = MATCH_EXACT; how <= last; how++) {
+        int found = -1, n = 0;
+
+        for (int i = 0; i < m->n; i++)
+            if (is_offered(&m->model[i], name, how)) {
+                found = i;
+                n++;
+            }
+        if (n > 0)
+            return n == 1 ? found : -1;
+    }
+    return -1;
+}
+
 int models_find(const struct models *m, const char *name)
 {
-    for (int loose = 0; loose < 2; loose++)
-        for (int i = 0; i < m->n; i++)
-            if (!m->model[i].hidden &&
-                has_name(&m->model[i].about, name, loose))
-                return i;
-    return -1;
+    return find(m, name, MATCH_NO_QUANT);
 }
 
 int models_find_anew(struct models *m, const char *name)
 {
-    int i = models_find(m, name);
+    int i = find(m, name, MATCH_UNTAGGED);
 
     if (i >= 0)
         return i;
@@ -179,9 +210,13 @@ bool models_reject_name(const struct models *m, const char *name,
 {
     char names[400] = "";
     size_t n = 0;
+    bool some = false; /* the name fits some models, so only these are listed */
 
+    for (int i = 0; i < m->n && name && !some; i++)
+        some = is_offered(&m->model[i], name, MATCH_NO_QUANT);
     for (int i = 0; i < m->n && n < sizeof names; i++)
-        if (!m->model[i].hidden)
+        if (some ? is_offered(&m->model[i], name, MATCH_NO_QUANT)
+                 : !m->model[i].hidden)
             n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"",
                                   n > 0 ? ", " : "", m->model[i].about.name);
     if (n >= sizeof names)
@@ -192,8 +227,8 @@ bool models_reject_name(const struct models *m, const char *name,
             "model: required, because the server has several; use one of %s",
             names);
     return api_error_set(why, 404, "model_not_found", "model",
-                         "model \"%.80s\" not found; use one of %s", name,
-                         names);
+                         "model \"%.80s\" %s; use one of %s", name,
+                         some ? "fits several" : "not found", names);
 }
 
 /* ---- creating and freeing the table of models ---------------------------- */
@@ -208,7 +243,7 @@ static pl_status append(struct models *m, const struct model_about *about,
         for (int k = -1; k < about->n_alias; k++) {
             const char *name = k < 0 ? about->name : about->alias[k];
 
-            if (has_name(&m->model[i].about, name, false))
+            if (has_name(&m->model[i].about, name, MATCH_EXACT))
                 return server_fail(
                     err, PL_BAD_ARGUMENT,
                     "model name \"%s\" is used twice (%s and %s); "

@@ -111,10 +111,12 @@ struct models {
     uint64_t n_load;
 };
 
-/* Returns the index of the model that has this name or alias; -1 if there is
- * none. */
+/* Returns the index of the model that has this name or alias, or of the only
+ * one whose name differs in case alone, or also by what follows a colon, such
+ * as ":latest" or a quantization; -1 if there is none. */
 int models_find(const struct models *m, const char *name);
-/* Finds a model as models_find does. Scans for new models if there is none. */
+/* Finds a model as models_find does. Scans for new models unless the name is
+ * exact but for ":latest". */
 int models_find_anew(struct models *m, const char *name);
 /* Calls models_options.scan, which adds new models and hides removed ones. */
 void models_scan(struct models *m);

@@ -25,13 +25,21 @@ void json_step(struct json_scan *s, char c)
         s->before = c;
 }
 
+/* Returns true if a marker may begin with `c`, outside strings: JSON has no <
+ * or ` there, and a [ only where a value may begin. */
+static bool may_be_marker(const struct json_scan *s, char c)
+{
+    return c == '<' || c == '`' ||
+           (c == '[' && s->before && !strchr("[,:", s->before));
+}
+
 bool json_scan(struct json_scan *s, struct span t)
 {
     while (s->at < t.n) {
         char c = t.s[s->at];
         bool outside = !s->in_string;
 
-        if (outside && s->to_marker && (c == '<' || c == '`'))
+        if (outside && s->to_marker && may_be_marker(s, c))
             return false;
         s->at++;
         json_step(s, c);

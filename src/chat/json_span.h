@@ -15,8 +15,9 @@ struct json_scan {
     char before; /* last character outside strings that is not a blank */
     /* reply_add_escaped: number of characters of None that were converted */
     int n_none;
-    /* If set, the scan does not pass a < or ` outside strings, because a marker
-     * may begin there. JSON has neither of them there. */
+    /* If set, the scan does not pass a character outside strings that JSON does
+     * not have there, and with which a marker may begin: <, `, or a [ that does
+     * not begin a value. */
     bool to_marker;
 };
 

@@ -304,10 +304,14 @@ static struct span bare_name(const struct reply_format *f, struct span name)
 
 /* Returns true if `gap`, the text between the name and the arguments of a call,
  * fits the marker `args`. If f->exact, it must equal the marker. Otherwise
- * other text, such as an identifier, may precede the marker. */
+ * other text, such as an identifier, may precede the marker. The marker may
+ * lack its first or last character, a bracket. */
 static bool is_gap(const struct reply_format *f, struct span gap,
                    struct span args)
 {
+    if (args.n > 2 && (span_equal(gap, span_from(args, 1)) ||
+                       span_equal(gap, (struct span){args.s, args.n - 1})))
+        return true;
     return f->exact ? span_equal(gap, args)
                     : span_ends(gap, args) || span_ends(args, gap);
 }
@@ -515,6 +519,30 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
+/* Appends `value` as JSON if it becomes a list or an object, which `schema`
+ * allows, by the brackets that it lacks and the conversions of
+ * reply_add_escaped. Otherwise appends nothing and returns false. */
+static bool add_mended(struct reply_text *made, struct span value,
+                       const json_t *schema)
+{
+    struct reply_text closed = {0}, copy = {0};
+    struct json_scan at = {0};
+    bool ok = value.n > 0 && (value.s[0] == '{' || value.s[0] == '[') &&
+              has_type(schema, value.s[0] == '{' ? "object" : "array") &&
+              reply_add_closed(&closed, value) >= 0;
+
+    if (ok)
+        reply_add_escaped(&copy, reply_added(&closed, 0), &at);
+    ok = ok && !copy.failed &&
+         json_is_valid(reply_added(&copy, 0), &made->failed);
+    if (ok)
+        reply_add(made, reply_added(&copy, 0));
+    made->failed = made->failed || closed.failed || copy.failed;
+    free(closed.s);
+    free(copy.s);
+    return ok;
+}
+
 /* Returns true if an argument value without quotes is a string according to its
  * JSON Schema. It is if the schema's only type is "string", besides "null", and
  * the value is not null. */
@@ -536,8 +564,9 @@ static bool is_string(const json_t *schema, struct span value)
 
 /* Appends an argument value without quotes to `made` as JSON. `schema` is its
  * JSON Schema, or NULL. If the schema says that the value is a string, a string
- * is appended. Otherwise valid JSON is appended unchanged, and a Python value
- * is converted if the schema has a type. Any other value becomes a string. */
+ * is appended. Otherwise valid JSON is appended unchanged, and a Python value,
+ * or JSON with slips, is converted if the schema has a type. Any other value
+ * becomes a string. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *schema)
 {
@@ -549,7 +578,8 @@ static void add_value(struct reply_text *made, struct span value,
     }
     if (bare.n > 0 && bare.s[0] != '"' && json_is_valid(bare, &made->failed))
         reply_add(made, bare);
-    else if (!json_object_get(schema, "type") || !add_python(made, bare))
+    else if (!json_object_get(schema, "type") ||
+             (!add_python(made, bare) && !add_mended(made, bare, schema)))
         reply_add_string(made, value);
 }
 
@@ -1081,7 +1111,19 @@ bool reply_call_may_end(const struct reply_format *f, struct span t)
 
     t = span_trim(t);
     return f->calls != CALLS_TAGGED || span_ends(t, f->value_close) ||
-           (take_name(f, &t, &name) && span_trim(t).n == 0);
+           (t.n <= MOST_KEY && take_name(f, &t, &name) && span_trim(t).n == 0);
+}
+
+bool reply_call_has_value(const struct reply_format *f, struct span t,
+                          const json_t *tools)
+{
+    struct span name;
+
+    t = span_from(t, span_blanks(t));
+    t.n = t.n < MOST_KEY ? t.n : MOST_KEY;
+    return f->calls == CALLS_TAGGED && take_name(f, &t, &name) &&
+           span_begins(span_from(t, span_blanks(t)), f->key_open) &&
+           reply_is_tool(tools, name);
 }
 
 /* ---- calls that are still incomplete ------------------------------------- */

@@ -86,6 +86,10 @@ int64_t reply_count_values(const struct reply_format *f, struct span t);
 /* Returns false if `t`, the text of a tool call up to a closing marker, is
  * certainly not all of it, because it ends within a value. */
 bool reply_call_may_end(const struct reply_format *f, struct span t);
+/* Returns true if `t`, the text of a tagged call, begins with the name of a
+ * declared tool and a marker that opens a value. */
+bool reply_call_has_value(const struct reply_format *f, struct span t,
+                          const json_t *tools);
 /* Returns the length of the call at the beginning of `t`, whose closing marker
  * is missing: another call follows its arguments or, for CALLS_TAGGED, the
  * marker after all calls. Returns t.n if neither follows. Overwrites `made`. */

@@ -55,6 +55,7 @@ static enum found choose_form(struct pl_reply *r, bool last)
         r->form = f;
         r->body = r->seen = r->counted = r->open + n;
         r->n_value = r->n_failed = 0;
+        r->doubtful = false;
         r->scan = (struct json_scan){.to_marker = true};
         return A_CALL;
     }
@@ -71,6 +72,24 @@ static bool is_believed(const struct pl_reply *r, struct span name)
     return certain || reply_is_tool(r->tools, name);
 }
 
+/* Removes from the end of *name the word of a marker that lacks its first
+ * bracket, as in fARGS], if a tool is declared with the rest. */
+static void leave_out_marker(const struct pl_reply *r, struct span *name)
+{
+    const struct span marks[] = {r->form->args_open, r->form->id_open};
+
+    for (size_t i = 0; i < 2 && !reply_is_tool(r->tools, *name); i++) {
+        struct span word = span_from(span_trim(marks[i]), 1), rest = *name;
+
+        word.n = span_name(word);
+        if (word.n == 0 || !span_ends(rest, word))
+            continue;
+        rest.n -= word.n;
+        if (reply_is_tool(r->tools, rest))
+            *name = rest;
+    }
+}
+
 /* Reads the text `t` of a call. Drops a namespace before its name if the tool
  * is declared without it. Returns false if `t` is not a call. */
 static bool understand(struct pl_reply *r, struct span t, struct reply_call *c)
@@ -81,6 +100,7 @@ static bool understand(struct pl_reply *r, struct span t, struct reply_call *c)
     r->made.n = 0;
     if (!reply_call_read(r->form, t, r->tools, r->loose, &r->made, c))
         return false;
+    leave_out_marker(r, &c->name);
     name = span_from(c->name, functions.n);
     if (span_begins(c->name, functions) && !reply_is_tool(r->tools, c->name) &&
         reply_is_tool(r->tools, name))
@@ -343,7 +363,13 @@ static bool read_until(struct pl_reply *r, size_t at, size_t *end, bool *inside)
     r->counted = at;
     *inside = f->calls == CALLS_QUOTED ? r->n_value % 2 > 0 : r->n_value > 0;
     r->costly = true;
-    if (!next && !reply_call_may_end(f, t))
+    if (!next && !reply_call_may_end(f, t)) {
+        r->doubtful =
+            r->doubtful || (!*inside && reply_call_has_value(f, t, r->tools));
+        *inside = *inside || r->doubtful;
+        return false;
+    }
+    if (next && r->doubtful)
         return false;
     if (r->n_failed == MOST_BAD) {
         *inside = *inside && f->calls == CALLS_QUOTED;

@@ -93,6 +93,9 @@ struct pl_reply {
     bool costly;  /* one of them read more than a marker */
     bool wrapped; /* a fence is around the objects between its markers */
     bool loose;   /* read a call whose last value lacks its closing marker */
+    /* A marker that closes the call follows a value that is closed before other
+     * text, so both markers may be parts of the value. */
+    bool doubtful;
     /* A call that ends at a marker: its text before offset `counted` of `raw`
      * was searched for markers of values. n_value: markers that open a value,
      * less those that close one. n_failed: number of times that the text was

@@ -142,7 +142,8 @@ static bool may_be_bare(const struct pl_reply *r, struct span t)
         return false;
     if (t.s[0] == '{' || t.s[0] == '[')
         return begins_line(r, at) && (is_fresh(r, t) || !is_fenced(r, at));
-    return span_name(t) > 0 && (is_fresh(r, t) || begins_part(r, at)) &&
+    return span_name((struct span){t.s, 1}) > 0 &&
+           (is_fresh(r, t) || begins_part(r, at)) &&
            reply_may_be_tool(r->tools, t);
 }
 

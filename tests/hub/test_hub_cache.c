@@ -250,6 +250,50 @@ TEST(hub_cached_models_are_found_by_their_names)
     hub_try_stop(&t);
 }
 
+/* Appends the name to the names in u->log. Fails the case unless hub_fetch
+ * returns the listed path for a name without a folder. */
+static bool take_by_name(void *use, const char *name, const char *path)
+{
+    struct hub_use *u = use;
+    char before[sizeof u->log];
+
+    memcpy(before, u->log, sizeof before);
+    if (!strchr(strchr(name, '/') + 1, '/')) {
+        hub_use(u, name, NULL, PL_OK, NULL);
+        assert_string_equal(u->path, path);
+    }
+    snprintf(u->log, sizeof u->log, "%.1000s%s ", before, name);
+    return true;
+}
+
+/* Each cached file has a name of its own, by which hub_fetch takes it. */
+TEST(hub_cached_models_have_the_names_that_choose_them)
+{
+    static const char *const file[] = {"a-q8_0.gguf",   "b-Q8_0.gguf",
+                                       "x/c-Q4_0.gguf", "y/c-Q4_0.gguf",
+                                       "plain.gguf",    "end-.gguf"};
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    for (int i = 0; i < 6; i++)
+        (void)hub_try_add_random(&t, file[i], N);
+    hub_use_init(&u, &t);
+    /* alone, too, the second file is not the one that Q8_0 chooses */
+    for (int i = 1; i < 7; i++) {
+        hub_use(&u, "T/R", file[i % 6], PL_OK, NULL);
+        if (i == 1)
+            must_list(&u, "T/R:b-Q8_0 ");
+    }
+    u.o.offline = true;
+    u.log[0] = '\0';
+    TEST_OK(hub_cached(&u.o, take_by_name, &u, &u.err), u.err);
+    assert_string_equal(u.log, "T/R:Q8_0 T/R:b-Q8_0 T/R:Q4_0 T/R:y/c-Q4_0 "
+                               "T/R:PLAIN T/R:end- ");
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
 /* A damaged listing is ignored. */
 TEST(hub_a_damaged_listing_is_made_anew)
 {

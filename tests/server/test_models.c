@@ -863,6 +863,43 @@ TEST(models_answer_to_all_their_names)
     assert_non_null(strstr(err.message, "\"x\" is used twice (A and B)"));
 }
 
+/* A name in other case, or without the quantization, is taken where one model
+ * alone fits. */
+TEST(models_names_may_lack_what_one_model_alone_has)
+{
+    struct models_options o = {.open = open_fake, .close = close_fake};
+    const struct model_about about[] = {
+        {.name = "T/R:Q4_0", .path = "0"},   {.name = "T/R:Q8_0", .path = "1"},
+        {.name = "T/One:Q8_0", .path = "2"}, {.name = "tale", .path = "3"},
+        {.name = "Tale", .path = "4"},       {.name = "tale:7b", .path = "5"},
+        {.name = "X:latest", .path = "6"},
+    };
+    static const struct {
+        const char *name;
+        int i;
+    } row[] = {
+        {"t/r:q8_0", 1},    {"T/R", -1},         {"t/r", -1},
+        {"T/R:Q8", -1},     {"T/R:", -1},        {"T/One", 2},
+        {"t/one", 2},       {"T/One:latest", 2}, {"T/On", -1},
+        {"T/One:Q4_0", -1}, {"tale", 3},         {"Tale", 4},
+        {"TALE", -1},       {"TALE:7B", 5},      {"x", 6},
+        {"X", 6},           {"tale:latest", 3},  {"", -1},
+    };
+    struct api_error why;
+    struct models *m;
+    pl_err err;
+
+    assert_int_equal(models_create(&m, about, 7, &o, routes, 4, &err), PL_OK);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (models_find(m, row[i].name) != row[i].i)
+            fail_msg("%s: %d", row[i].name, models_find(m, row[i].name));
+    assert_false(models_reject_name(m, "t/r", &why));
+    assert_int_equal(why.status, 404);
+    assert_string_equal(why.message, "model \"t/r\" fits several; use one of "
+                                     "\"T/R:Q4_0\", \"T/R:Q8_0\"");
+    models_free(m);
+}
+
 TEST(models_metrics_are_joined_by_family)
 {
     static const struct models_text part[] = {

@@ -323,6 +323,23 @@ TEST(serve_models_show_no_password_of_an_address)
              "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
 }
 
+/* Downloads a file of the repository T/R, with these bytes, to the client's
+ * cache. */
+static void download(struct hub_use *u, struct hub_try *t, const char *file,
+                     const void *data, size_t n)
+{
+    (void)hub_try_add(t, file, data, n);
+    hub_use(u, "T/R", file, PL_OK, NULL);
+}
+
+static void complete(struct serve_try *s, const char *model, int status)
+{
+    char ask[256];
+
+    make_ask(ask, model, 1, 2, false);
+    free(serve_try_post(s, "/v1/completions", ask, status));
+}
+
 /* A command line that names no model serves those that were downloaded, under
  * the names that -hf takes, although the hub is gone. */
 TEST(serve_models_of_the_cache_need_no_command_line)
@@ -336,27 +353,40 @@ TEST(serve_models_of_the_cache_need_no_command_line)
     data = test_read(test_model(), &n);
     hub_try_start(&t);
     hub_use_init(&u, &t);
-    (void)hub_try_add(&t, "fable-Q8_0.gguf", data, n);
-    hub_use(&u, "T/R", NULL, PL_OK, NULL);
-    hub_try_stop(&t);
+    download(&u, &t, "fable-q8_0.gguf", data, n);
+    download(&u, &t, "broken-Q4_0.gguf", "GGUF", 4);
     snprintf(before, sizeof before, "export PLAIT_CACHE='%s' HF_ENDPOINT='%s';",
              u.o.cache, t.origin);
     serve_try_run(&s, before, "-c 256");
-    list = serve_try_get(&s, "/v1/models");
-    assert_non_null(strstr(list, "\"id\":\"T/R:Q8_0\""));
     assert_true(has_state(&s, "T/R:Q8_0", "unloaded"));
-    free(serve_try_post(&s, "/v1/completions",
-                        "{\"model\":\"T/R:Q8_0\",\"prompt\":\"Once\","
-                        "\"max_tokens\":2}",
-                        200));
-    free(serve_try_post(&s, "/v1/completions",
-                        "{\"model\":\"T/R:Q4_0\",\"prompt\":\"Once\"}", 404));
+    list = serve_try_get(&s, "/v1/models");
+    assert_null(strstr(list, "Q4_0"));
+    free(list);
+    complete(&s, "T/R:Q8_0", 200);
+    complete(&s, "t/r", 200);
+    complete(&s, "T/R:F16", 404);
+    /* files come and go while the server runs */
+    download(&u, &t, "fable-F16.gguf", data, n);
+    complete(&s, "T/R:F16", 200);
+    complete(&s, "T/R", 404); /* several fit */
+    assert_int_equal(remove(u.path), 0);
+    free(serve_try_get(&s, "/v1/models"));
+    complete(&s, "T/R:F16", 404);
+    complete(&s, "T/R", 200);
+    hub_try_stop(&t);
     serve_try_stop(&s);
+    data = (free(data), test_read(s.log, &n));
+    list = strstr(data, "skipping T/R:Q4_0 of the cache: ");
+    assert_non_null(list);
+    assert_null(strstr(list + 1, "skipping"));
     must_say(sh(2, "PLAIT_CACHE=empty plait serve"),
              "no model; give one with -m FILE, or download one with "
              "-hf USER/REPO; empty has none");
+    must_say(sh(2, "plait serve -a tales"),
+             "--alias tales: the command line names no model");
+    must_say(sh(2, "plait serve --models-dir . -a tales"),
+             "give one with -m or -hf");
     free(data);
-    free(list);
     hub_use_fini(&u);
 }
 

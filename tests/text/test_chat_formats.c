@@ -408,6 +408,57 @@ static const struct row rows[] = {
     {"LFM2-8B-A1B", "",
      "<|tool_call_start|>[now(), get_weather(place='Oslo'<|tool_call_end|>", "",
      "", NOW ", " WEATHER, 0},
+    {"ministral", "",
+     "[TOOL_CALLS]get_weather[ARGS]{^place^: ^Oslo^[TOOL_CALLS]now[ARGS]{"
+     "[TOOL_CALLS]get_weather[ARGS]{^hours^: [6, 1.5], ^more^: {^deep^: "
+     "^[x^ }[TOOL_CALLS]now[ARGS]{}",
+     "", "",
+     WEATHER ", " NOW ", [^get_weather^, {^hours^: [6, 1.5], ^more^: {^deep^: "
+             "^[x^}}], " NOW,
+     0},
+    {"nemo", "",
+     "[TOOL_CALLS][{^name^: ^get_weather^, ^arguments^: {^place^: ^Oslo^"
+     "[TOOL_CALLS][" JSON_N "]<end>",
+     "", "", WEATHER ", " NOW, 0},
+    {"hermes", "", "{^a^: 1 [x] <end>", "{^a^: 1 [x]", "", "", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=hours>\n[6, 1.5\n"
+     "</parameter>\n<parameter=more>\n{^deep^: [^x^\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^hours^: [6, 1.5], ^more^: {^deep^: [^x^]}}]",
+     0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=hours>\n[6, 1.5}\n"
+     "</parameter>\n<parameter=more>\n{deep: ^x\ty^,\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "", "",
+     "[^get_weather^, {^hours^: ^[6, 1.5}^, ^more^: {^deep^: ^x\\ty^}}]", 0},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=more>\n[1, 2\n"
+     "</parameter>\n<parameter=place>\n{^a^: 1\n</parameter>\n</function>\n"
+     "</tool_call>",
+     "", "", "[^get_weather^, {^more^: ^[1, 2^, ^place^: ^{\\^a\\^: 1^}]", 0},
+    {"GLM-4.6", "",
+     "<tool_call>get_weather\n<arg_key>more</arg_key>\n<arg_value>{^deep^: "
+     "^x^</arg_value>\n</tool_call>",
+     "", "", "[^get_weather^, {^more^: {^deep^: ^x^}}]", 0},
+    /* markers that lack a bracket */
+    {"ministral", "", "[TOOL_CALLS]get_weatherARGS]{^place^: ^Oslo^}", "", "",
+     WEATHER, 0},
+    {"ministral", "",
+     "[TOOL_CALLS]get_weather[ARGS{^place^: ^Oslo^}[TOOL_CALLS]nowARGS]{}", "",
+     "", WEATHER ", " NOW, 0},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "",
+     "[TOOL_CALLS]get_weatherCALL_ID]abcdefghi[ARGS]{^place^: ^Oslo^}", "", "",
+     WEATHER, 0},
+    {"Kimi-K2-Instruct", "",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "|tool_call_argument_begin|>{^place^: ^Oslo^}<|tool_call_end|>"
+     "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|{}"
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "", "", WEATHER ", " NOW, 0},
+    {"ministral", "", "[TOOL_CALLS]unknownARGS]{}", "", "",
+     "[^unknownARGS^, {}]", 0},
     /* names and keys between quotes that the notation does not have */
     {"Qwen3-Coder", "",
      "<tool_call>\n<function=^get_weather^>\n<parameter=^place^>\nOslo\n"
@@ -945,6 +996,33 @@ static const struct row rows[] = {
      "<tool_call>\n<function=get_weather>\n<parameter=place>\n</function>\n"
      "</tool_call> is the end",
      "", "", ENDLESS},
+    /* values that have their closing marker, not closed, or closed later */
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n"
+     "a </parameter> b\n</function>\n</tool_call>",
+     "", "", "[^get_weather^, {^place^: ^a </parameter> b^}]", ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=days>\n3\n"
+     "</parameter>\n<parameter=place>\na </parameter> b </function> c\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "", "",
+     "[^get_weather^, {^days^: 3, ^place^: ^a </parameter> b </function> c^}]",
+     ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n"
+     "a </parameter> b\n</function>\n</tool_call>\n<tool_call>\n"
+     "<function=now>\n</function>\n</tool_call>",
+     "<tool_call>\n<function=get_weather>\n<parameter=place>\n"
+     "a </parameter> b\n</function>\n</tool_call>",
+     "", NOW, ENDLESS},
+    {"Qwen3-Coder", "",
+     "<tool_call>\n<function=none>\n<parameter=place>\na </parameter> b\n"
+     "</function>\n</tool_call>",
+     "<tool_call>\n<function=none>\n<parameter=place>\na </parameter> b\n"
+     "</function>\n</tool_call>",
+     "", "", ENDLESS},
+    {"GLM-4.6", "", OPEN_G "a </arg_value> b\n</tool_call>", "", "",
+     "[^get_weather^, {^place^: ^a </arg_value> b^}]", ENDLESS},
     {"GLM-4.6", "", OPEN_G "Oslo\n</tool_call>", "", "", WEATHER, 0},
     {"GLM-4.6", "",
      OPEN_G "Oslo</tool_call>\n<tool_call>now\n</tool_call>\nDone.", "Done.",
@@ -1649,6 +1727,14 @@ TEST(replies_that_are_odd_take_linear_time)
         {"Qwen3-Coder", CALL_W "<parameter=place>\n",
          "</tool_call>\n<tool_call>\n<function=now>\n</function>\n", ""},
         {"Qwen3-Coder", "", CALL_W "</parameter>\n", "</function>"},
+        {"Qwen3-Coder", CALL_W "<parameter=place>\n</parameter>\n",
+         "x </function>\n", ""},
+        {"Qwen3-Coder", "",
+         CALL_W "<parameter=place>\n</parameter> x\n"
+                "</function>\n</tool_call>\n",
+         ""},
+        {"Qwen3-Coder", "<tool_call>\n<function=get_weather", "a/",
+         "</function>"},
         {"GLM-4.6", "<tool_call>get_weather", "<arg_key>place</arg_key>\n", ""},
         {"GLM-4.6", "<tool_call>get_weather<arg_key>place</arg_key><arg_value>",
          "</tool_call>", ""},
