@@ -1,10 +1,10 @@
-/* bench-plan [FILTER]: measures the time from opening a model's file to a finished plan. Cases: a
- * model of 1,000 tensors on one device; and a model of 400 billion weights over
- * 64 devices, split by tensor and in the mode that auto finds, and over 512
- * devices in groups of 8. The devices are paper devices, which exist only as
- * descriptions. The files have no data, because planning reads no weight.
- * Prints median, minimum and the required time of each case whose name contains
- * FILTER. */
+/* bench-plan [FILTER]: measures the time from opening a model's file to a
+ * finished plan. Cases: a model of 1,000 tensors on one device; and a model of
+ * 400 billion weights over 64 devices, split by tensor and in the mode that
+ * auto finds, and over 512 devices in groups of 8. The devices are paper
+ * devices, which exist only as descriptions. The files have no data, because
+ * planning reads no weight. Prints median, minimum and the required time of
+ * each case whose name contains FILTER. */
 #include "lib/hollow_model.h"
 
 #include <stdio.h>

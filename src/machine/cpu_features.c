@@ -1,7 +1,6 @@
 /* Instruction set extensions, as reported by the processor and the system. */
 #include "machine/cpu_features.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #if defined(__x86_64__)
@@ -23,7 +22,7 @@ static bool has_amx_int8(void)
            (edx >> 24 & 3) == 3 && syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
 }
 
-static unsigned ask_processor(void)
+unsigned cpu_features(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, has = 0;
 
@@ -51,21 +50,6 @@ static unsigned ask_processor(void)
     if (has_amx_int8())
         has |= CPU_AMX_INT8;
     return has;
-}
-
-/* In a virtual machine each CPUID costs tens of microseconds, so the answer is
- * kept. Threads that ask at the same time get the same answer. */
-unsigned cpu_features(void)
-{
-    enum { ASKED = 1u << 31 };
-    static _Atomic unsigned known;
-    unsigned has = atomic_load_explicit(&known, memory_order_relaxed);
-
-    if (!(has & ASKED)) {
-        has = ask_processor() | ASKED;
-        atomic_store_explicit(&known, has, memory_order_relaxed);
-    }
-    return has & ~ASKED;
 }
 
 #elif defined(__aarch64__)
