@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/gpu_driver.h"
+#include "emu/emu_driver.h"
 #include "program/cache_tile.h"
 #include "quant/pack.h"
 #include "quant/q8.h"

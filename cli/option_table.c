@@ -678,7 +678,7 @@ const struct option_row option_table[] = {
      "opencl, each GPU of this driver; cuda:I, hip:I and opencl:I, the one "
      "with the driver's number I, also written like CUDA0. none is the host "
      "alone. proc*N is cpu*N in processes of their own; sim*N and "
-     "sim:2GiB:16GB/s:10us*2 simulate devices, emu*N emulates GPUs, for tests.",
+     "sim:2GiB:16GB/s:10us*2 simulate devices, for tests.",
      PLANNED | DEVICES | OPTION_BRIEF(PLANNED | DEVICES) | OPTION_MANY,
      option_set_text, AT(pl.devices), 0, 0, devices},
     {{"--device-spec"}, "LIST", NULL,

@@ -282,9 +282,8 @@ def check_symbols(build):
 
 
 def check_globals(build):
-    """No mutable data in the library: nothing in .data or .bss, but for the lane
-    that a thread emulates, and what of the process's memory CUDA was told of,
-    which it keeps for the process."""
+    """No mutable data in the library: nothing in .data or .bss, but for what of
+    the process's memory CUDA was told of, which it keeps for the process."""
     path = os.path.join(build, 'libplait.a')
     p = run('objdump', '-t', path)
     if p.returncode != 0:
@@ -293,8 +292,7 @@ def check_globals(build):
         m = re.match(r'[0-9a-f]{16} .{7} (\S+)\s+([0-9a-f]+)\s+(.*)', line)
         if not m or not int(m[2], 16) or '.rel.ro' in m[1]:
             continue
-        if m[3].split()[-1] in ('emu_now', 'opencl_tried',
-                                  'stream_ranges'):
+        if m[3].split()[-1] in ('opencl_tried', 'stream_ranges'):
             continue
         if re.match(r'\.t?(data|bss)|\*COM\*', m[1]):
             complain(path, 1, f'{m[3].split()[-1]} is a mutable global '

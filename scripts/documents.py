@@ -147,7 +147,7 @@ def as_command(name, words):
     elif name == 'curl':
         words = ['curl', '-sS', '--fail-with-body'] + at_server(words)
     else:
-        words = [os.environ['DOCUMENTS_PLAIT']] + emulated(words)
+        words = emulated(words)
         if words[1:2] == ['serve']:
             return start_server(words)
         words = at_server(words)
@@ -172,10 +172,12 @@ def known_tests(words):
 
 
 def emulated(words):
-    """Returns the words of a command with GPUs replaced by emulated ones."""
-    return [re.sub(r'\b(gpu|cuda|hip|opencl)\b(:\d+)?', 'emu', w)
-            if before in ('-dev', '--device') else w
-            for before, w in zip([''] + words, words)]
+    """Returns a command of plait with GPUs replaced by emulated ones, which only
+    plait-emu has."""
+    own = [re.sub(r'\b(gpu|cuda|hip|opencl)\b(:\d+)?', 'emu', w)
+           if before in ('-dev', '--device') else w
+           for before, w in zip([''] + words, words)]
+    return [os.environ['DOCUMENTS_PLAIT'] + '-emu' * (own != words)] + own
 
 
 def piped():

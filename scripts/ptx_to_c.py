@@ -229,7 +229,7 @@ def main():
         f.write(f'/* {os.path.basename(path)}, compute_{level}, by '
                 'scripts/ptx_to_c.py. */\n'
                 '#pragma GCC optimize 1\n'  # more takes GCC many minutes
-                '#include "device/gpu/emu/ptx_ops.h"\n\n'
+                '#include "emu/ptx_ops.h"\n\n'
                 '#pragma GCC diagnostic ignored "-Wunused-but-set-variable"\n'
                 '#pragma GCC diagnostic ignored "-Wunused-label"\n\n')
         for k in kernels:

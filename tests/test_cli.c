@@ -206,8 +206,10 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -mg -1", "from 0"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -mg 2", "(-mg) is 2"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1", "1 share for 2 devices"},
-        {"plait devices -dev emu", "-dev selects the devices of --measure"},
+        {"plait devices -dev cpu", "-dev selects the devices of --measure"},
         {"plait run " MODEL "-p x -dev ''", "-dev \"\": give a value: LIST"},
+        {"plait run " MODEL "-p x -dev emu", /* only tests have it */
+         "use cpu, sim, proc, gpu, cuda, hip, opencl, or none"},
         {"plait run " MODEL "-p x -t 257", "from 1 to 256"},
         {"plait run " MODEL "-p x -ub 65537", "from 1 to 65536"},
         {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",

@@ -202,8 +202,8 @@ TEST(bench_names_gpus_and_gives_them_no_limit)
         json_t *all, *row;
 
         snprintf(line, sizeof line,
-                 "plait bench -m '%s' -sm tensor -p 2 -n 0 -r 1 -dev '%s' "
-                 "-o json",
+                 "plait-emu bench -m '%s' -sm tensor -p 2 -n 0 -r 1 -dev "
+                 "'%s' -o json",
                  test_file("tests/refs/llama-q-q4_0.gguf"), list[i].dev);
         all = rows(line);
         row = json_array_get(all, 0);

@@ -26,8 +26,8 @@ TEST(cli_receipts_hold_on_other_devices)
         char line[200];
         struct ran r;
 
-        snprintf(line, sizeof line, "plait verify " MODEL "a.json -dev %s",
-                 devices[i]);
+        snprintf(line, sizeof line, "%s verify " MODEL "a.json -dev %s",
+                 strcmp(devices[i], "emu") ? "plait" : "plait-emu", devices[i]);
         r = sh(0, line);
         assert_non_null(strstr(r.out, "a.json: holds: 16 tokens"));
     }

@@ -129,7 +129,6 @@ struct device_list {
  *   gpu               each GPU by its best driver; gpu:I one of them; gpu*N
  *   cuda, hip, opencl each GPU of this driver; cuda:I the one with the driver's
  *                     number I; cuda*N is N devices, on the GPUs in turn
- *   emu[*N]           emulated GPUs
  * `n_thread` is the number of threads of each device; 0 selects one per core.
  * On failure the error names the item and lists the accepted syntax, and *out
  * is empty. */

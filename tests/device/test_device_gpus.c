@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "device/device_ops.h"
 #include "device/listed_gpu.h"
+#include "emu/emu_driver.h"
 #include "lib/fake_cuda_use.h"
 #include "pl.h"
 #include "test_paths.h"

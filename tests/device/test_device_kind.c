@@ -2,6 +2,7 @@
  * The bundled model has the bits of cpu devices on it and on mixes with ours,
  * under placement options. Its counters and rejections are the same, and after
  * a failure no device is left waiting. */
+#include "emu/emu_driver.h"
 #include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
@@ -22,7 +23,7 @@ const struct backend_ops *const device_backends[] = {
 #define KIND(name) &name##_ops,
 #include "device/device_backends.def"
 #undef KIND
-    &plain_ops, &bare_ops,    &parts_ops, &eager_ops, &hung_ops,
+    &emu_ops,   &plain_ops,   &bare_ops,  &parts_ops, &eager_ops, &hung_ops,
     &wrong_ops, &watched_ops, &known_ops, &pipe_ops,  NULL,
 };
 

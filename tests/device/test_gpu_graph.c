@@ -8,6 +8,7 @@
 
 #include "device/gpu/gpu_deps.h"
 #include "device/gpu/gpu_device.h"
+#include "emu/emu_driver.h"
 #include "lib/alloc_fail.h"
 
 /* ---- the order ----------------------------------------------------------- */

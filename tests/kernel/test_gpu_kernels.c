@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "device/gpu/emu/emu_run.h"
 #include "device/gpu/gpu_launch.h"
+#include "emu/emu_run.h"
 #include "lib/cpu_weights.h"
 #include "quant/q8.h"
 

@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/gpu/emu/emu_run.h"
 #include "device/gpu/stream_api.h"
+#include "emu/emu_run.h"
 
 enum {
     MAX_DEPTH = 8,

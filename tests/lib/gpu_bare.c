@@ -4,6 +4,7 @@
 #include "lib/gpu_odd.h"
 
 #include "device/gpu/gpu_kind.h"
+#include "emu/emu_driver.h"
 
 static struct gpu_driver gpu_bare, gpu_parts;
 

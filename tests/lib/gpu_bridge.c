@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "device/gpu/emu/emu_run.h"
+#include "emu/emu_driver.h"
+#include "emu/emu_run.h"
 #include "quant/grid.h"
 
 /* copies of the call's operands in device memory; NULL if kernels use the

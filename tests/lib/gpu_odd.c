@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "device/gpu/gpu_kind.h"
 #include "device/gpu/gpu_launch.h"
+#include "emu/emu_driver.h"
 #include "lib/own_clock.h"
 
 /* ---- eager --------------------------------------------------------------- */
@@ -344,11 +345,13 @@ __attribute__((constructor)) static void make(void)
     gpu_eager.name = "eager";
     gpu_eager.identity = gpu_odd_identity;
     gpu_eager.compile_kernels = eager_ready;
+    gpu_eager.no_selftest = false;
     gpu_eager.launch = eager_launch;
     gpu_eager.close = eager_close;
     gpu_wrong = gpu_emu;
     gpu_wrong.graph_make = NULL;
     gpu_wrong.name = "wrong";
+    gpu_wrong.no_selftest = false;
     gpu_wrong.launch = wrong_launch;
     gpu_hangs = gpu_emu;
     gpu_hangs.graph_make = NULL;
@@ -359,6 +362,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.alloc = hung_alloc;
     gpu_hangs.host_alloc = hung_host_alloc;
     gpu_hangs.copy = hung_copy;
+    gpu_hangs.no_selftest = false;
     gpu_hangs.launch = hung_launch;
     gpu_hangs.flush = hung_flush;
     gpu_hangs.fence_record = hung_mark;

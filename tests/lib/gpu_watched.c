@@ -4,6 +4,7 @@
 
 #include "device/gpu/gpu_kind.h"
 #include "device/gpu/gpu_launch.h"
+#include "emu/emu_driver.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -242,6 +243,7 @@ __attribute__((constructor)) static void make(void)
     gpu_watch.host_alloc = host_alloc;
     gpu_watch.host_release = host_release;
     gpu_watch.enable_peer_access = reach;
+    gpu_watch.no_selftest = false;
     gpu_watch.launch = launch;
     gpu_watch.write = write_bytes;
     gpu_watch.read = read_bytes;

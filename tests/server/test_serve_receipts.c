@@ -191,7 +191,8 @@ TEST(serve_keeps_receipts_in_a_file)
     }
     snprintf(line, sizeof line, "cmp '%s' '%s'", path[0], path[1]);
     sh(0, line);
-    snprintf(line, sizeof line, "plait verify " MODEL "-dev emu '%s'", path[0]);
+    snprintf(line, sizeof line, "plait-emu verify " MODEL "-dev emu '%s'",
+             path[0]);
     must_say(sh(0, line), "9 receipts: 9 hold");
 }
 

@@ -293,8 +293,7 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    /* the emulator has no self-test, because tests compare it with plain C */
-    if (x->driver->launch == gpu_emu.launch)
+    if (x->driver->no_selftest)
         return PL_OK;
     PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
@@ -457,7 +456,6 @@ void gpu_wait(struct backend *b)
 
 /* ---- the backends -------------------------------------------------------- */
 
-const struct backend_ops emu_ops = GPU_KIND(emu, gpu_emu);
 const struct backend_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
 const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
 const struct backend_ops opencl_ops =

@@ -35,10 +35,12 @@ struct gpu;       /* an open GPU; each driver defines its own */
 struct gpu_graph; /* a device graph; each driver defines its own */
 
 struct gpu_driver {
-    const char *name; /* the driver's name: "emu", "cuda", "hip", "opencl" */
+    const char *name; /* the driver's name: "cuda", "hip", "opencl" */
     /* advice to the user if a kernel that uses matrix units fails the
      * self-test: "set X=0"; NULL if none */
     const char *remedy;
+    /* true if the kernels need no self-test when a program is loaded */
+    bool no_selftest;
 
     /* Lists up to `max` GPUs, including unusable ones, and sets *n to their
      * number. Uses only queries that allocate no memory on a GPU. If a query
@@ -177,6 +179,6 @@ struct gpu_driver {
 
 enum { GPU_MAX_MARKS = 80 };
 
-extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_hip, gpu_opencl;
+extern const struct gpu_driver gpu_cuda, gpu_hip, gpu_opencl;
 
 #endif

@@ -1,6 +1,6 @@
 /* Template: compiles all kernels of the kernel source for the emulator. The
  * including file defines TABLE, the name of the resulting table. */
-#include "device/gpu/text/prelude_emu.h"
+#include "emu/prelude_emu.h"
 
 #include "device/gpu/text/all.h"
 

@@ -2,12 +2,12 @@
  * one after another, from begin to end. A lane that waits at a barrier keeps
  * its fiber, and another fiber begins the next lanes. So a kernel without
  * barriers needs no switches between fibers. */
-#include "device/gpu/emu/emu_run.h"
+#include "emu/emu_run.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/emu/emu_fiber.h"
+#include "emu/emu_fiber.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -2,7 +2,7 @@
  * the current stack and pops those on the new stack. It takes a few
  * nanoseconds, unlike swapcontext(), which makes system calls for the signal
  * mask. Sanitizers are told about each switch, because they track stacks. */
-#include "device/gpu/emu/emu_fiber.h"
+#include "emu/emu_fiber.h"
 
 #include <stdint.h>
 #include <stdlib.h>

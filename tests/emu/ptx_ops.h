@@ -6,8 +6,8 @@
  * A register is u16, u32, u64, float, double or, for predicates, bool. Integer
  * registers are unsigned; the type in an instruction's name says how it
  * interprets them. */
-#ifndef DEVICE_GPU_EMU_PTX_OPS_H
-#define DEVICE_GPU_EMU_PTX_OPS_H
+#ifndef TEST_PTX_OPS_H
+#define TEST_PTX_OPS_H
 
 #include <math.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "device/gpu/emu/emu_run.h"
+#include "emu/emu_run.h"
 /* the types u8 to s64, and the kernels' arguments */
 #include "device/gpu/gpu_launch.h"
 

@@ -1,4 +1,4 @@
 /* The kernels of an emulated NVIDIA GPU of compute capability 8.0 or higher. */
 #define EMU_CUDA
 #define TABLE emu_kernels
-#include "device/gpu/emu/emu_text_tmpl.h"
+#include "emu/emu_text_tmpl.h"

@@ -1,7 +1,7 @@
 /* Template: compiles the kernels that use matrix units for the emulator. The
  * including file defines EMU_MFMA or EMU_WMMA, which selects a family of AMD's
  * matrix units, and TABLE, the name of the resulting table of kernels. */
-#include "device/gpu/text/prelude_emu.h"
+#include "emu/prelude_emu.h"
 
 #include "device/gpu/text/args.h"
 #include "device/gpu/text/math.h"

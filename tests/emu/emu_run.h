@@ -7,8 +7,8 @@
  * group share is poisoned before each group. Under AddressSanitizer it is also
  * surrounded by inaccessible bytes. Each launch draws an emulated GPU: one with
  * NVIDIA's matrix units, one with those of an AMD family, or one without. */
-#ifndef DEVICE_GPU_EMU_EMU_RUN_H
-#define DEVICE_GPU_EMU_EMU_RUN_H
+#ifndef TEST_EMU_RUN_H
+#define TEST_EMU_RUN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -30,7 +30,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "device/gpu/emu/emu_run.h"
+#include "emu/emu_run.h"
 
 typedef uint8_t u8;
 typedef int8_t s8;
@@ -64,7 +64,7 @@ typedef int64_t s64;
 /* Reads a byte at the address, so that an invalid address crashes. */
 #define PREFETCH(address) ((void)*AT(const volatile u8, address))
 
-#include "plain_ops.h"
+#include "device/gpu/text/plain_ops.h"
 
 DEV float fma_(float a, float b, float c)
 {

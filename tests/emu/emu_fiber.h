@@ -1,7 +1,7 @@
 /* Fibers: functions with their own stacks, between which one thread
  * switches. */
-#ifndef DEVICE_GPU_EMU_EMU_FIBER_H
-#define DEVICE_GPU_EMU_EMU_FIBER_H
+#ifndef TEST_EMU_FIBER_H
+#define TEST_EMU_FIBER_H
 
 #include <stdbool.h>
 
