@@ -1,16 +1,18 @@
 #!/bin/bash
-# gpu-check.sh [--short] [--use DIR] [--keep DIR] [DEVICE]: whether plait is right and
-# fast on the GPU at hand, a driver and a number as in -dev (cuda:0, opencl:1, emu); by
-# itself the first that CUDA, HIP or OpenCL has. In the end a table; exit code 1 where
-# a bit differs or something fails, 2 where nothing could be tried. What tells most
-# comes first, since ten minutes may be cut short.
+# gpu-check.sh [--short] [--use DIR] [--keep DIR] [DEVICE]: checks on the GPU at hand
+# that plait is right, and measures how fast it is and where the time goes. DEVICE is
+# a driver and a number as in -dev (cuda:0, opencl:1), or emu, the tests' emulator; by
+# default the first GPU that CUDA, HIP or OpenCL has. Ends with a table. The exit code
+# is 1 if a bit differs or something fails, 2 if nothing could be tried. The parts that
+# tell most come first, because the script ends after ten minutes.
 #
-# Builds in build-gpu, for which it needs a C compiler, meson, ninja and the
-# libraries that scripts/deps.sh names. For a machine without them
-# `gpu-check.sh --pack DIR` puts what a build has into DIR, with its libraries,
-# and `gpu-check.sh --use DIR` takes it from there; both machines need the
-# checkout alone. --short: tiny sizes, and no models of random weights. --keep: what
-# each part has said, a file each.
+# Builds in build/, for which it needs a C compiler, meson, ninja and the libraries
+# that scripts/deps.sh names. For a machine that has only a driver,
+# `gpu-check.sh --pack DIR` writes the programs and their libraries to DIR, and
+# `gpu-check.sh --use DIR` takes them from there. Such a machine needs a checkout too,
+# at any place. --short: tiny sizes, and no models of random weights. --keep: writes to
+# DIR table.txt, log.txt (the output of all parts), rates.txt (bench-gpu), speed.json
+# (plait bench), profile.txt and its trace.json.
 # shellcheck disable=SC2317 # functions that a shell below calls
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -43,17 +45,18 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-begun=$(date +%s)
 tmp=$(mktemp -d) || exit 2
-trap 'rm -rf "$tmp"' EXIT
+random=
+trap 'rm -rf "$tmp" "$random"' EXIT
+build=${BUILD:-build}
 bad=0
 table=
-n_part=0
 
 row() { # row WHAT RESULT
     table="$table$(printf '%-44s %s' "$1" "$2")
 "
     printf '== %-41s %s\n' "$1" "$2"
+    [ -z "$keep" ] || printf '%s' "$table" >"$keep/table.txt"
 }
 
 left() { # seconds until ten minutes are over, less what the rest needs
@@ -78,8 +81,8 @@ part() {
     timeout -k 5 "$limit" "$@" >"$tmp/said" 2>&1 </dev/null
     rc=$?
     took="$(($(date +%s) - at)) s"
-    n_part=$((n_part + 1))
-    [ -z "$keep" ] || cp "$tmp/said" "$keep/$(printf '%02d' $n_part).txt"
+    [ -z "$keep" ] ||
+        { echo "== $what: exit $rc, $took" && cat "$tmp/said"; } >>"$keep/log.txt"
     case $rc in
     0) row "$what" "ok, $took" ;;
     124 | 137)
@@ -98,6 +101,7 @@ part() {
 
 # ---- programs ----------------------------------------------------------------
 
+programs='plait-emu plait-test bench-gpu'
 build_all() {
     for need in "${CC:-cc}" meson ninja; do
         command -v "$need" >/dev/null || {
@@ -105,51 +109,35 @@ build_all() {
             exit 2
         }
     done
-    [ -f build-gpu/build.ninja ] || meson setup build-gpu >"$tmp/said" 2>&1 || {
+    [ -f "$build/build.ninja" ] || meson setup "$build" >"$tmp/said" 2>&1 || {
         tail -n 8 "$tmp/said"
         echo "gpu-check: a library is missing; scripts/deps.sh build installs" \
             "what is, or see --use" >&2
         exit 2
     }
-    ninja -C build-gpu >"$tmp/said" 2>&1 || {
+    # shellcheck disable=SC2086
+    ninja -C "$build" $programs >"$tmp/said" 2>&1 || {
         tail -n 40 "$tmp/said"
-        exit 2
-    }
-    [ -x build-gpu/plait-test ] || {
-        echo "gpu-check: cmocka is missing, so there are no tests" >&2
+        echo "gpu-check: the build failed; cmocka is needed, too" >&2
         exit 2
     }
 }
 
-programs='plait plait-test bench-gpu'
-
-# One file, compressed. What belongs to the C library is the other machine's own.
-pack_all() {
-    mkdir -p "$pack" "$tmp/pack" || exit 2
-    for p in $programs; do
-        cp "build-gpu/$p" "$tmp/pack/" && strip "$tmp/pack/$p" || exit 2
-        ldd "build-gpu/$p"
-    done | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | sort -u |
-        grep -vE '/lib(c|m|dl|pthread|rt|resolv|util|anl|nsl)\.so' >"$tmp/libraries"
-    while read -r library; do
-        cp -L "$library" "$tmp/pack/" || exit 2
-    done <"$tmp/libraries"
-    tar -C "$tmp/pack" -czf "$pack/programs.tgz" . || exit 2
-    du -h "$pack/programs.tgz"
-}
-
-[ -z "$keep" ] || mkdir -p "$keep" || exit 2
 if [ -n "$use" ]; then
-    bin=$tmp/bin
-    mkdir "$bin" && tar -C "$bin" -xzf "$use/programs.tgz" || exit 2
-    export LD_LIBRARY_PATH="$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    tar -C "$tmp" -xzf "$use/programs.tgz" || exit 2
+    bin=$tmp/gpu-check/bin
 else
     build_all
-    bin=$PWD/build-gpu
+    bin=$PWD/$build
 fi
 if [ -n "$pack" ]; then
-    pack_all
-    exit 0
+    scripts/deps.sh portable && scripts/portable.sh "$build" gpu "$pack"
+    exit
+fi
+begun=$(date +%s)
+if [ -n "$keep" ]; then
+    mkdir -p "$keep" || exit 2
+    rm -f "$keep"/{log,table,rates,profile}.txt "$keep"/{speed,trace}.json
 fi
 if [ -z "${PLAIT_REFS:-}" ]; then
     PLAIT_REFS=$PWD/tests/refs
@@ -196,14 +184,15 @@ grep -q '^[a-z]*:[0-9]' "$tmp/first" || {
 }
 [ -n "$device" ] || device=$(sed -n '/^[a-z]*:[0-9]/{s/ .*//p;q}' "$tmp/first")
 echo "-dev $device"
-timeout -k 5 30 "$bin/plait" devices
+part 30 "devices" "$bin/plait-emu" devices
+cat "$tmp/said"
 
 # ---- bits of a model, rates --------------------------------------------------
 
 # The bundled model's logits of a few tokens, with two ranks everywhere.
 model=models/fable-moe-Q8_0.gguf
 logits() {
-    "$bin/plait" logits -m "$model" --ranks 2 -dev "$1" -o "$2" \
+    "$bin/plait-emu" logits -m "$model" --ranks 2 -dev "$1" -o "$2" \
         --tokens 1,15,200,31,7,90,411,5,66,1023,8,14
 }
 same() {
@@ -224,6 +213,10 @@ else
     cp "$tmp/said" "$tmp/rates"
 fi
 cat "$tmp/rates"
+[ -z "$keep" ] || cp "$tmp/rates" "$keep/rates.txt"
+part 60 "rates for plans" env XDG_CACHE_HOME="$tmp/measured" "$bin/plait-emu" \
+    devices --measure -dev "$device"
+cat "$tmp/said"
 
 # ---- kernels, models ---------------------------------------------------------
 
@@ -245,11 +238,12 @@ rate() {
     limit=$2
     shift 2
     slow=1
-    part "$limit" "speed of $name" "$bin/plait" bench --no-limits -o json \
+    part "$limit" "speed of $name" "$bin/plait-emu" bench --no-limits -o json \
         -dev "$device" -r "${rounds:-3}" "$@"
     rc=$?
     slow=
     [ $rc = 0 ] || return
+    [ -z "$keep" ] || cat "$tmp/said" >>"$keep/speed.json"
     rates=$(awk -v copied="$copied" -F': *' '
         function value(s) { gsub(/[",]/, "", s); return s + 0 }
         /"n_prompt"/ { prompt = value($2) }
@@ -265,12 +259,54 @@ rate() {
         }' "$tmp/said")
     row "" "$rates"
 }
+
+# profile NAME MODEL: the time of each kind of instruction in a step of one token, in
+# which each is executed alone. The table gets the three that take most.
+profile() {
+    slow=1
+    part 60 "profile of $1" "$bin/plait-emu" logits -m "$2" -dev "$device" \
+        --tokens 1 --trace "$tmp/trace.json" -o "$tmp/other"
+    rc=$?
+    slow=
+    [ $rc = 0 ] || return
+    awk -F'"' '/"ph": "X"/ {
+        split($0, part, /"dur": /)
+        name = $4
+        if (match($0, /"tensor": "[^"]*weight"/)) {
+            weight = substr($0, RSTART + 11, RLENGTH - 12)
+            sub(/^blk\.[0-9]+\./, "", weight)
+            name = name " " weight
+        }
+        us[name] += part[2]
+        n[name]++
+        all += part[2]
+    }
+    END {
+        for (k in us)
+            printf "%10.1f us %3.0f %% %4d times %s\n", us[k], \
+                100 * us[k] / all, n[k], k
+    }' "$tmp/trace.json" | sort -rn >"$tmp/profile"
+    while read -r line; do row "" "$line"; done < <(head -n 3 "$tmp/profile")
+    [ -z "$keep" ] || cp "$tmp/trace.json" "$keep/trace.json"
+    [ -z "$keep" ] || { echo "== $1" && cat "$tmp/profile"; } >>"$keep/profile.txt"
+}
+
 random_weights() { # random_weights SHAPE GB, its file's
     if [ "$(room "${TMPDIR:-/tmp}")" -lt "$2" ]; then
         row "speed of $1 Q4_K_M" "skipped: ${TMPDIR:-/tmp} has no $2 GB"
         return
     fi
-    rate "$1 Q4_K_M" 150 --shape "$1" --type q4_k_m -p 512 -n 64
+    random=${TMPDIR:-/tmp}/plait-gpu-check-$$.gguf
+    slow=1
+    part 120 "random weights of $1" "$bin/plait-emu" synth --shape "$1" \
+        --type q4_k_m -o "$random"
+    rc=$?
+    slow=
+    if [ $rc = 0 ]; then
+        rate "$1 Q4_K_M" 120 -m "$random" -p 512 -n 64
+        profile "$1 Q4_K_M" "$random"
+    fi
+    rm -f "$random"
 }
 
 # sanitize TOOL PROGRAM...: NVIDIA's, for what no comparison of bits shows.
@@ -296,9 +332,11 @@ bits 60 test_gpu_kernels
 if [ -n "$short" ]; then
     rounds=1
     rate "the bundled model" 60 -m "$model" -p 8 -n 2
+    profile "the bundled model" "$model"
     sanitize memcheck "$bin/bench-gpu" -t "$device"
 else
     rate "the bundled model" 60 -m "$model" -p 512 -n 64
+    profile "the bundled model" "$model"
     random_weights qwen3-8b 6
     bits 100 test_cpu_attention
     part 150 "bits of test models" "$bin/plait-test" -v \
@@ -307,15 +345,19 @@ else
     sanitize memcheck "$bin/bench-gpu" -t "$device"
     # Its self test runs each kernel that the model names, if none is kept.
     slow=1
-    sanitize racecheck env XDG_CACHE_HOME="$tmp/sanitized" "$bin/plait" logits \
+    sanitize racecheck env XDG_CACHE_HOME="$tmp/sanitized" "$bin/plait-emu" logits \
         -m "$model" -dev "$device" -o "$tmp/other" --tokens 1,15,200
     slow=
     bits 200 test_cpu_matmul
     random_weights qwen3moe-30b 20
 fi
 
-printf '\n%s on %s, %d s\n%s' "$device" \
-    "$(sed -n '/^[a-z]*:[0-9]/{s/[^ ]*  //p;q}' "$tmp/first")" \
-    $(($(date +%s) - begun)) "$table"
-sed '/^[a-z]*:[0-9]/d' "$tmp/rates"
+{
+    printf '\n%s on %s, %d s\n%s' "$device" \
+        "$(sed -n '/^[a-z]*:[0-9]/{s/[^ ]*  //p;q}' "$tmp/first")" \
+        $(($(date +%s) - begun)) "$table"
+    sed '/^[a-z]*:[0-9]/d' "$tmp/rates"
+} >"$tmp/table"
+cat "$tmp/table"
+[ -z "$keep" ] || cp "$tmp/table" "$keep/table.txt"
 exit $bad

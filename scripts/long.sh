@@ -98,10 +98,15 @@ part_wheel() {
     python3 -m venv build-long/venv && $python -m pip install -q . &&
         $python examples/first_text.py models/fable-moe-Q8_0.gguf
 }
+# The programs that measure a GPU, packed for a machine without a compiler.
+part_gpu() {
+    scripts/gpu-check.sh --pack build-long/gpu &&
+        scripts/gpu-check.sh --use build-long/gpu --short emu
+}
 part_packages() { scripts/deps.sh packages && scripts/packages.py; }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
-parts="short tests each ptx clang asan fuzz tsan valgrind wheel packages defects"
+parts="short tests each ptx clang asan fuzz tsan valgrind wheel gpu packages defects"
 [ $# -gt 0 ] && parts=$*
 PLAIT_TIER=long scripts/deps.sh gate && make all || exit 1
 rc=0
