@@ -1,15 +1,17 @@
 /* The passes, in order: from the numeric plan to programs that can be loaded.
  *
- *   place     numeric plan    the values that cross between groups
- *   transfer  transfers       how each crosses
- *   order     both            instructions of all devices, in one total order
- *   events    programs        which POSTs and WAITs remain, and where
- *   buffers   programs        the offset of each buffer
+ *   specialize  variants      the variants, and the steps that execute each
+ *   place       numeric plan  the values that cross between groups
+ *   transfer    transfers     how each crosses
+ *   order       both          instructions of all devices, in one total order
+ *   events      programs      which POSTs and WAITs remain, and where
+ *   buffers     programs      the offset of each buffer
  *
- * `plait plan --dump` prints the result of each. "transfer", "events" and
- * "buffers" read nothing but the structure that they change, and a few flags of
- * each device, so they run alone on a parsed text (transfers.h,
- * program/program_text.h). */
+ * `plait plan --dump` prints the result of each. "specialize", "transfer",
+ * "events" and "buffers" read nothing but the structure that they change, and a
+ * few flags of each device, so they run alone on a parsed text (variants.h,
+ * transfers.h, program/program_text.h). compile.c calls "specialize", because
+ * each variant's ops are placed before the other passes begin. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -120,14 +122,15 @@ enum { N_PASS = sizeof passes / sizeof passes[0] };
 
 pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err)
 {
+    if (!strcmp(dump->pass, "specialize"))
+        return PL_OK;
     for (int i = 0; i < N_PASS; i++)
         if (!strcmp(dump->pass, passes[i].name))
             return PL_OK;
-    return err_set(
-        err, PL_BAD_ARGUMENT,
-        "there is no pass '%s'; passes are place, transfer, order, events and "
-        "buffers",
-        dump->pass);
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "there is no pass '%s'; passes are specialize, place, "
+                   "transfer, order, events and buffers",
+                   dump->pass);
 }
 
 pl_status lower_passes(struct lower *w)

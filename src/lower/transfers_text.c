@@ -107,17 +107,6 @@ static bool grow(struct read_transfers *r, void **p, int n, int *cap,
     return true;
 }
 
-/* Reads an integer from 0 to `end` - 1. */
-static bool below(struct read_transfers *r, int64_t end, int *out)
-{
-    int64_t v;
-
-    if (!lex_int(&r->x, 0, end - 1, &v))
-        return false;
-    *out = (int)v;
-    return true;
-}
-
 /* Reads the number that a line begins with, which counts such lines. */
 static bool next_number(struct read_transfers *r, int n)
 {
@@ -138,7 +127,8 @@ static bool read_device_line(struct read_transfers *r)
     *d = (struct transfer_device){.memory = -1};
     if (t->n_dev > FORM_MAX_DEV)
         return lex_expected(&r->x, "no more than 1024 devices");
-    if (lex_accept_word(&r->x, "memory") && !below(r, INT32_MAX, &d->memory))
+    if (lex_accept_word(&r->x, "memory") &&
+        !lex_below(&r->x, INT32_MAX, &d->memory))
         return false;
     d->one_queue = lex_accept_word(&r->x, "one_queue");
     d->reads = lex_accept_word(&r->x, "reads");
@@ -161,7 +151,7 @@ static bool read_group_line(struct read_transfers *r)
         do {
             if (n == MAX_SHARD)
                 return lex_expected(&r->x, "no more than 64 devices");
-            if (!below(r, t->n_dev, &dev[n++]))
+            if (!lex_below(&r->x, t->n_dev, &dev[n++]))
                 return false;
         } while (lex_accept(&r->x, ','));
     g = &t->group[t->n_group++];
@@ -213,7 +203,7 @@ static bool read_receiver(struct read_transfers *r, struct transfer *y, int m)
                 return lex_expected(&r->x, "a transport");
     y->by[m] = (enum transport)by;
     while (lex_digit(&r->x)) {
-        if (!below(r, r->t->group[y->from].n, &k))
+        if (!lex_below(&r->x, r->t->group[y->from].n, &k))
             return false;
         y->source[m] |= (uint64_t)1 << k;
     }
@@ -228,14 +218,14 @@ static bool read_transfer_line(struct read_transfers *r,
 
     if (t->n_variant == 0)
         return lex_expected(&r->x, "a variant before its transfers");
-    if (kind != TRANSFER_TABLE && !below(r, t->n_value, &x.value))
+    if (kind != TRANSFER_TABLE && !lex_below(&r->x, t->n_value, &x.value))
         return false;
     x.as = x.value;
-    if (lex_accept_word(&r->x, "as") && !below(r, t->n_value, &x.as))
+    if (lex_accept_word(&r->x, "as") && !lex_below(&r->x, t->n_value, &x.as))
         return false;
-    if (!lex_need(&r->x, ':') || !below(r, t->n_group, &x.from) ||
+    if (!lex_need(&r->x, ':') || !lex_below(&r->x, t->n_group, &x.from) ||
         !lex_need(&r->x, '-') || !lex_need(&r->x, '>') ||
-        !below(r, t->n_group, &x.to))
+        !lex_below(&r->x, t->n_group, &x.to))
         return false;
     x.late = lex_accept_word(&r->x, "late");
     if (!transfers_add(t, t->n_variant - 1, r->a, &x, &y))
@@ -273,7 +263,7 @@ static bool read_header(struct read_transfers *r)
             lex_expected(&r->x, "transfers")) &&
            (lex_accept_word(&r->x, "values") ||
             lex_expected(&r->x, "values")) &&
-           below(r, MAX_VALUE, &r->t->n_value) && lex_need_end(&r->x);
+           lex_below(&r->x, MAX_VALUE, &r->t->n_value) && lex_need_end(&r->x);
 }
 
 pl_status transfers_parse(struct transfers **out, struct arena *a,

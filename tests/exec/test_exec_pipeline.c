@@ -358,7 +358,7 @@ TEST(pipeline_any_transport_gives_the_same_bits)
 
         o = options_of(r / rounds, 2 + r % 3, &seed);
         TEST_OK(compile_graph(&p, y.g, &o, &err), err);
-        p->stream_from = 2;
+        p->variants.stream_from = 2;
         lower_by_drawn(p, &seed, &drawn);
         TEST_OK(exec_create(&x, p, &o, &err), err);
         set_weights(&y, x);
