@@ -212,14 +212,9 @@ pl_status lower_insn(struct lower *w, int d, const struct insn *s)
     *t = *s;
     t->micro = w->now.micro;
     t->order = insn_is_barrier(s) ? s->order : w->variant.order++;
-    if (w->now.predicate != PRED_NONE) {
-        bool few = w->now.predicate == PRED_ONE_SHOT_TOK ||
-                   w->now.predicate == PRED_ONE_SHOT_OUT;
-
-        t->pred_out = w->now.predicate >= PRED_ONE_SHOT_OUT;
-        t->min_rows = few ? 0 : w->one_shot_rows + 1;
-        t->max_rows = few ? w->one_shot_rows : INT64_MAX;
-    }
+    t->pred_out = w->now.pred_out;
+    t->min_rows = w->now.min_rows;
+    t->max_rows = w->now.max_rows;
     return PL_OK;
 }
 

@@ -7,22 +7,12 @@
 #include "lower/rank_tree.h"
 #include "lower/transfers.h"
 
-/* The predicates of instructions. A collective is emitted twice, for few rows
- * (one shot) and for many (two shots). Rows are n_tok or n_out. */
-enum predicate {
-    PRED_NONE,
-    PRED_ONE_SHOT_TOK,
-    PRED_TWO_SHOT_TOK,
-    PRED_ONE_SHOT_OUT,
-    PRED_TWO_SHOT_OUT,
-    PRED_COUNT
-};
-
 /* The micro-batch and the predicate of the next instructions. A function that
  * emits instructions for others restores it afterwards. */
 struct cursor {
-    int micro;                /* micro-batch */
-    enum predicate predicate; /* steps that execute them */
+    int micro;
+    bool pred_out; /* as in struct insn */
+    int64_t min_rows, max_rows;
 };
 
 /* ---- a device's program being written ------------------------------------ */
@@ -138,9 +128,6 @@ struct lower {
     struct transfers *transfers; /* of all variants */
     struct placed **stored; /* [num->n] weights and caches, for all variants */
     uint64_t *present;      /* [num->n] PARTIAL: ranks that have an addend */
-    /* Maximum number of rows for which a collective takes one shot, determined
-     * by the first sum that needs two; 0 until then. */
-    int64_t one_shot_rows;
 
     struct program_builder *dev; /* [n_dev] */
     struct shard *shard;         /* [n_shard] */

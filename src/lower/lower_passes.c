@@ -46,8 +46,12 @@ static pl_status transfer(struct lower *w)
         given->n_variant != w->opt->n_variant)
         return err_set(w->err, PL_BAD_ARGUMENT, "transfers of another plan");
     w->transfers->variant = given->variant;
-    for (int g = 0; g < given->n_group; g++)
-        w->transfers->group[g].exchange = given->group[g].exchange;
+    for (int g = 0; g < given->n_group; g++) {
+        struct transfer_group *x = &w->transfers->group[g];
+
+        x->exchange = given->group[g].exchange;
+        x->one_shot_rows = given->group[g].one_shot_rows;
+    }
     return PL_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "program/program_form.h"
 #include "program/program_lex.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static const char *const kinds[TRANSFER_KIND_COUNT] = {
@@ -13,6 +14,13 @@ static const char *const kinds[TRANSFER_KIND_COUNT] = {
 static const char *const exchanges[EXCHANGE_COUNT] = {"", "shared", "inbox"};
 
 /* ---- printing ------------------------------------------------------------ */
+
+/* Prints a number after its word, unless it is 0. */
+static void put_number(struct text_out *o, const char *word, int64_t n)
+{
+    if (n != 0)
+        text_put(o, " %s %" PRId64, word, n);
+}
 
 static void put_transfer(struct text_out *o, const struct transfers *t,
                          const struct transfer *x)
@@ -36,32 +44,45 @@ static void put_transfer(struct text_out *o, const struct transfers *t,
     text_put(o, "\n");
 }
 
+static void put_device(struct text_out *o, int d,
+                       const struct transfer_device *x)
+{
+    text_put(o, "device %d", d);
+    if (x->memory >= 0)
+        text_put(o, " memory %d", x->memory);
+    text_put(o, "%s%s", x->one_queue ? " one_queue" : "",
+             x->reads ? " reads" : "");
+    put_number(o, "link", x->link_bytes_per_s);
+    put_number(o, "latency", x->link_latency_ns);
+    put_number(o, "p2p", x->p2p_bytes_per_s);
+    text_put(o, "\n");
+}
+
+static void put_group(struct text_out *o, int g, const struct transfer_group *x)
+{
+    text_put(o, "group %d:", g);
+    for (int k = 0; k < x->n; k++)
+        text_put(o, "%s %d", k == 0 ? "" : k % 16 ? "," : ",\n ", x->dev[k]);
+    put_number(o, "sum", x->sum_bytes);
+    if (x->exchange)
+        text_put(o, " by %s", exchanges[x->exchange]);
+    if (x->one_shot_rows)
+        text_put(o, " %" PRId64, x->one_shot_rows);
+    text_put(o, "\n");
+}
+
 pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
                           void *user)
 {
     struct text_out o = {.write = write, .user = user};
 
-    text_put(&o, "transfers values %d\n", t->n_value);
-    for (int d = 0; d < t->n_dev; d++) {
-        text_put(&o, "device %d", d);
-        if (t->dev[d].memory >= 0)
-            text_put(&o, " memory %d", t->dev[d].memory);
-        text_put(&o, "%s%s\n", t->dev[d].one_queue ? " one_queue" : "",
-                 t->dev[d].reads ? " reads" : "");
-    }
-    for (int g = 0; g < t->n_group; g++) {
-        const struct transfer_group *x = &t->group[g];
-
-        text_put(&o, "group %d:", g);
-        for (int k = 0; k < x->n; k++)
-            text_put(&o, "%s %d",
-                     k == 0   ? ""
-                     : k % 16 ? ","
-                              : ",\n ",
-                     x->dev[k]);
-        text_put(&o, "%s%s\n", x->exchange ? " by " : "",
-                 exchanges[x->exchange]);
-    }
+    text_put(&o, "transfers values %d", t->n_value);
+    put_number(&o, "n_tok", t->n_tok);
+    text_put(&o, "\n");
+    for (int d = 0; d < t->n_dev; d++)
+        put_device(&o, d, &t->dev[d]);
+    for (int g = 0; g < t->n_group; g++)
+        put_group(&o, g, &t->group[g]);
     for (int v = 0; v < t->n_variant; v++) {
         text_put(&o, "variant\n");
         for (int k = 0; k < t->variant[v].n; k++)
@@ -74,6 +95,7 @@ pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
 /* ---- parsing ------------------------------------------------------------- */
 
 enum { MAX_GROUP = 1024, MAX_SHARD = 64, MAX_VALUE = 1 << 20 };
+#define MAX_NUMBER ((int64_t)1 << 53)
 
 struct read_transfers {
     struct lex x;
@@ -107,6 +129,13 @@ static bool grow(struct read_transfers *r, void **p, int n, int *cap,
     return true;
 }
 
+/* Reads a number after its word, or leaves *out 0. */
+static bool read_number(struct read_transfers *r, const char *word,
+                        int64_t *out)
+{
+    return !lex_accept_word(&r->x, word) || lex_int(&r->x, 0, MAX_NUMBER, out);
+}
+
 /* Reads the number that a line begins with, which counts such lines. */
 static bool next_number(struct read_transfers *r, int n)
 {
@@ -132,7 +161,9 @@ static bool read_device_line(struct read_transfers *r)
         return false;
     d->one_queue = lex_accept_word(&r->x, "one_queue");
     d->reads = lex_accept_word(&r->x, "reads");
-    return lex_need_end(&r->x);
+    return read_number(r, "link", &d->link_bytes_per_s) &&
+           read_number(r, "latency", &d->link_latency_ns) &&
+           read_number(r, "p2p", &d->p2p_bytes_per_s) && lex_need_end(&r->x);
 }
 
 static bool read_group_line(struct read_transfers *r)
@@ -159,6 +190,8 @@ static bool read_group_line(struct read_transfers *r)
     g->dev = arena_memdup(r->a, dev, (size_t)n, sizeof *dev);
     if (n && !g->dev)
         return no_memory(r);
+    if (!read_number(r, "sum", &g->sum_bytes))
+        return false;
     if (lex_accept_word(&r->x, "by")) {
         if (lex_accept_word(&r->x, "shared"))
             g->exchange = EXCHANGE_SHARED;
@@ -167,6 +200,9 @@ static bool read_group_line(struct read_transfers *r)
         else
             return lex_expected(&r->x, "shared or inbox");
     }
+    if (g->exchange == EXCHANGE_INBOX && lex_digit(&r->x) &&
+        !lex_int(&r->x, 1, MAX_NUMBER, &g->one_shot_rows))
+        return false;
     return lex_need_end(&r->x);
 }
 
@@ -263,7 +299,8 @@ static bool read_header(struct read_transfers *r)
             lex_expected(&r->x, "transfers")) &&
            (lex_accept_word(&r->x, "values") ||
             lex_expected(&r->x, "values")) &&
-           lex_below(&r->x, MAX_VALUE, &r->t->n_value) && lex_need_end(&r->x);
+           lex_below(&r->x, MAX_VALUE, &r->t->n_value) &&
+           read_number(r, "n_tok", &r->t->n_tok) && lex_need_end(&r->x);
 }
 
 pl_status transfers_parse(struct transfers **out, struct arena *a,

@@ -268,7 +268,7 @@ TEST(pipeline_gives_each_micro_batch_its_own_bits)
 /* Counts of the drawn transports, and of the choices that differ from the
  * plan. */
 struct drawn {
-    int by[TRANSPORT_COUNT], changed, late, inbox;
+    int by[TRANSPORT_COUNT], changed, late, inbox, two_shots;
 };
 
 /* Gives the transfer, at random, another transport for some receivers: a push
@@ -312,6 +312,27 @@ static void draw_transports(struct transfers *t, int variant, int k,
     }
 }
 
+/* Gives some groups that share memory inboxes instead, and those with inboxes
+ * another limit of one shot, or none: any number of devices can sum in two. */
+static void draw_exchanges(struct transfers *t, uint64_t *seed,
+                           struct drawn *drawn)
+{
+    int64_t rows = 1 + test_below(seed, MAX_TOK);
+
+    for (int g = 0; g < t->n_group; g++) {
+        struct transfer_group *x = &t->group[g];
+
+        if (x->exchange == EXCHANGE_SHARED && test_below(seed, 2)) {
+            x->exchange = EXCHANGE_INBOX;
+            drawn->inbox++;
+        }
+        if (x->exchange != EXCHANGE_INBOX)
+            continue;
+        x->one_shot_rows = test_below(seed, 2) ? rows : 0;
+        drawn->two_shots += x->one_shot_rows > 0 && rows < MAX_TOK;
+    }
+}
+
 /* Lowers the plan again, from the text of its transfers and with transports
  * drawn at random. */
 static void lower_by_drawn(struct compiled *p, uint64_t *seed,
@@ -326,11 +347,7 @@ static void lower_by_drawn(struct compiled *p, uint64_t *seed,
 
     TEST_OK(compiled_dump(p, &dump, &err), err);
     TEST_OK(transfers_parse(&t, &a, text.s, strlen(text.s), &err), err);
-    for (int g = 0; g < t->n_group; g++)
-        if (t->group[g].exchange == EXCHANGE_SHARED && test_below(seed, 2)) {
-            t->group[g].exchange = EXCHANGE_INBOX;
-            drawn->inbox++;
-        }
+    draw_exchanges(t, seed, drawn);
     for (int v = 0; v < t->n_variant; v++)
         for (int k = 0; k < t->variant[v].n; k++)
             draw_transports(t, v, k, &a, seed, drawn);
@@ -341,7 +358,8 @@ static void lower_by_drawn(struct compiled *p, uint64_t *seed,
     free(text.s);
 }
 
-/* No bit of the results depends on who moves a value, or when. */
+/* No bit of the results depends on who moves a value, when, or in how many
+ * shots. */
 TEST(pipeline_any_transport_gives_the_same_bits)
 {
     uint64_t seed = test_seed();
@@ -370,11 +388,11 @@ TEST(pipeline_any_transport_gives_the_same_bits)
     }
     unmake(&y);
     print_message("%d pulls, %d pushes, %d fetches, %d feeds; %d changed, %d "
-                  "late, %d groups by inbox\n",
+                  "late, %d groups by inbox, %d in two shots\n",
                   drawn.by[TRANSPORT_PULL], drawn.by[TRANSPORT_PUSH],
                   drawn.by[TRANSPORT_FETCH], drawn.by[TRANSPORT_FEED],
-                  drawn.changed, drawn.late, drawn.inbox);
+                  drawn.changed, drawn.late, drawn.inbox, drawn.two_shots);
     assert_true(drawn.by[TRANSPORT_PULL] && drawn.by[TRANSPORT_PUSH]);
     assert_true(drawn.by[TRANSPORT_FETCH] && drawn.by[TRANSPORT_FEED]);
-    assert_true(drawn.late && drawn.inbox);
+    assert_true(drawn.late && drawn.inbox && drawn.two_shots);
 }
