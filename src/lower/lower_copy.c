@@ -99,8 +99,10 @@ static pl_status copy_ranks(struct lower *w, const struct transfer *t)
         PL_TRY(lower_memory(w));
         y.src = src;
         n = rank_pieces(w, t->value, t->from, y.u, src, 0, p);
-        if (n == 0)
+        if (n == 0) {
+            PL_TRY(lower_check_sources(w, &y, 0));
             continue;
+        }
         PL_TRY(lower_alloc_dst(w, &y, x->format, x->n_dim, x->dim, n,
                                &to->stride));
         to->tensor = y.out;

@@ -22,11 +22,6 @@ static int io_group(const struct lower *w)
     return w->opt->n_group - 1;
 }
 
-static int io_shard(const struct lower *w)
-{
-    return w->opt->n_shard - 1;
-}
-
 static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
 {
     return (size_t)dim_value(lower_product(dim, 0, n_dim, 4), &w->opt->max);
@@ -231,15 +226,13 @@ pl_status lower_inputs(struct lower *w, const struct transfer *t)
 
     PL_TRY(find_inputs(w, t->to, &in));
     for (int m = 0; m < lower_group(w, t->to)->n; m++) {
-        struct receiver y = {.u = lower_group(w, t->to)->first + m,
-                             .node = in.n ? w->num->node[in.num[0]].node : -1,
-                             .by = &transport_info[t->by[m]],
-                             .group = t->from,
-                             .inbox_free = -1};
+        struct receiver y = lower_receiver(w, t, NULL, m, NULL);
         struct lower_pieces p = {0};
 
+        y.node = in.n ? w->num->node[in.num[0]].node : -1;
         PL_TRY(build_input_transfer(w, &y, &in, &p));
-        PL_TRY(lower_transfer(w, &y, p.p, p.n, 0));
+        if (p.n > 0) /* else none of the inputs has a part for the device */
+            PL_TRY(lower_transfer(w, &y, p.p, p.n, 0));
     }
     return PL_OK;
 }
@@ -293,14 +286,10 @@ pl_status lower_result(struct lower *w, const struct transfer *t)
 {
     int i = t->value, node = w->num->node[i].node;
     const struct graph_node *x = &w->g->node[node];
-    struct receiver y = {.u = io_shard(w),
-                         .node = node,
-                         .by = &transport_info[t->by[0]],
-                         .src = lower_find(w, i, t->from),
-                         .group = t->from,
-                         .inbox_free = -1};
+    struct receiver y = lower_receiver(w, t, NULL, 0, NULL);
     struct lower_pieces none = {0}, p = {0};
 
+    y.src = lower_find(w, i, t->from);
     /* born before the step begins, so that no other buffer shares its memory */
     PL_TRY(lower_inbox_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0,
                               &y.out));
