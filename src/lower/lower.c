@@ -73,10 +73,11 @@ static pl_status emit_node(struct lower *w, struct order *o, int i)
         PL_TRY(lower_op_all_shards(w, i));
         return lower_start_transfers(w, i);
     }
-    PL_TRY(lower_bring(w, x->in[0], i, group)); /* if that is the conversion */
+    PL_TRY(lower_materialize(w, x->in[0], i,
+                             group)); /* if that is the conversion */
     if (lower_find(w, i, group))
         return lower_start_transfers(w, i);
-    PL_TRY(lower_bring(w, x->in[0], x->in[0], group));
+    PL_TRY(lower_materialize(w, x->in[0], x->in[0], group));
     if (x->kind == NUM_SLICE) {
         PL_TRY(lower_slice(w, i));
         return lower_start_transfers(w, i);
@@ -239,7 +240,7 @@ static pl_status init_lowering(struct lower *w)
     return PL_OK;
 }
 
-void lower_draft(struct lower *w)
+void lower_build_programs(struct lower *w)
 {
     for (int d = 0; d < w->opt->n_dev; d++) {
         const struct program_builder *v = &w->dev[d];

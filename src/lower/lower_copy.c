@@ -134,7 +134,7 @@ static pl_status start(struct lower *w, const struct transfer *t)
     return by_kind[t->kind](w, t);
 }
 
-pl_status lower_bring(struct lower *w, int i, int as, int b)
+pl_status lower_materialize(struct lower *w, int i, int as, int b)
 {
     const struct transfer *t =
         transfers_find(w->transfers, w->variant.index, i, as, b);

@@ -197,7 +197,7 @@ pl_status lower_passes(struct lower *w);
 pl_status lower_variant(struct lower *w, int k);
 /* Sets w->out->prog to the programs that were emitted. Their arrays are still
  * the builders' memory. */
-void lower_draft(struct lower *w);
+void lower_build_programs(struct lower *w);
 
 /* ---- lower_builder.c ----------------------------------------------------- */
 
@@ -378,9 +378,10 @@ pl_status lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */
 
-/* Transfers value i (computed, input, weight or cache; -1: the token table) to
- * group b as value `as`, unless the group has it. */
-pl_status lower_bring(struct lower *w, int i, int as, int b);
+/* Makes group b have value i (computed, input, weight or cache; -1: the token
+ * table) as value `as`: emits its transfer, if there is one and the group does
+ * not have it yet. */
+pl_status lower_materialize(struct lower *w, int i, int as, int b);
 /* Starts the transfers of value i, which was just computed. Late ones start at
  * their first reader; in a pipeline, their source posts now. */
 pl_status lower_start_transfers(struct lower *w, int i);

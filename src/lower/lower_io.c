@@ -249,7 +249,7 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor)
     const int *t = &w->shard[u].token_table[w->now.micro].tensor;
 
     if (*t < 0)
-        PL_TRY(lower_bring(w, -1, -1, w->shard[u].u.group));
+        PL_TRY(lower_materialize(w, -1, -1, w->shard[u].u.group));
     *tensor = *t;
     return PL_OK;
 }

@@ -62,7 +62,7 @@ static pl_status order(struct lower *w)
 {
     for (int k = 0; k < w->opt->n_variant; k++)
         PL_TRY(lower_variant(w, k));
-    lower_draft(w);
+    lower_build_programs(w);
     return PL_OK;
 }
 
