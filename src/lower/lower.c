@@ -268,18 +268,6 @@ void lower_build_programs(struct lower *w)
     }
 }
 
-static void free_builder(struct program_builder *v)
-{
-    for (int k = 0; k < PROG_MAX_VARIANT; k++) {
-        free(v->draft[k].insn);
-        free(v->draft[k].hold);
-    }
-    free(v->tensor);
-    free(v->in_buffer);
-    free(v->q8);
-    free(v->buffer);
-}
-
 pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err)
 {
@@ -302,8 +290,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
         s = init_lowering(&w);
     if (s == PL_OK)
         s = lower_passes(&w);
-    for (int d = 0; w.dev && d < opt->n_dev; d++)
-        free_builder(&w.dev[d]);
+    arena_fini(&w.scratch);
     if (s == PL_OK)
         *out = o;
     else

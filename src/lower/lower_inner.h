@@ -25,22 +25,23 @@ struct draft_q8 {
     const struct rank_span *span;
 };
 
+/* Its arrays are in lower.scratch. */
 struct program_builder {
     /* of all variants */
     struct prog_tensor *tensor;
     /* [n_tensor] its buffer; -1 if it has none, as weights and caches */
     int *in_buffer;
     struct draft_q8 *q8; /* [n_tensor] newest quantized form */
-    int n_tensor, tensor_cap;
+    int n_tensor;
     struct prog_buffer *buffer;
-    int n_buffer, buffer_cap;
+    int n_buffer;
     size_t bytes[REGION_COUNT];
     int n_event;
     struct variant_draft {
         struct insn *insn;
-        int n_insn, insn_cap;
+        int n_insn;
         struct buffer_hold *hold;
-        int n_hold, hold_cap;
+        int n_hold;
         int copy_batch; /* of its last copy */
     } draft[PROG_MAX_VARIANT];
 };
@@ -55,7 +56,7 @@ struct addends {
 
 /* The events to wait for before a value that is being copied can be used. */
 struct arrival {
-    int n, cap;
+    int n;
     struct insn_event *event; /* [n] */
 };
 
@@ -84,7 +85,7 @@ struct shard_collectives {
      * free from that position on. */
     int reusable_from[PROG_MAX_MICRO];
     struct peer_read *peer_read; /* not released by a later collective */
-    int n_lent, lent_cap;
+    int n_lent;
 };
 
 /* The token table of a micro-batch on a shard; see lower_io.c. */
@@ -114,7 +115,6 @@ struct variant_builder {
     const struct variant_transfers *transfers;
     int next_weight; /* index of the first transfer that no prefetch reached */
     int copy_batch;  /* number of the current copy batch */
-    int copy_cap;    /* capacity of lowered_variant.copy */
 };
 
 struct lower {
@@ -123,7 +123,8 @@ struct lower {
     const pl_graph *g;
     const struct lower_options *opt; /* "io" is its last group and shard */
     struct lowered *out;
-    struct arena *a; /* out's */
+    struct arena *a;      /* out's */
+    struct arena scratch; /* until the last pass */
     pl_err *err;
     struct transfers *transfers; /* of all variants */
     struct placed **stored; /* [num->n] weights and caches, for all variants */
@@ -135,9 +136,9 @@ struct lower {
     struct cursor now;
 
     /* each used by one file; in w->a */
-    struct partials *partials; /* lower_partial.c */
-    struct transits
-        *transits; /* lower_inflight.c; NULL before the first copy */
+    struct partials *partials;      /* lower_partial.c */
+    struct inflight_copy *inflight; /* lower_inflight.c; in order of start */
+    int n_inflight;
 };
 
 /* Returns the graph node of value i. */
@@ -178,11 +179,12 @@ static inline int lower_dev(const struct lower *w, int u)
     return w->shard[u].u.dev;
 }
 
-/* Returns PL_NO_MEMORY if any allocation in the arena has failed, else
+/* Returns PL_NO_MEMORY if any allocation in the arenas has failed, else
  * PL_OK. */
 static inline pl_status lower_memory(const struct lower *w)
 {
-    return arena_check(w->a, "a program", w->err);
+    return arena_check(w->scratch.failed_bytes ? &w->scratch : w->a,
+                       "a program", w->err);
 }
 
 /* ---- lower_place.c ------------------------------------------------------- */
@@ -201,11 +203,6 @@ void lower_build_programs(struct lower *w);
 
 /* ---- lower_builder.c ----------------------------------------------------- */
 
-/* Grow the array *p, which has n elements, for one more. lower_grow uses
- * realloc, and the caller frees the array; lower_grow_arena uses w->a. */
-pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size);
-pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
-                           size_t size);
 /* Sets dim[] to the dimensions of value i as shard u stores it. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* Sets *out to the indices of dimension `dim` of value i that shard u
@@ -355,7 +352,7 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item);
  * the same graph value: from shard u itself (local), and from other devices. */
 struct lower_pieces {
     struct copy_desc *p;
-    int n, cap;
+    int n;
 };
 pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);

@@ -16,8 +16,9 @@ static pl_status keep_for_peers(struct lower *w, int u, int tensor)
 
     if (w->dev[lower_dev(w, u)].in_buffer[tensor] < 0)
         return PL_OK;
-    PL_TRY(lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
-                            sizeof *v->peer_read));
+    v->peer_read = arena_extended(w->a, v->peer_read, (size_t)v->n_lent,
+                                  sizeof *v->peer_read);
+    PL_TRY(lower_memory(w));
     v->peer_read[v->n_lent++] = (struct peer_read){tensor, w->now.micro};
     return PL_OK;
 }

@@ -115,8 +115,8 @@ pl_status lower_add_arrival(struct lower *w, struct arrival *a, int dev,
     for (int k = 0; k < a->n; k++)
         if (a->event[k].dev == dev && a->event[k].event == event)
             return PL_OK;
-    PL_TRY(lower_grow_arena(w, (void **)&a->event, a->n, &a->cap,
-                            sizeof *a->event));
+    a->event = arena_extended(w->a, a->event, (size_t)a->n, sizeof *a->event);
+    PL_TRY(lower_memory(w));
     a->event[a->n++] = (struct insn_event){dev, event};
     return PL_OK;
 }
@@ -266,8 +266,8 @@ pl_status lower_record_copy(struct lower *w, const struct transfer *t,
 
     if (w->now.micro > 0)
         return PL_OK;
-    PL_TRY(lower_grow_arena(w, (void **)&o->copy, o->n_copy,
-                            &w->variant.copy_cap, sizeof *o->copy));
+    o->copy = arena_extended(w->a, o->copy, (size_t)o->n_copy, sizeof *o->copy);
+    PL_TRY(lower_memory(w));
     o->copy[o->n_copy++] = (struct lowered_copy){t->as,
                                                  t->from,
                                                  t->to,

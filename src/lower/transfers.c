@@ -66,17 +66,10 @@ bool transfers_add(struct transfers *t, int variant, struct arena *a,
     *out = NULL;
     if (transfers_find(t, variant, x->value, x->as, x->to))
         return true;
-    if (v->n == v->cap) {
-        int cap = v->cap ? 2 * v->cap : 32;
-
-        y = arena_alloc(a, (size_t)cap, sizeof *y);
-        if (!y)
-            return false;
-        for (int k = 0; k < v->n; k++)
-            y[k] = v->item[k];
-        v->item = y;
-        v->cap = cap;
-    }
+    y = arena_extended(a, v->item, (size_t)v->n, sizeof *y);
+    if (!y)
+        return false;
+    v->item = y;
     while (*end >= 0)
         end = &v->item[*end].next;
     *end = v->n;

@@ -63,7 +63,7 @@ struct transfer {
 };
 
 struct variant_transfers {
-    int n, cap;
+    int n;
     struct transfer *item;
     int *first; /* [n_value + 1] by value; -1 if none. The last: the table. */
 };

@@ -101,7 +101,6 @@ struct read_transfers {
     struct lex x;
     struct arena *a;
     struct transfers *t;
-    int group_cap, dev_cap, variant_cap;
 };
 
 static bool no_memory(struct read_transfers *r)
@@ -109,24 +108,6 @@ static bool no_memory(struct read_transfers *r)
     if (r->x.status == PL_OK)
         r->x.status = err_no_memory(r->x.err, "the text of transfers");
     return false;
-}
-
-/* Grows the array *p of n elements for one more. */
-static bool grow(struct read_transfers *r, void **p, int n, int *cap,
-                 size_t size)
-{
-    void *q;
-
-    if (n < *cap)
-        return true;
-    *cap = *cap ? 2 * *cap : 8;
-    q = arena_alloc(r->a, (size_t)*cap, size);
-    if (!q)
-        return no_memory(r);
-    if (n)
-        memcpy(q, *p, (size_t)n * size);
-    *p = q;
-    return true;
 }
 
 /* Reads a number after its word, or leaves *out 0. */
@@ -149,10 +130,13 @@ static bool read_device_line(struct read_transfers *r)
     struct transfers *t = r->t;
     struct transfer_device *d;
 
-    if (!next_number(r, t->n_dev) ||
-        !grow(r, (void **)&t->dev, t->n_dev, &r->dev_cap, sizeof *t->dev))
+    if (!next_number(r, t->n_dev))
         return false;
-    d = &t->dev[t->n_dev++];
+    d = arena_extended(r->a, t->dev, (size_t)t->n_dev, sizeof *d);
+    if (!d)
+        return no_memory(r);
+    t->dev = d;
+    d += t->n_dev++;
     *d = (struct transfer_device){.memory = -1};
     if (t->n_dev > FORM_MAX_DEV)
         return lex_expected(&r->x, "no more than 1024 devices");
@@ -174,9 +158,7 @@ static bool read_group_line(struct read_transfers *r)
 
     if (t->n_group == MAX_GROUP)
         return lex_expected(&r->x, "no more than 1024 groups");
-    if (!next_number(r, t->n_group) || !lex_need(&r->x, ':') ||
-        !grow(r, (void **)&t->group, t->n_group, &r->group_cap,
-              sizeof *t->group))
+    if (!next_number(r, t->n_group) || !lex_need(&r->x, ':'))
         return false;
     if (lex_digit(&r->x))
         do {
@@ -185,10 +167,14 @@ static bool read_group_line(struct read_transfers *r)
             if (!lex_below(&r->x, t->n_dev, &dev[n++]))
                 return false;
         } while (lex_accept(&r->x, ','));
-    g = &t->group[t->n_group++];
+    g = arena_extended(r->a, t->group, (size_t)t->n_group, sizeof *g);
+    if (!g)
+        return no_memory(r);
+    t->group = g;
+    g += t->n_group++;
     *g = (struct transfer_group){.n = n};
     g->dev = arena_memdup(r->a, dev, (size_t)n, sizeof *dev);
-    if (n && !g->dev)
+    if (!g->dev)
         return no_memory(r);
     if (!read_number(r, "sum", &g->sum_bytes))
         return false;
@@ -213,10 +199,11 @@ static bool read_variant_line(struct read_transfers *r)
 
     if (t->n_variant == PROG_MAX_VARIANT)
         return lex_expected(&r->x, "no further variant");
-    if (!grow(r, (void **)&t->variant, t->n_variant, &r->variant_cap,
-              sizeof *t->variant))
-        return false;
-    v = &t->variant[t->n_variant++];
+    v = arena_extended(r->a, t->variant, (size_t)t->n_variant, sizeof *v);
+    if (!v)
+        return no_memory(r);
+    t->variant = v;
+    v += t->n_variant++;
     *v = (struct variant_transfers){0};
     v->first = arena_alloc(r->a, (size_t)t->n_value + 1, sizeof *v->first);
     if (!v->first)
