@@ -447,8 +447,11 @@ pl_status compile_config(struct compiled **out, const struct plan_config *in,
     return s;
 }
 
-pl_status compile_graph(struct compiled **out, const pl_graph *g,
-                        const pl_options *opt, pl_err *err)
+/* Compiles a graph for the devices of the options or, unless l is NULL, for
+ * those of *l. */
+static pl_status compile_on(struct compiled **out, const pl_graph *g,
+                            const pl_options *opt, const struct device_list *l,
+                            pl_err *err)
 {
     struct arena a = {0};
     struct notes notes = {.a = &a};
@@ -458,40 +461,37 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     *out = NULL;
     if (s == PL_OK)
         s = plan_config_parse(&in, &a, g, opt, &notes, err);
+    if (s == PL_OK && l) {
+        plan_config_free(&in);
+        in.n_on = in.n_layer + 1;
+        s = device_list_copy(&in.list, l, err);
+    }
     if (s == PL_OK)
         s = compile_config(out, &in, err);
-    diag_emit(&notes, opt->log, opt->log_user);
-    if (s == PL_OK)
+    if (!l)
+        diag_emit(&notes, opt->log, opt->log_user);
+    if (s == PL_OK && !l)
         diag_emit(&(*out)->notes, opt->log, opt->log_user);
     plan_config_free(&in);
     arena_fini(&a);
     return s;
 }
 
+pl_status compile_graph(struct compiled **out, const pl_graph *g,
+                        const pl_options *opt, pl_err *err)
+{
+    return compile_on(out, g, opt, NULL, err);
+}
+
 pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             const struct device_list *l, const pl_options *opt,
                             pl_err *err)
 {
-    struct arena a = {0};
-    struct notes notes = {.a = &a};
-    struct plan_config in = {0};
     pl_options own = *opt;
-    pl_status s = pl_graph_check(g, err);
 
-    *out = NULL;
     own.devices = "none";
     own.device_spec = NULL;
-    if (s == PL_OK)
-        s = plan_config_parse(&in, &a, g, &own, &notes, err);
-    plan_config_free(&in);
-    if (s == PL_OK)
-        s = device_list_copy(&in.list, l, err);
-    in.n_on = in.n_layer + 1;
-    if (s == PL_OK)
-        s = compile_config(out, &in, err);
-    plan_config_free(&in);
-    arena_fini(&a);
-    return s;
+    return compile_on(out, g, &own, l, err);
 }
 
 void compiled_free(struct compiled *p)
