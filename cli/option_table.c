@@ -226,9 +226,10 @@ const struct option_row option_table[] = {
      "picture alone to standard output.",
      BRIEF(PLAN) | OUT_STREAM, option_set_text, AT(svg), 0, 0, NULL},
     {{"--dump"}, "PASS", NULL,
-     "Print what a pass of lowering makes. place and transfer make the list of "
-     "values that cross between groups; order, events and buffers make the "
-     "devices' programs. messages lists what machines send each other.",
+     "Print what a pass of lowering makes. specialize makes the variants of "
+     "programs; place and transfer make the list of values that cross between "
+     "groups; order, events and buffers make the devices' programs. messages "
+     "lists what machines send each other.",
      PLAN, option_set_text, AT(dump), 0, 0, NULL},
     {{"--measure"}, NULL, NULL,
      "Measure cores, memory, messages and GPUs. This takes some seconds each. "

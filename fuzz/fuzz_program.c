@@ -2,14 +2,15 @@
  * and what was parsed prints a text that parses to what prints the same.
  * program_check must not fault on parsed programs, for devices that share
  * memory and for devices with private memory. Nor must the passes over parsed
- * programs; drafts that they accept have no buffers left. A text that begins
- * with "transfers" goes to the parser of these.
+ * programs; drafts that they accept have no buffers left. Texts that begin with
+ * "variants" or "transfers" go to the parsers of these.
  *
  * Aborts if a rule is broken. The seeds in corpus/program have every kind of
  * instruction, every kernel and every default, and some damage. */
 #include "lower/buffers.h"
 #include "lower/events.h"
 #include "lower/transfers.h"
+#include "lower/variants.h"
 #include "program/program_check.h"
 #include "program/program_messages.h"
 #include "program/program_text.h"
@@ -119,10 +120,39 @@ static void run_passes(struct program *p, int n_dev, bool flag, struct arena *a)
     free(flags);
 }
 
+static bool same_text(struct text *a, struct text *b)
+{
+    bool same = a->len == b->len && !memcmp(a->s, b->s, a->len);
+
+    free(a->s);
+    free(b->s);
+    return same;
+}
+
+static void fuzz_variants(const char *s, size_t n)
+{
+    struct text first = {0}, second = {0};
+    struct arena a = {0};
+    struct variants *v;
+    pl_err err = {0};
+
+    if (variants_parse(&v, &a, s, n, &err) != PL_OK) {
+        require(v == NULL && strlen(err.message) > 0);
+        arena_fini(&a);
+        return;
+    }
+    variants_choose(v);
+    require(variants_print(v, collect, &first) == PL_OK);
+    require(variants_parse(&v, &a, first.s, first.len, &err) == PL_OK);
+    require(variants_print(v, collect, &second) == PL_OK);
+    require(same_text(&first, &second));
+    arena_fini(&a);
+}
+
 static void fuzz_transfers(const char *s, size_t n)
 {
     struct text first = {0}, second = {0};
-    struct arena a = {0}, b = {0};
+    struct arena a = {0};
     struct transfers *t;
     pl_err err = {0};
 
@@ -133,13 +163,10 @@ static void fuzz_transfers(const char *s, size_t n)
     }
     require(transfers_choose(t, &a, &err) == PL_OK);
     require(transfers_print(t, collect, &first) == PL_OK);
-    require(transfers_parse(&t, &b, first.s, first.len, &err) == PL_OK);
+    require(transfers_parse(&t, &a, first.s, first.len, &err) == PL_OK);
     require(transfers_print(t, collect, &second) == PL_OK);
-    require(first.len == second.len && !memcmp(first.s, second.s, first.len));
+    require(same_text(&first, &second));
     arena_fini(&a);
-    arena_fini(&b);
-    free(first.s);
-    free(second.s);
 }
 
 int fuzz_program(const uint8_t *data, size_t n)
@@ -154,6 +181,10 @@ int fuzz_program(const uint8_t *data, size_t n)
         fuzz_transfers((const char *)data, n);
         return 0;
     }
+    if (n > 8 && !memcmp(data, "variants", 8)) {
+        fuzz_variants((const char *)data, n);
+        return 0;
+    }
     if (program_parse(&p, &n_dev, &a, (const char *)data, n, &err) != PL_OK) {
         require(p == NULL && strlen(err.message) > 0);
         arena_fini(&a);
@@ -166,9 +197,7 @@ int fuzz_program(const uint8_t *data, size_t n)
     arena_fini(&a);
     require(program_parse(&p, &n_dev, &b, first.s, first.len, &err) == PL_OK);
     require(program_print(p, n_dev, collect, &second, &err) == PL_OK);
-    require(first.len == second.len && !memcmp(first.s, second.s, first.len));
+    require(same_text(&first, &second));
     arena_fini(&b);
-    free(first.s);
-    free(second.s);
     return 0;
 }

@@ -548,8 +548,10 @@ PL_API const char *pl_plan_options(const pl_plan *p);
  * are lines between them. */
 PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
-/* Writes the devices' programs as a pass of the compiler leaves them, "order",
- * "events" or "buffers", in the text form of src/program/program_text.h, which
+/* Writes what a pass of the compiler makes, as text: "specialize" the variants
+ * of the programs, "place" and "transfer" the values that cross between groups,
+ * "order", "events" and "buffers" the devices' programs. The forms, in
+ * src/lower/variants.h, src/lower/transfers.h and src/program/program_text.h,
  * may change with any version. Returns PL_BAD_ARGUMENT if there is no such
  * pass. */
 PL_API pl_status pl_plan_dump(const pl_plan *p, const char *pass,

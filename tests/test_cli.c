@@ -165,8 +165,8 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait plan " MODEL "--json --dump order",
          "--dump and --json both write to standard output"},
         {"plait plan " MODEL "--dump foo",
-         "there is no pass 'foo'; passes are place, transfer, order, events, "
-         "buffers and messages"},
+         "there is no pass 'foo'; passes are specialize, place, transfer, "
+         "order, events, buffers and messages"},
         {"plait logits " MODEL "--tokens 1 -o - --trace -", "file of -o"},
         {"plait run " MODEL "-p x -dev Vulkan0,Vulkan1",
          "\"Vulkan0\": unknown type; use cpu, "},

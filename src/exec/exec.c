@@ -673,18 +673,6 @@ int exec_n_micro(const pl_exec *x)
     return x->n_micro;
 }
 
-/* Returns the variant to run: the pipelined one for several micro-batches, the
- * streamed one for a single micro-batch of many tokens, else the resident
- * one. */
-static int choose_variant(const struct compiled *p, int n, int64_t n_tok)
-{
-    if (n > 1)
-        return p->variant[VARIANT_PIPELINED];
-    if (p->variant[VARIANT_STREAMED] >= 0 && n_tok >= p->stream_from)
-        return p->variant[VARIANT_STREAMED];
-    return p->variant[VARIANT_RESIDENT];
-}
-
 pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
                                  pl_err *err)
 {
@@ -707,7 +695,7 @@ pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
         *z = graph_sizes_of(&p->max, rows[k].n_tok, rows[k].n_out, 1);
         PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, &run.n_page[k], err));
     }
-    run.variant = choose_variant(p, n, rows->n_tok);
+    run.variant = p->variant[variants_of_step(&p->variants, n, rows->n_tok)];
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);
     x->last_variant = run.variant;
     x->last_micro = n - 1;

@@ -48,8 +48,8 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
 #define FIT_NO_MARGIN UINT64_MAX
 int64_t fit_shortfall(const struct compiled *q, int d, uint64_t margin);
 
-/* Sets q->stream_from, the number of tokens from which on a step streams the
- * host's weights and caches. */
+/* Sets q->variants.stream_from, the number of tokens from which on a step
+ * streams the host's weights and caches. */
 pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err);
 
 #endif

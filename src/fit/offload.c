@@ -36,7 +36,7 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
     bool yes = true, kept;
     pl_status s = PL_OK;
 
-    q->stream_from = 2;
+    q->variants.stream_from = 2;
     if (q->variant[VARIANT_STREAMED] < 0 || how == PL_OFFLOAD_ON)
         return PL_OK;
     r = calloc(n, sizeof *r);
@@ -54,11 +54,11 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
     m.rates = r;
     m.thread0 = thread;
     m.n_thread = thread + n;
-    q->stream_from = q->max.n_tok + 1;
+    q->variants.stream_from = q->max.n_tok + 1;
     for (int64_t t = q->max.n_tok; t > 1 && yes && s == PL_OK; t /= 2) {
         s = faster(q, &m, t, &yes, err);
         if (s == PL_OK && yes)
-            q->stream_from = t;
+            q->variants.stream_from = t;
     }
 done:
     free(r);

@@ -145,30 +145,27 @@ static pl_status fill_shards(struct compiled *p, struct lower_options *lo,
     return PL_OK;
 }
 
-/* Finds the weights and caches on the host whose layer is elsewhere, which
- * could be streamed. */
-static int find_streamable(const struct compiled *p, bool *away)
+/* Pass "specialize": describes the plan, and chooses its variants. */
+static pl_status specialize(struct compiled *p, pl_offload offload, pl_err *err)
 {
-    int n = 0;
+    struct variants *v = &p->variants;
 
+    *v = (struct variants){.host = p->place.host,
+                           .may_stream = offload != PL_OFFLOAD_OFF,
+                           .n_layer = p->place.n_layer + 1,
+                           .layer = p->place.layer_group};
     for (int i = 0; i < p->g->n_node; i++) {
         const struct graph_node *x = &p->g->node[i];
+        const struct variant_leaf leaf = {i, x->layer, p->home[i], false};
 
-        away[i] =
-            p->home[i] >= 0 && p->home[i] == p->place.host && x->layer >= 0 &&
-            p->place.layer_group[x->layer] != p->place.host &&
-            (x->op == OP_memory || (x->op == OP_weight && graph_is_experts(x)));
-        n += away[i];
+        if (leaf.home >= 0 && leaf.layer >= 0 &&
+            (x->op == OP_memory ||
+             (x->op == OP_weight && graph_is_experts(x))) &&
+            !variants_add_leaf(v, &p->arena, &leaf))
+            return err_no_memory(err, "a plan");
     }
-    return n;
-}
-
-static bool pipelined(const struct placement *y)
-{
-    for (int i = 1; i <= y->n_layer; i++)
-        if (y->layer_group[i] != y->layer_group[0])
-            return true;
-    return false;
+    variants_choose(v);
+    return PL_OK;
 }
 
 /* Moves nodes that depend on inputs alone to the group of their first reader,
@@ -190,7 +187,8 @@ static void place_input_only_nodes(const struct compiled *p, int *at)
 /* Sets the number of slots of each pool, for the largest step. */
 static void set_slots(struct compiled *p)
 {
-    int64_t n = (pipelined(&p->place) ? COMPILED_PIPELINE : 1) * p->max.n_tok;
+    int n_micro = p->variants.n_micro[VARIANT_PIPELINED];
+    int64_t n = (n_micro > 0 ? n_micro : 1) * p->max.n_tok;
 
     for (int k = 0; k < p->g->n_pool; k++)
         p->max.n_slot[k] =
@@ -201,54 +199,57 @@ static void set_slots(struct compiled *p)
                                     p->max.n_seq, n));
 }
 
-static pl_status add_variant(struct compiled *p, struct lower_options *lo,
-                             struct lower_variant *variant,
-                             enum compiled_variant kind, const int *home,
-                             const bool *away, pl_err *err)
+/* Places the ops of a variant, if the programs have it. */
+static pl_status add_variant(struct compiled *p, struct lower_variant *variant,
+                             enum variant_kind kind, pl_err *err)
 {
+    const struct variants *v = &p->variants;
+    struct lower_options *lo = &p->lowering;
     int *at = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *at);
+    bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
 
-    if (!at)
+    p->variant[kind] = -1;
+    if (v->n_micro[kind] == 0)
+        return PL_OK;
+    if (!at || !away)
         return err_no_memory(err, "a plan");
-    PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
+    for (int i = 0; kind == VARIANT_STREAMED && i < v->n_leaf; i++)
+        away[v->leaf[i].node] = v->leaf[i].streamed;
+    PL_TRY(place_ops(&p->place, p->num, p->home, away, at, err));
     place_input_only_nodes(p, at);
-    variant[lo->n_variant] = (struct lower_variant){
-        kind == VARIANT_PIPELINED ? COMPILED_PIPELINE : 1, at};
+    variant[lo->n_variant] = (struct lower_variant){v->n_micro[kind], at};
     p->variant[kind] = lo->n_variant++;
     return PL_OK;
 }
 
-static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
+/* Lowers the variants. If that of streaming cannot be lowered, the programs do
+ * not have it. */
+static pl_status lower_all(struct compiled *p, pl_err *err)
 {
     struct lower_options *lo = &p->lowering;
     struct lower_variant *variant =
         arena_alloc(&p->arena, VARIANT_COUNT, sizeof *variant);
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
-    bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
     pl_status s;
     pl_err e;
 
-    if (!variant || !home || !away)
+    if (!variant || !home)
         return err_no_memory(err, "a plan");
     for (int i = 0; i < p->num->n; i++)
         home[i] = p->home[p->num->node[i].node];
-    for (int k = 0; k < VARIANT_COUNT; k++)
-        p->variant[k] = -1;
     lo->max = p->max;
     lo->page_stride = p->page_stride;
     PL_TRY(fill_shards(p, lo, err));
     lo->home = home;
     lo->variant = variant;
-    PL_TRY(add_variant(p, lo, variant, VARIANT_RESIDENT, p->home, NULL, err));
-    if (pipelined(&p->place))
-        PL_TRY(
-            add_variant(p, lo, variant, VARIANT_PIPELINED, p->home, NULL, err));
-    if (offload == PL_OFFLOAD_OFF || find_streamable(p, away) == 0)
-        return lower(&p->low, p->num, lo, err);
-    PL_TRY(add_variant(p, lo, variant, VARIANT_STREAMED, p->home, away, err));
+    PL_TRY(add_variant(p, variant, VARIANT_RESIDENT, err));
+    PL_TRY(add_variant(p, variant, VARIANT_PIPELINED, err));
+    PL_TRY(add_variant(p, variant, VARIANT_STREAMED, err));
     s = lower(&p->low, p->num, lo, &e);
-    if (s == PL_UNSUPPORTED) {
+    if (s == PL_UNSUPPORTED && p->variant[VARIANT_STREAMED] >= 0) {
         diag_add(&p->notes, PL_LOG_WARN, "%s; the host runs it", e.message);
+        p->variants.may_stream = false;
+        variants_choose(&p->variants);
         p->variant[VARIANT_STREAMED] = -1;
         lo->n_variant--;
         s = lower(&p->low, p->num, lo, &e);
@@ -265,6 +266,8 @@ pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
     struct lowered *low;
     pl_status s = lower_dump_check(dump, err);
 
+    if (!strcmp(dump->pass, "specialize"))
+        return variants_print(&p->variants, dump->write, dump->user);
     lo.dump = dump;
     if (s == PL_OK)
         s = lower(&low, p->num, &lo, err);
@@ -381,13 +384,14 @@ static pl_status run_passes(struct compiled *p, const struct plan_config *in,
 
     PL_TRY(pl_graph_check(p->g, err));
     PL_TRY(group(p, in, err));
-    set_slots(p);
     PL_TRY(split_leaves(p, &y, err));
     PL_TRY(place_leaves_and_layouts(p, in, &y, err));
     warn_threads(p);
     PL_TRY(device_list_add_io(&p->list, p->paper, err));
     PL_TRY(propagate(p, &y, err));
-    return lower_all(p, in->offload, err); /* places the ops first */
+    PL_TRY(specialize(p, in->offload, err));
+    set_slots(p);
+    return lower_all(p, err); /* places the ops of each variant first */
 }
 
 /* Checks each kernel once, at its first instruction. */
@@ -437,7 +441,6 @@ pl_status compile_config(struct compiled **out, const struct plan_config *in,
     p->notes.a = &p->arena;
     p->paper = in->paper;
     p->kernel_set = in->kernel_set;
-    p->stream_from = 2;
     set_sizes(p, in);
     s = run_passes(p, in, err);
     if (s == PL_OK)
@@ -447,8 +450,11 @@ pl_status compile_config(struct compiled **out, const struct plan_config *in,
     return s;
 }
 
-pl_status compile_graph(struct compiled **out, const pl_graph *g,
-                        const pl_options *opt, pl_err *err)
+/* Compiles a graph for the devices of the options or, unless l is NULL, for
+ * those of *l. */
+static pl_status compile_on(struct compiled **out, const pl_graph *g,
+                            const pl_options *opt, const struct device_list *l,
+                            pl_err *err)
 {
     struct arena a = {0};
     struct notes notes = {.a = &a};
@@ -458,40 +464,37 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     *out = NULL;
     if (s == PL_OK)
         s = plan_config_parse(&in, &a, g, opt, &notes, err);
+    if (s == PL_OK && l) {
+        plan_config_free(&in);
+        in.n_on = in.n_layer + 1;
+        s = device_list_copy(&in.list, l, err);
+    }
     if (s == PL_OK)
         s = compile_config(out, &in, err);
-    diag_emit(&notes, opt->log, opt->log_user);
-    if (s == PL_OK)
+    if (!l)
+        diag_emit(&notes, opt->log, opt->log_user);
+    if (s == PL_OK && !l)
         diag_emit(&(*out)->notes, opt->log, opt->log_user);
     plan_config_free(&in);
     arena_fini(&a);
     return s;
 }
 
+pl_status compile_graph(struct compiled **out, const pl_graph *g,
+                        const pl_options *opt, pl_err *err)
+{
+    return compile_on(out, g, opt, NULL, err);
+}
+
 pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             const struct device_list *l, const pl_options *opt,
                             pl_err *err)
 {
-    struct arena a = {0};
-    struct notes notes = {.a = &a};
-    struct plan_config in = {0};
     pl_options own = *opt;
-    pl_status s = pl_graph_check(g, err);
 
-    *out = NULL;
     own.devices = "none";
     own.device_spec = NULL;
-    if (s == PL_OK)
-        s = plan_config_parse(&in, &a, g, &own, &notes, err);
-    plan_config_free(&in);
-    if (s == PL_OK)
-        s = device_list_copy(&in.list, l, err);
-    in.n_on = in.n_layer + 1;
-    if (s == PL_OK)
-        s = compile_config(out, &in, err);
-    plan_config_free(&in);
-    arena_fini(&a);
-    return s;
+    return compile_on(out, g, &own, l, err);
 }
 
 void compiled_free(struct compiled *p)

@@ -7,16 +7,8 @@
 
 #include "device/device.h"
 #include "lower/lower.h"
+#include "lower/variants.h"
 #include "plan/place.h"
-
-/* The variants of a program. */
-enum compiled_variant {
-    VARIANT_RESIDENT,  /* one micro-batch; everything computed where it lives */
-    VARIANT_STREAMED,  /* one; weights and caches of the host streamed to the
-                        devices */
-    VARIANT_PIPELINED, /* several; everything computed where it lives */
-    VARIANT_COUNT
-};
 
 struct compiled {
     struct arena arena;
@@ -29,11 +21,11 @@ struct compiled {
     struct numeric *num;
     struct lowered *low;
     struct lower_options lowering; /* those from which *low was lowered */
-    int variant[VARIANT_COUNT];    /* its index in a program; -1 if none */
-    int64_t stream_from;    /* least tokens of a step for VARIANT_STREAMED */
-    struct graph_sizes max; /* of one micro-batch */
-    int n_checkpoint;       /* states to which a sequence can roll back */
-    int page_stride;        /* entries of a sequence in a table of pages */
+    struct variants variants;
+    int variant[VARIANT_COUNT]; /* its index in a program; -1 if none */
+    struct graph_sizes max;     /* of one micro-batch */
+    int n_checkpoint;           /* states to which a sequence can roll back */
+    int page_stride;            /* entries of a sequence in a table of pages */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };
@@ -43,8 +35,6 @@ static inline int compiled_devices(const struct compiled *p)
 {
     return p->list.n - 1;
 }
-
-enum { COMPILED_PIPELINE = 8 }; /* micro-batches of a pipeline */
 
 /* Compiles a plan config. Its warnings are in notes. */
 pl_status compile_config(struct compiled **out, const struct plan_config *in,
@@ -60,7 +50,8 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             pl_err *err);
 void compiled_free(struct compiled *p);
 
-/* Lowers again, and prints the programs as the pass dump->pass leaves them. */
+/* Prints what the pass dump->pass makes; lowers again for it, unless that is
+ * "specialize". */
 pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,
                         pl_err *err);
 

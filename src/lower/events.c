@@ -10,7 +10,6 @@
 #include "base/err.h"
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_GUARD = 5 }; /* predicates of a variant, including "always" */
@@ -39,13 +38,12 @@ struct device {
     bool one_queue;
     const struct insn *in; /* of the variant, before the pass */
     int n_in, at;          /* at: index in `in` of the next one */
-    /* in the arena, with space for all that can follow */
-    struct insn *out;
+    struct insn *out;      /* with space for all that can follow */
     int n_out;
-    struct event *event; /* owned; [n_event] by number before the pass */
+    struct event *event; /* [n_event] by number before the pass */
     int n_event;
-    struct post *post; /* owned; [n_post] by number after it */
-    int n_post, post_cap;
+    struct post *post; /* [n_post] by number after it */
+    int n_post;
     int batched, deferred; /* newest event of each list; -1 if empty */
     struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][MAX_GUARD];
     int n_unlinked[QUEUE_COUNT]; /* elements of posts[] with linked < n */
@@ -64,34 +62,20 @@ struct pass {
     struct guard guard[MAX_GUARD];
     int n_guard;
     int n_order, most_order;
-    /* owned; [n_order], by position before the pass: the first device with an
+    /* [n_order] by position before the pass: the first device with an
      * instruction there, and the new position */
     int *dev_at, *order_at;
     /* The list of events of the last WAIT for several, before and after the
      * pass. */
     const struct insn_event *was, *now;
-    struct arena *a;
+    struct arena *a;      /* of the programs */
+    struct arena scratch; /* of the pass */
     pl_err *err;
 };
 
 static pl_status no_memory(const struct pass *x)
 {
     return err_no_memory(x->err, "a program");
-}
-
-static bool grow(void **p, int n, int *cap, size_t size)
-{
-    int c = *cap ? 2 * *cap : 256;
-    void *q;
-
-    if (n < *cap)
-        return true;
-    q = realloc(*p, (size_t)c * size);
-    if (!q)
-        return false;
-    *p = q;
-    *cap = c;
-    return true;
 }
 
 /* ---- emitting ------------------------------------------------------------ */
@@ -154,7 +138,9 @@ static pl_status emit_post(struct pass *x, int d, enum queue q, int micro,
     struct posts *p = &v->posts[q][micro][guard];
     struct insn s = event_insn(x, INSN_POST, q, micro, guard);
 
-    if (!grow((void **)&v->post, v->n_post, &v->post_cap, sizeof *v->post))
+    v->post = arena_extended(&x->scratch, v->post, (size_t)v->n_post,
+                             sizeof *v->post);
+    if (!v->post)
         return no_memory(x);
     v->n_unlinked[q] += p->n == p->linked;
     p->n++;
@@ -467,12 +453,10 @@ static pl_status open_order(struct pass *x)
 
     for (int d = 0; d < x->n_dev; d++)
         n += (size_t)x->p[d].variant[x->variant].n_insn;
-    free(x->dev_at);
-    free(x->order_at);
     x->n_order = 0;
     x->most_order = n < INT_MAX ? (int)n : INT_MAX;
-    x->dev_at = malloc(n * sizeof *x->dev_at);
-    x->order_at = malloc(n * sizeof *x->order_at);
+    x->dev_at = arena_alloc(&x->scratch, n, sizeof *x->dev_at);
+    x->order_at = arena_alloc(&x->scratch, n, sizeof *x->order_at);
     if (!x->dev_at || !x->order_at)
         return no_memory(x);
     memset(x->dev_at, -1, n * sizeof *x->dev_at);
@@ -553,12 +537,16 @@ static pl_status variant(struct pass *x)
 
 static pl_status begin(struct pass *x, const bool *one_queue)
 {
+    x->dev = arena_alloc(&x->scratch, (size_t)x->n_dev, sizeof *x->dev);
+    if (!x->dev)
+        return no_memory(x);
     for (int d = 0; d < x->n_dev; d++) {
         struct device *v = &x->dev[d];
 
         v->one_queue = one_queue[d];
         v->n_event = x->p[d].n_event;
-        v->event = malloc(((size_t)v->n_event + 1) * sizeof *v->event);
+        v->event =
+            arena_alloc(&x->scratch, (size_t)v->n_event + 1, sizeof *v->event);
         if (!v->event)
             return no_memory(x);
     }
@@ -569,19 +557,12 @@ pl_status events_pass(struct program *p, int n_dev, const bool *one_queue,
                       struct arena *a, pl_err *err)
 {
     struct pass x = {.p = p, .n_dev = n_dev, .a = a, .err = err};
-    pl_status s = PL_OK;
+    pl_status s = begin(&x, one_queue);
 
-    x.dev = calloc((size_t)n_dev, sizeof *x.dev);
-    s = x.dev ? begin(&x, one_queue) : no_memory(&x);
-    for (x.variant = 0; s == PL_OK && x.variant < p->n_variant; x.variant++)
+    for (; s == PL_OK && x.variant < p->n_variant; x.variant++)
         s = variant(&x);
-    for (int d = 0; x.dev && d < n_dev; d++) {
+    for (int d = 0; s == PL_OK && d < n_dev; d++)
         p[d].n_event = x.dev[d].n_post;
-        free(x.dev[d].event);
-        free(x.dev[d].post);
-    }
-    free(x.dev);
-    free(x.dev_at);
-    free(x.order_at);
+    arena_fini(&x.scratch);
     return s;
 }

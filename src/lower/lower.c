@@ -73,10 +73,11 @@ static pl_status emit_node(struct lower *w, struct order *o, int i)
         PL_TRY(lower_op_all_shards(w, i));
         return lower_start_transfers(w, i);
     }
-    PL_TRY(lower_bring(w, x->in[0], i, group)); /* if that is the conversion */
+    PL_TRY(lower_materialize(w, x->in[0], i,
+                             group)); /* if that is the conversion */
     if (lower_find(w, i, group))
         return lower_start_transfers(w, i);
-    PL_TRY(lower_bring(w, x->in[0], x->in[0], group));
+    PL_TRY(lower_materialize(w, x->in[0], x->in[0], group));
     if (x->kind == NUM_SLICE) {
         PL_TRY(lower_slice(w, i));
         return lower_start_transfers(w, i);
@@ -150,8 +151,7 @@ static pl_status hold_to_end(struct lower *w, const struct lowered_variant *o)
 {
     PL_TRY(lower_end_arrivals(w, o->n_micro));
     PL_TRY(lower_extend_inflight(w));
-    PL_TRY(lower_end_collectives(w));
-    return lower_end_token_tables(w, o->n_micro);
+    return lower_end_collectives(w);
 }
 
 pl_status lower_variant(struct lower *w, int k)
@@ -239,7 +239,7 @@ static pl_status init_lowering(struct lower *w)
     return PL_OK;
 }
 
-void lower_draft(struct lower *w)
+void lower_build_programs(struct lower *w)
 {
     for (int d = 0; d < w->opt->n_dev; d++) {
         const struct program_builder *v = &w->dev[d];
@@ -267,18 +267,6 @@ void lower_draft(struct lower *w)
     }
 }
 
-static void free_builder(struct program_builder *v)
-{
-    for (int k = 0; k < PROG_MAX_VARIANT; k++) {
-        free(v->draft[k].insn);
-        free(v->draft[k].hold);
-    }
-    free(v->tensor);
-    free(v->in_buffer);
-    free(v->q8);
-    free(v->buffer);
-}
-
 pl_status lower(struct lowered **out, const struct numeric *num,
                 const struct lower_options *opt, pl_err *err)
 {
@@ -301,8 +289,7 @@ pl_status lower(struct lowered **out, const struct numeric *num,
         s = init_lowering(&w);
     if (s == PL_OK)
         s = lower_passes(&w);
-    for (int d = 0; w.dev && d < opt->n_dev; d++)
-        free_builder(&w.dev[d]);
+    arena_fini(&w.scratch);
     if (s == PL_OK)
         *out = o;
     else

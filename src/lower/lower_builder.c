@@ -3,40 +3,7 @@
 
 #include "base/err.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size)
-{
-    int c = *cap ? 2 * *cap : 256;
-    void *q;
-
-    if (n < *cap)
-        return PL_OK;
-    q = realloc(*p, (size_t)c * size);
-    if (!q)
-        return err_no_memory(w->err, "a program");
-    *p = q;
-    *cap = c;
-    return PL_OK;
-}
-
-pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
-                           size_t size)
-{
-    int c = *cap ? 2 * *cap : 4;
-    void *q;
-
-    if (n < *cap)
-        return PL_OK;
-    q = arena_alloc(w->a, (size_t)c, size);
-    PL_TRY(lower_memory(w));
-    if (n)
-        memcpy(q, *p, (size_t)n * size);
-    *p = q;
-    *cap = c;
-    return PL_OK;
-}
 
 /* Shapes ----------------------------------------------------------------- */
 
@@ -94,20 +61,17 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
                             int buffer, int *out)
 {
     struct program_builder *v = &w->dev[d];
-    int cap = v->tensor_cap, c = cap;
+    size_t n = (size_t)v->n_tensor;
 
-    PL_TRY(
-        lower_grow(w, (void **)&v->tensor, v->n_tensor, &c, sizeof *v->tensor));
-    c = cap;
-    PL_TRY(lower_grow(w, (void **)&v->in_buffer, v->n_tensor, &c,
-                      sizeof *v->in_buffer));
-    c = cap;
-    PL_TRY(lower_grow(w, (void **)&v->q8, v->n_tensor, &c, sizeof *v->q8));
-    v->tensor_cap = c;
-    v->tensor[v->n_tensor] = *t;
-    v->tensor[v->n_tensor].micro = w->now.micro;
-    v->in_buffer[v->n_tensor] = buffer;
-    v->q8[v->n_tensor] = (struct draft_q8){.tensor = -1};
+    v->tensor = arena_extended(&w->scratch, v->tensor, n, sizeof *v->tensor);
+    v->in_buffer =
+        arena_extended(&w->scratch, v->in_buffer, n, sizeof *v->in_buffer);
+    v->q8 = arena_extended(&w->scratch, v->q8, n, sizeof *v->q8);
+    PL_TRY(lower_memory(w));
+    v->tensor[n] = *t;
+    v->tensor[n].micro = w->now.micro;
+    v->in_buffer[n] = buffer;
+    v->q8[n] = (struct draft_q8){.tensor = -1};
     *out = v->n_tensor++;
     return PL_OK;
 }
@@ -129,8 +93,9 @@ pl_status lower_tensor(struct lower *w, int d, pl_format f, int n_dim,
     if (stride)
         *stride = one;
     if (entries) {
-        PL_TRY(lower_grow(w, (void **)&v->buffer, v->n_buffer, &v->buffer_cap,
-                          sizeof *v->buffer));
+        v->buffer = arena_extended(&w->scratch, v->buffer, (size_t)v->n_buffer,
+                                   sizeof *v->buffer);
+        PL_TRY(lower_memory(w));
         b = v->n_buffer++;
         v->buffer[b] = (struct prog_buffer){
             one * (size_t)(entries < 0 ? 1 : entries), REGION_WORK,
@@ -187,8 +152,9 @@ pl_status lower_hold_until(struct lower *w, int d, int tensor, int until)
 
     if (tensor < 0 || w->dev[d].in_buffer[tensor] < 0)
         return PL_OK;
-    PL_TRY(lower_grow(w, (void **)&v->hold, v->n_hold, &v->hold_cap,
-                      sizeof *v->hold));
+    v->hold = arena_extended(&w->scratch, v->hold, (size_t)v->n_hold,
+                             sizeof *v->hold);
+    PL_TRY(lower_memory(w));
     v->hold[v->n_hold++] = (struct buffer_hold){tensor, until};
     return PL_OK;
 }
@@ -205,21 +171,16 @@ pl_status lower_insn(struct lower *w, int d, const struct insn *s)
     struct variant_draft *v = &w->dev[d].draft[w->variant.index];
     struct insn *t;
 
-    PL_TRY(lower_memory(w)); /* what `s` points to was allocated */
-    PL_TRY(lower_grow(w, (void **)&v->insn, v->n_insn, &v->insn_cap,
-                      sizeof *v->insn));
+    v->insn = arena_extended(&w->scratch, v->insn, (size_t)v->n_insn,
+                             sizeof *v->insn);
+    PL_TRY(lower_memory(w)); /* what `s` points to was allocated, too */
     t = &v->insn[v->n_insn++];
     *t = *s;
     t->micro = w->now.micro;
     t->order = insn_is_barrier(s) ? s->order : w->variant.order++;
-    if (w->now.predicate != PRED_NONE) {
-        bool few = w->now.predicate == PRED_ONE_SHOT_TOK ||
-                   w->now.predicate == PRED_ONE_SHOT_OUT;
-
-        t->pred_out = w->now.predicate >= PRED_ONE_SHOT_OUT;
-        t->min_rows = few ? 0 : w->one_shot_rows + 1;
-        t->max_rows = few ? w->one_shot_rows : INT64_MAX;
-    }
+    t->pred_out = w->now.pred_out;
+    t->min_rows = w->now.min_rows;
+    t->max_rows = w->now.max_rows;
     return PL_OK;
 }
 

@@ -99,8 +99,10 @@ static pl_status copy_ranks(struct lower *w, const struct transfer *t)
         PL_TRY(lower_memory(w));
         y.src = src;
         n = rank_pieces(w, t->value, t->from, y.u, src, 0, p);
-        if (n == 0)
+        if (n == 0) {
+            PL_TRY(lower_check_sources(w, &y, 0));
             continue;
+        }
         PL_TRY(lower_alloc_dst(w, &y, x->format, x->n_dim, x->dim, n,
                                &to->stride));
         to->tensor = y.out;
@@ -125,14 +127,12 @@ static pl_status start(struct lower *w, const struct transfer *t)
         [TRANSFER_RESULT] = lower_result,
     };
 
-    if (t->kind == TRANSFER_TABLE
-            ? lower_has_token_table(w, t->to)
-            : t->kind != TRANSFER_WEIGHT && lower_find(w, t->as, t->to))
+    if (t->kind != TRANSFER_WEIGHT && lower_find(w, t->as, t->to))
         return PL_OK;
     return by_kind[t->kind](w, t);
 }
 
-pl_status lower_bring(struct lower *w, int i, int as, int b)
+pl_status lower_materialize(struct lower *w, int i, int as, int b)
 {
     const struct transfer *t =
         transfers_find(w->transfers, w->variant.index, i, as, b);

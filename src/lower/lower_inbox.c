@@ -5,8 +5,8 @@
  * rows over three devices or more takes *two shots*: each device sums its part
  * of the value, a range of its elements, pushes the result to all, and merges
  * their ranges. The additions are the same along the same tree, so the number
- * of rows decides at run time. The size of staging buffers does not grow with
- * the number of devices.
+ * of rows decides at run time; the pass "transfer" chose the limit. The size of
+ * staging buffers does not grow with the number of devices.
  *
  *            inbox: peers write, the MERGE reads once       work
  *   sum      staging: an entry for each addend         ->   the result
@@ -24,7 +24,6 @@
 #include "base/err.h"
 #include "graph/shape.h"
 
-#include <math.h>
 #include <string.h>
 
 /* The copies to one peer. */
@@ -44,7 +43,7 @@ struct pushes {
 /* The collective of one group that is being emitted. */
 struct exchange {
     struct lower *w;
-    int group, n;
+    int n;
     const struct lower_group *g;
     const int *item;          /* [n] conversions */
     struct lower_item *it;    /* [shards][n] */
@@ -568,89 +567,47 @@ static pl_status second_shot(struct exchange *e)
 
 /* ---- one shot or two ----------------------------------------------------- */
 
-/* Returns the number of bytes that the slowest network of a group on several
- * machines transfers in the time that another shot takes to begin. Unknown
- * rates count as 0.117 GB/s and 50 us. */
-static double bytes_of_a_network_shot(const struct exchange *e)
+/* Returns what the rows of the collective's first AllReduce are, n_tok or
+ * n_out; PL_CONST if it has none. */
+static pl_symbol rows_of_sums(const struct exchange *e)
 {
-    double network = INFINITY, latency = 0;
-
-    for (int k = 0; k < e->g->n; k++) {
-        const struct lower_device *d = &e->w->opt->dev[dev_of(e, k)];
-
-        if (d->network_bytes_per_s > 0)
-            network = fmin(network, d->network_bytes_per_s);
-        latency = fmax(latency, d->network_latency_s);
-    }
-    return (isfinite(network) ? network : 0.117e9) *
-           (latency > 0 ? latency : 50e-6);
-}
-
-/* Returns the number of bytes that the group's slowest link transfers in the
- * time that another shot takes to begin. Unknown rates count as 16 GB/s and 10
- * us. */
-static double bytes_of_a_shot(const struct exchange *e)
-{
-    double link = INFINITY, p2p = INFINITY, latency = 0;
-
-    for (int k = 0; k < e->g->n; k++) {
-        const struct lower_device *d = &e->w->opt->dev[dev_of(e, k)];
-
-        if (d->machine != e->w->opt->dev[dev_of(e, 0)].machine)
-            return bytes_of_a_network_shot(e);
-        link = fmin(link, d->link_bytes_per_s);
-        p2p = fmin(p2p, d->p2p_bytes_per_s);
-        latency = fmax(latency, d->link_latency_s);
-    }
-    return fmax(link > 0 ? link : 16e9, p2p) * (latency > 0 ? latency : 10e-6);
-}
-
-/* Returns the number of rows up to which one shot is used. The link then
- * transfers the bytes that two shots would save before another shot begins, and
- * no more is staged than a quarter of the largest value. */
-static int64_t max_one_shot_rows(const struct exchange *e, int j)
-{
-    int64_t row = elements(e, j).n * 4, n = e->g->n;
-    int64_t most = e->w->opt->max.n_tok / (4 * (n - 1));
-    double rows = bytes_of_a_shot(e) /
-                  ((double)row * (double)(n - 1) * (1 - 2.0 / (double)n));
-
-    if (rows < (double)most)
-        most = (int64_t)rows;
-    return most > 1 ? most : 1;
-}
-
-/* Sets the predicates of one shot and of two shots; both to PRED_NONE if one
- * shot is enough for any number of rows. */
-static void set_predicates(const struct exchange *e, enum predicate *few,
-                           enum predicate *many)
-{
-    *few = *many = PRED_NONE;
-    for (int j = 0; j < e->n && e->g->n > 2; j++) {
+    for (int j = 0; j < e->n; j++) {
         pl_symbol s = elements(e, j).symbol;
 
-        if (!is_all_reduce(e, j) || (s != PL_N_TOK && s != PL_N_OUT))
-            continue;
-        if (e->w->one_shot_rows == 0)
-            e->w->one_shot_rows = max_one_shot_rows(e, j);
-        *few = s == PL_N_TOK ? PRED_ONE_SHOT_TOK : PRED_ONE_SHOT_OUT;
-        *many = s == PL_N_TOK ? PRED_TWO_SHOT_TOK : PRED_TWO_SHOT_OUT;
-        return;
+        if (is_all_reduce(e, j) && (s == PL_N_TOK || s == PL_N_OUT))
+            return s;
     }
+    return PL_CONST;
 }
 
-/* Returns the maximum number of rows of a collective with the predicate `few`,
- * which determines the size of its staging buffers. Returns 0 if the number is
- * not limited, because there is no predicate or because it does not count the
- * rows of some value. */
-static int64_t max_rows_of(const struct exchange *e, enum predicate few)
+/* Returns true if all values of the collective have such rows, so that the
+ * number of rows limits the size of their staging buffers. */
+static bool all_have_rows(const struct exchange *e, pl_symbol rows)
 {
-    pl_symbol s = few == PRED_ONE_SHOT_TOK ? PL_N_TOK : PL_N_OUT;
-
     for (int j = 0; j < e->n; j++)
-        if (elements(e, j).symbol != s)
-            return 0;
-    return few == PRED_NONE ? 0 : e->w->one_shot_rows;
+        if (elements(e, j).symbol != rows)
+            return false;
+    return true;
+}
+
+/* Emits the collective twice, in one shot for up to `most` rows, and in two
+ * shots for more. */
+static pl_status emit_by_rows(struct exchange *e, pl_symbol rows, int64_t most)
+{
+    struct lower *w = e->w;
+    const struct cursor was = w->now;
+    struct first_shot one = {.most = all_have_rows(e, rows) ? most : 0};
+    struct first_shot two = {.ranges = true};
+
+    w->now.pred_out = rows == PL_N_OUT;
+    w->now.max_rows = most;
+    PL_TRY(first_shot(e, &one));
+    w->now.min_rows = most + 1;
+    w->now.max_rows = INT64_MAX;
+    PL_TRY(first_shot(e, &two));
+    PL_TRY(second_shot(e));
+    w->now = was;
+    return PL_OK;
 }
 
 pl_status lower_collective_inbox(struct lower *w, int group, int n,
@@ -658,31 +615,23 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
                                  const pl_dim bytes[2])
 {
     struct exchange e = {.w = w,
-                         .group = group,
                          .n = n,
                          .g = lower_group(w, group),
                          .item = item,
                          .it = it,
                          .bytes = bytes};
-    enum predicate few, many;
-    struct first_shot one = {.ranges = false}, two = {.ranges = true};
+    struct first_shot all = {.most = 0};
     int first = w->variant.order; /* the POSTs of all that follows come later */
+    int64_t most = w->transfers->group[group].one_shot_rows;
+    pl_symbol rows = rows_of_sums(&e);
 
-    set_predicates(&e, &few, &many);
-    one.most = max_rows_of(&e, few);
     e.out.peer_push =
         arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.peer_push);
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
     PL_TRY(lower_memory(w));
     PL_TRY(gather_from_buffers(&e));
-    w->now.predicate = few;
-    PL_TRY(first_shot(&e, &one));
-    if (few != PRED_NONE) {
-        w->now.predicate = many;
-        PL_TRY(first_shot(&e, &two));
-        PL_TRY(second_shot(&e));
-    }
-    w->now.predicate = PRED_NONE;
+    PL_TRY(most > 0 && rows != PL_CONST ? emit_by_rows(&e, rows, most)
+                                        : first_shot(&e, &all));
     for (int k = 0; k < e.g->n; k++)
         w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
             first;

@@ -23,11 +23,6 @@ struct inflight_copy {
     struct insn_event *done; /* [n_done] */
 };
 
-struct transits {
-    struct inflight_copy *item; /* in the order of their start */
-    int n, cap;
-};
-
 /* Makes device d wait until all its tensors of the copy have been copied. */
 static pl_status await_inflight(struct lower *w, int d,
                                 const struct inflight_copy *t)
@@ -41,12 +36,11 @@ static pl_status await_inflight(struct lower *w, int d,
 
 static pl_status retire(struct lower *w, int k)
 {
-    struct transits *x = w->transits;
-    struct inflight_copy t = x->item[k];
+    struct inflight_copy *x = w->inflight, t = x[k];
     const struct cursor was = w->now;
 
-    memmove(x->item + k, x->item + k + 1, (size_t)(x->n - k - 1) * sizeof t);
-    x->n--;
+    w->n_inflight--;
+    memmove(x + k, x + k + 1, (size_t)(w->n_inflight - k) * sizeof t);
     w->now.micro = t.micro; /* in the step whenever the copy is */
     for (int s = 0; s < t.n_src; s++) {
         int d = lower_dev(w, t.src_shard[s]);
@@ -59,37 +53,27 @@ static pl_status retire(struct lower *w, int k)
     return PL_OK;
 }
 
-/* Grows the list of copies for one more. */
-static pl_status more(struct lower *w)
-{
-    struct transits *x = w->transits;
-
-    if (!x)
-        x = w->transits = arena_alloc(w->a, 1, sizeof *x);
-    PL_TRY(lower_memory(w));
-    return lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
-                            sizeof *x->item);
-}
-
 pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
                                const struct arrival *done, bool by_rank)
 {
     const struct lower_group *a = lower_group(w, h->h.group);
-    struct inflight_copy t = {
-        .from = h->h.group, .to = to, .micro = w->now.micro};
+    struct inflight_copy t = {.from = h->h.group,
+                              .to = to,
+                              .micro = w->now.micro,
+                              .done = done->event,
+                              .n_done = done->n};
     int same = 0;
 
-    PL_TRY(more(w));
-    for (int k = w->transits->n - 1; k >= 0; k--)
-        if (w->transits->item[k].from == t.from &&
-            w->transits->item[k].to == to && ++same >= IN_TRANSIT) {
+    for (int k = w->n_inflight - 1; k >= 0; k--)
+        if (w->inflight[k].from == t.from && w->inflight[k].to == to &&
+            ++same >= IN_TRANSIT) {
             PL_TRY(retire(w, k));
             break;
         }
     t.src_shard = arena_alloc(w->a, (size_t)a->n, sizeof(int));
     t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
-    t.done = done->event;
-    t.n_done = done->n;
+    w->inflight = arena_extended(w->a, w->inflight, (size_t)w->n_inflight,
+                                 sizeof *w->inflight);
     PL_TRY(lower_memory(w));
     for (int s = 0; s < a->n; s++) {
         int tensor = by_rank ? h->by_rank[s].tensor : h->h.v[s].tensor;
@@ -99,21 +83,19 @@ pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
         t.src_shard[t.n_src] = a->first + s;
         t.src_tensor[t.n_src++] = tensor;
     }
-    w->transits->item[w->transits->n++] = t;
+    w->inflight[w->n_inflight++] = t;
     return PL_OK;
 }
 
 pl_status lower_extend_inflight(struct lower *w)
 {
-    if (!w->transits)
-        return PL_OK;
-    for (int k = 0; k < w->transits->n; k++) {
-        const struct inflight_copy *t = &w->transits->item[k];
+    for (int k = 0; k < w->n_inflight; k++) {
+        const struct inflight_copy *t = &w->inflight[k];
 
         for (int s = 0; s < t->n_src; s++)
             PL_TRY(
                 lower_hold(w, lower_dev(w, t->src_shard[s]), t->src_tensor[s]));
     }
-    w->transits->n = 0;
+    w->n_inflight = 0;
     return PL_OK;
 }

@@ -7,22 +7,12 @@
 #include "lower/rank_tree.h"
 #include "lower/transfers.h"
 
-/* The predicates of instructions. A collective is emitted twice, for few rows
- * (one shot) and for many (two shots). Rows are n_tok or n_out. */
-enum predicate {
-    PRED_NONE,
-    PRED_ONE_SHOT_TOK,
-    PRED_TWO_SHOT_TOK,
-    PRED_ONE_SHOT_OUT,
-    PRED_TWO_SHOT_OUT,
-    PRED_COUNT
-};
-
 /* The micro-batch and the predicate of the next instructions. A function that
  * emits instructions for others restores it afterwards. */
 struct cursor {
-    int micro;                /* micro-batch */
-    enum predicate predicate; /* steps that execute them */
+    int micro;
+    bool pred_out; /* as in struct insn */
+    int64_t min_rows, max_rows;
 };
 
 /* ---- a device's program being written ------------------------------------ */
@@ -35,22 +25,23 @@ struct draft_q8 {
     const struct rank_span *span;
 };
 
+/* Its arrays are in lower.scratch. */
 struct program_builder {
     /* of all variants */
     struct prog_tensor *tensor;
     /* [n_tensor] its buffer; -1 if it has none, as weights and caches */
     int *in_buffer;
     struct draft_q8 *q8; /* [n_tensor] newest quantized form */
-    int n_tensor, tensor_cap;
+    int n_tensor;
     struct prog_buffer *buffer;
-    int n_buffer, buffer_cap;
+    int n_buffer;
     size_t bytes[REGION_COUNT];
     int n_event;
     struct variant_draft {
         struct insn *insn;
-        int n_insn, insn_cap;
+        int n_insn;
         struct buffer_hold *hold;
-        int n_hold, hold_cap;
+        int n_hold;
         int copy_batch; /* of its last copy */
     } draft[PROG_MAX_VARIANT];
 };
@@ -65,7 +56,7 @@ struct addends {
 
 /* The events to wait for before a value that is being copied can be used. */
 struct arrival {
-    int n, cap;
+    int n;
     struct insn_event *event; /* [n] */
 };
 
@@ -81,7 +72,8 @@ struct placed {
 
 /* ---- a device in a group ------------------------------------------------- */
 
-/* A tensor that peers read until they have reached the next collective. */
+/* A tensor that others read without an event afterwards: until the group's next
+ * collective of this micro-batch; micro -1: until the variant ends. */
 struct peer_read {
     int tensor, micro;
 };
@@ -94,21 +86,13 @@ struct shard_collectives {
      * free from that position on. */
     int reusable_from[PROG_MAX_MICRO];
     struct peer_read *peer_read; /* not released by a later collective */
-    int n_lent, lent_cap;
-};
-
-/* The token table of a micro-batch on a shard; see lower_io.c. */
-struct shard_token_table {
-    int tensor;     /* -1 if the shard does not have it */
-    int ready;      /* event by which the copy queue waits for it; -1 if none */
-    bool peer_read; /* the copy queue reads it, without an event afterwards */
+    int n_lent;
 };
 
 struct shard {
     struct lower_shard u;
     int local; /* index in its group */
     struct shard_collectives collectives;
-    struct shard_token_table token_table[PROG_MAX_MICRO];
 };
 
 /* ---- the lowering -------------------------------------------------------- */
@@ -117,14 +101,14 @@ struct shard {
 struct variant_builder {
     int index;     /* index of the variant */
     const int *at; /* [num->n] group that computes each node */
-    /* [n_micro][num->n]; NULL before the first variant */
+    /* [n_micro][num->n + 1], the last is the token table; NULL before the first
+     * variant */
     struct placed ***value;
     /* position of the next instruction in the total order */
     int order;
     const struct variant_transfers *transfers;
     int next_weight; /* index of the first transfer that no prefetch reached */
     int copy_batch;  /* number of the current copy batch */
-    int copy_cap;    /* capacity of lowered_variant.copy */
 };
 
 struct lower {
@@ -133,14 +117,12 @@ struct lower {
     const pl_graph *g;
     const struct lower_options *opt; /* "io" is its last group and shard */
     struct lowered *out;
-    struct arena *a; /* out's */
+    struct arena *a;      /* out's */
+    struct arena scratch; /* until the last pass */
     pl_err *err;
     struct transfers *transfers; /* of all variants */
     struct placed **stored; /* [num->n] weights and caches, for all variants */
     uint64_t *present;      /* [num->n] PARTIAL: ranks that have an addend */
-    /* Maximum number of rows for which a collective takes one shot, determined
-     * by the first sum that needs two; 0 until then. */
-    int64_t one_shot_rows;
 
     struct program_builder *dev; /* [n_dev] */
     struct shard *shard;         /* [n_shard] */
@@ -148,9 +130,9 @@ struct lower {
     struct cursor now;
 
     /* each used by one file; in w->a */
-    struct partials *partials; /* lower_partial.c */
-    struct transits
-        *transits; /* lower_inflight.c; NULL before the first copy */
+    struct partials *partials;      /* lower_partial.c */
+    struct inflight_copy *inflight; /* lower_inflight.c; in order of start */
+    int n_inflight;
 };
 
 /* Returns the graph node of value i. */
@@ -191,11 +173,12 @@ static inline int lower_dev(const struct lower *w, int u)
     return w->shard[u].u.dev;
 }
 
-/* Returns PL_NO_MEMORY if any allocation in the arena has failed, else
+/* Returns PL_NO_MEMORY if any allocation in the arenas has failed, else
  * PL_OK. */
 static inline pl_status lower_memory(const struct lower *w)
 {
-    return arena_check(w->a, "a program", w->err);
+    return arena_check(w->scratch.failed_bytes ? &w->scratch : w->a,
+                       "a program", w->err);
 }
 
 /* ---- lower_place.c ------------------------------------------------------- */
@@ -210,15 +193,10 @@ pl_status lower_passes(struct lower *w);
 pl_status lower_variant(struct lower *w, int k);
 /* Sets w->out->prog to the programs that were emitted. Their arrays are still
  * the builders' memory. */
-void lower_draft(struct lower *w);
+void lower_build_programs(struct lower *w);
 
 /* ---- lower_builder.c ----------------------------------------------------- */
 
-/* Grow the array *p, which has n elements, for one more. lower_grow uses
- * realloc, and the caller frees the array; lower_grow_arena uses w->a. */
-pl_status lower_grow(struct lower *w, void **p, int n, int *cap, size_t size);
-pl_status lower_grow_arena(struct lower *w, void **p, int n, int *cap,
-                           size_t size);
 /* Sets dim[] to the dimensions of value i as shard u stores it. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* Sets *out to the indices of dimension `dim` of value i that shard u
@@ -277,7 +255,8 @@ pl_status lower_begin_copies(struct lower *w, int d);
 
 /* ---- lower_value.c ------------------------------------------------------- */
 
-/* Returns value i in a group; NULL if the group does not have it. */
+/* Returns value i in a group (-1: the micro-batch's token table); NULL if the
+ * group does not have it. */
 struct placed *lower_find(const struct lower *w, int i, int group);
 /* Adds value i to a group, with all its tensors -1. */
 pl_status lower_add_value(struct lower *w, int i, int group,
@@ -327,8 +306,6 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o);
 pl_status lower_inputs(struct lower *w, const struct transfer *t);
 /* Transfers a result to "io". */
 pl_status lower_result(struct lower *w, const struct transfer *t);
-/* Returns true if the group has the micro-batch's token table. */
-bool lower_has_token_table(const struct lower *w, int group);
 /* Sets *tensor to the micro-batch's token table on shard u. */
 pl_status lower_token_table(struct lower *w, int u, int *tensor);
 /* Sets *tensor to the token table for an instruction in the copy queue, which
@@ -336,10 +313,6 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor);
  * compute queue now. */
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event);
-/* Keeps the token tables that the copy queue may still read when the variant
- * ends. */
-pl_status lower_end_token_tables(struct lower *w, int n_micro);
-
 /* ---- lower_op.c ---------------------------------------------------------- */
 
 /* Emits op i on shard u. in[] and `out` are tensors. `tree` has the ranks whose
@@ -368,7 +341,7 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item);
  * the same graph value: from shard u itself (local), and from other devices. */
 struct lower_pieces {
     struct copy_desc *p;
-    int n, cap;
+    int n;
 };
 pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);
@@ -386,14 +359,17 @@ pl_status lower_slice(struct lower *w, int i);
 /* Emits the collective of conversions item[n] of one group, whose sources are
  * computed. */
 pl_status lower_collective(struct lower *w, int group, int n, const int *item);
-/* Keeps the buffers that peers may still read when the variant ends. */
+/* Keeps a tensor of shard u that others read; see struct peer_read. */
+pl_status lower_keep(struct lower *w, int u, int tensor, int micro);
+/* Keeps the buffers that others may still read when the variant ends. */
 pl_status lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */
 
-/* Transfers value i (computed, input, weight or cache; -1: the token table) to
- * group b as value `as`, unless the group has it. */
-pl_status lower_bring(struct lower *w, int i, int as, int b);
+/* Makes group b have value i (computed, input, weight or cache; -1: the token
+ * table) as value `as`: emits its transfer, if there is one and the group does
+ * not have it yet. */
+pl_status lower_materialize(struct lower *w, int i, int as, int b);
 /* Starts the transfers of value i, which was just computed. Late ones start at
  * their first reader; in a pipeline, their source posts now. */
 pl_status lower_start_transfers(struct lower *w, int i);

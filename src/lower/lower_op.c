@@ -271,7 +271,7 @@ pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
     *out = -1;
     if (n->in[k] < 0)
         return PL_OK;
-    PL_TRY(lower_bring(w, n->in[k], n->in[k], x->u.group));
+    PL_TRY(lower_materialize(w, n->in[k], n->in[k], x->u.group));
     h = lower_find(w, n->in[k], x->u.group);
     PL_TRY(lower_await_value(w, h, u));
     y = lower_value(h, x);
@@ -290,7 +290,7 @@ pl_status lower_op_all_shards(struct lower *w, int i)
 
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
-            PL_TRY(lower_bring(w, n->in[k], n->in[k], group));
+            PL_TRY(lower_materialize(w, n->in[k], n->in[k], group));
     PL_TRY(lower_add_value(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = lower_dev(w, u);

@@ -58,9 +58,9 @@ static pl_status table(struct lower *w, int u, int *tensor, int *event)
 }
 
 /* Copies the pages of cache `root` from `y->src` to shard y->u, which has
- * n_head heads, from its sources. */
+ * n_head heads. */
 static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
-                             uint64_t sources, struct receiver *y)
+                             struct receiver *y)
 {
     const struct lower_group *a = lower_group(w, y->group);
     const struct graph_node *x = lower_node(w, root);
@@ -68,6 +68,7 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
     struct insn *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
     bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
     struct arrival from = {0};
+    uint64_t found = 0;
     int n = 0;
 
     PL_TRY(lower_memory(w));
@@ -80,9 +81,10 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
         struct insn p = {.kind = INSN_PAGES};
         const int32_t *map;
 
-        if (!(sources >> k & 1))
-            continue;
         PL_TRY(head_source(w, root, y->u, su, got, &map));
+        if (!map)
+            continue;
+        found |= (uint64_t)1 << k;
         p.pages = (struct insn_pages){
             .out_dev = lower_dev(w, y->u),
             .out = y->out,
@@ -94,8 +96,8 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
         if (y->by->pushes) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
             /* the pages' numbers are read again when they are sent */
-            w->shard[su].token_table[w->now.micro].peer_read |=
-                y->by == &transport_info[TRANSPORT_SEND];
+            if (y->by == &transport_info[TRANSPORT_SEND])
+                PL_TRY(lower_keep(w, su, p.pages.token_table, -1));
             PL_TRY(lower_push(w, y, sd, e, &p));
             continue;
         }
@@ -103,6 +105,7 @@ static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
         PL_TRY(lower_add_arrival(w, &from, sd, e[0]));
         s[n++] = p;
     }
+    PL_TRY(lower_check_sources(w, y, found));
     return n == 0 ? PL_OK : lower_pull(w, y, &from, s, n);
 }
 
@@ -122,7 +125,7 @@ pl_status lower_pages(struct lower *w, const struct transfer *t)
 
         y.src = src;
         PL_TRY(lower_local(w, y.u, root, 1, &want));
-        PL_TRY(shard_pages(w, root, want.local, t->source[m], &y));
+        PL_TRY(shard_pages(w, root, want.local, &y));
         dst->h.v[m].tensor = y.out;
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),

@@ -93,6 +93,13 @@ struct segment {
     const bool *kept; /* [num->n] read beyond the segment, rank by rank */
 };
 
+/* Returns true if node i of the segment adds its ranks in the kernel. */
+static bool adds_in_kernel(const struct lower *w, const struct segment *g,
+                           int i)
+{
+    return w->partials->lone[i] && g->exit[i];
+}
+
 static pl_status lone_contraction(struct lower *w, int u, int i)
 {
     const struct num_node *n = &w->num->node[i];
@@ -207,7 +214,7 @@ static pl_status open_node(struct lower *w, int u, const struct segment *g,
     int n = __builtin_popcountll(w->present[i] & v->ranks);
 
     *tensor = -1;
-    if (w->partials->lone[i] && g->exit[i])
+    if (adds_in_kernel(w, g, i))
         return PL_OK;
     if (g->kept[i] && n > 0)
         PL_TRY(lower_tensor(w, v->dev, x->format, x->n_dim, x->dim, n,
@@ -243,6 +250,59 @@ static pl_status push(struct lower *w, int d, struct stack *st)
     return PL_OK;
 }
 
+/* Sets in[] to the tensors that node k of the segment reads for rank r; -1: the
+ * rank has no such addend. Operands that are not PARTIAL are added by rank 0
+ * alone. */
+static pl_status rank_operands(struct lower *w, int u, const struct segment *g,
+                               int k, int r, const int *tensor, int *in)
+{
+    const struct num_node *n = &w->num->node[g->node[k]];
+    bool once = graph_partial(&w->g->node[n->node]) == PL_OP_SUM;
+
+    memset(in, -1, GRAPH_MAX_IN * sizeof *in);
+    for (int j = 0; j < n->n_in; j++) {
+        int y = n->in[j], at = k - 1;
+
+        if (y < 0)
+            continue;
+        if (!lower_is_partial(w, y)) {
+            if (!once || r == 0)
+                PL_TRY(lower_operand(w, u, g->node[k], j, &in[j]));
+            continue;
+        }
+        if (!(w->present[y] >> r & 1))
+            continue;
+        while (at >= 0 && g->node[at] != y)
+            at--;
+        if (at >= 0)
+            in[j] = tensor[at];
+        else
+            PL_TRY(kept_entry(w, u, y, r, &in[j]));
+    }
+    return PL_OK;
+}
+
+/* Computes node k of the segment for rank r, into tensor[k]. */
+static pl_status rank_node(struct lower *w, int u, const struct segment *g,
+                           int k, int r, const struct stack *st, int *tensor)
+{
+    int i = g->node[k], in[GRAPH_MAX_IN], copy;
+
+    if (adds_in_kernel(w, g, i) || !(w->present[i] >> r & 1))
+        return PL_OK;
+    if (g->exit[i])
+        tensor[k] = st->entry[st->top];
+    else if (g->kept[i])
+        PL_TRY(kept_entry(w, u, i, r, &tensor[k]));
+    PL_TRY(rank_operands(w, u, g, k, r, tensor, in));
+    PL_TRY(rank_op(w, u, i, r, in, tensor[k]));
+    if (!g->exit[i] || !g->kept[i])
+        return PL_OK;
+    PL_TRY(kept_entry(w, u, i, r, &copy));
+    return plain_insn(w, lower_dev(w, u), KERNEL_contiguous, tensor[k], -1,
+                      copy, NULL);
+}
+
 /* Runs the nodes that do not add their ranks in the kernel, rank by rank. */
 static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
 {
@@ -254,49 +314,8 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
     for (int k = 0; k < g->n; k++)
         PL_TRY(open_node(w, u, g, g->node[k], &st[k], &tensor[k]));
     for (int r = v->rank0; r < v->rank0 + v->n_rank; r++) {
-        for (int k = 0; k < g->n; k++) {
-            int i = g->node[k];
-            const struct num_node *n = &w->num->node[i];
-            int in[GRAPH_MAX_IN];
-
-            memset(in, -1, sizeof in); /* absent */
-            if ((w->partials->lone[i] && g->exit[i]) ||
-                !(w->present[i] >> r & 1))
-                continue;
-            if (g->exit[i])
-                tensor[k] = st[k].entry[st[k].top];
-            else if (g->kept[i])
-                PL_TRY(kept_entry(w, u, i, r, &tensor[k]));
-            for (int j = 0; j < n->n_in; j++) {
-                int y = n->in[j], at = -1;
-
-                if (y < 0)
-                    continue;
-                if (!lower_is_partial(w, y)) {
-                    if (graph_partial(&w->g->node[n->node]) != PL_OP_SUM ||
-                        r == 0)
-                        PL_TRY(lower_operand(w, u, i, j, &in[j]));
-                    continue;
-                }
-                if (!(w->present[y] >> r & 1))
-                    continue;
-                for (int m = 0; m < k; m++)
-                    if (g->node[m] == y)
-                        at = m;
-                if (at >= 0)
-                    in[j] = tensor[at];
-                else
-                    PL_TRY(kept_entry(w, u, y, r, &in[j]));
-            }
-            PL_TRY(rank_op(w, u, i, r, in, tensor[k]));
-            if (g->exit[i] && g->kept[i]) {
-                int copy;
-
-                PL_TRY(kept_entry(w, u, i, r, &copy));
-                PL_TRY(plain_insn(w, v->dev, KERNEL_contiguous, tensor[k], -1,
-                                  copy, NULL));
-            }
-        }
+        for (int k = 0; k < g->n; k++)
+            PL_TRY(rank_node(w, u, g, k, r, &st[k], tensor));
         for (int k = 0; k < g->n; k++) {
             int i = g->node[k];
 
@@ -320,16 +339,16 @@ static pl_status run_segment(struct lower *w, const struct segment *g)
             PL_TRY(lower_add_value(w, g->node[k], g->group, &h));
         for (int m = 0; m < gr->n; m++)
             h->ready[m] = -1; /* computed again for another reader */
-        loop |= !w->partials->lone[g->node[k]] || !g->exit[g->node[k]];
+        loop |= !adds_in_kernel(w, g, g->node[k]);
         for (int j = 0; j < n->n_in; j++)
             if (n->in[j] >= 0)
-                PL_TRY(lower_bring(w, n->in[j], n->in[j], g->group));
+                PL_TRY(lower_materialize(w, n->in[j], n->in[j], g->group));
     }
     for (int m = 0; m < gr->n; m++) {
         int u = gr->first + m;
 
         for (int k = 0; k < g->n; k++)
-            if (w->partials->lone[g->node[k]] && g->exit[g->node[k]])
+            if (adds_in_kernel(w, g, g->node[k]))
                 PL_TRY(lone_contraction(w, u, g->node[k]));
         if (loop)
             PL_TRY(rank_loop(w, u, g));

@@ -1,16 +1,18 @@
 /* The passes, in order: from the numeric plan to programs that can be loaded.
  *
- *   place     numeric plan    the values that cross between groups
- *   transfer  transfers       how each crosses
- *   order     both            instructions of all devices, in one total order
- *   events    programs        which POSTs and WAITs remain, and where
- *   buffers   programs        the offset of each buffer
- *   messages  programs        what machines send each other; nothing changes
+ *   specialize  variants      the variants, and the steps that execute each
+ *   place       numeric plan  the values that cross between groups
+ *   transfer    transfers     how each crosses
+ *   order       both          instructions of all devices, in one total order
+ *   events      programs      which POSTs and WAITs remain, and where
+ *   buffers     programs      the offset of each buffer
+ *   messages    programs      what machines send each other; nothing changes
  *
- * `plait plan --dump` prints the result of each. "transfer", "events" and
- * "buffers" read nothing but the structure that they change, and a few flags of
- * each device, so they run alone on a parsed text (transfers.h,
- * program/program_text.h). */
+ * `plait plan --dump` prints the result of each. "specialize", "transfer",
+ * "events" and "buffers" read nothing but the structure that they change, and a
+ * few flags of each device, so they run alone on a parsed text (variants.h,
+ * transfers.h, program/program_text.h). compile.c calls "specialize", because
+ * each variant's ops are placed before the other passes begin. */
 #include "lower/lower_inner.h"
 
 #include "base/err.h"
@@ -46,8 +48,12 @@ static pl_status transfer(struct lower *w)
         given->n_variant != w->opt->n_variant)
         return err_set(w->err, PL_BAD_ARGUMENT, "transfers of another plan");
     w->transfers->variant = given->variant;
-    for (int g = 0; g < given->n_group; g++)
-        w->transfers->group[g].exchange = given->group[g].exchange;
+    for (int g = 0; g < given->n_group; g++) {
+        struct transfer_group *x = &w->transfers->group[g];
+
+        x->exchange = given->group[g].exchange;
+        x->one_shot_rows = given->group[g].one_shot_rows;
+    }
     return PL_OK;
 }
 
@@ -58,7 +64,7 @@ static pl_status order(struct lower *w)
 {
     for (int k = 0; k < w->opt->n_variant; k++)
         PL_TRY(lower_variant(w, k));
-    lower_draft(w);
+    lower_build_programs(w);
     return PL_OK;
 }
 
@@ -148,14 +154,15 @@ enum { N_PASS = sizeof passes / sizeof passes[0] };
 
 pl_status lower_dump_check(const struct lower_dump *dump, pl_err *err)
 {
+    if (!strcmp(dump->pass, "specialize"))
+        return PL_OK;
     for (int i = 0; i < N_PASS; i++)
         if (!strcmp(dump->pass, passes[i].name))
             return PL_OK;
-    return err_set(
-        err, PL_BAD_ARGUMENT,
-        "there is no pass '%s'; passes are place, transfer, order, events, "
-        "buffers and messages",
-        dump->pass);
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "there is no pass '%s'; passes are specialize, place, "
+                   "transfer, order, events, buffers and messages",
+                   dump->pass);
 }
 
 pl_status lower_passes(struct lower *w)

@@ -14,7 +14,8 @@
 pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
                           const struct copy_desc *p)
 {
-    PL_TRY(lower_grow_arena(w, (void **)&l->p, l->n, &l->cap, sizeof *l->p));
+    l->p = arena_extended(w->a, l->p, (size_t)l->n, sizeof *l->p);
+    PL_TRY(lower_memory(w));
     l->p[l->n++] = *p;
     return PL_OK;
 }

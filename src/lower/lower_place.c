@@ -111,6 +111,17 @@ static bool is_result(const struct lower *w, int i)
            w->num->value[node] == i && !lower_is_partial(w, i);
 }
 
+/* Records that group b sums the value of AllReduce i, if it is its first. */
+static void add_sum(const struct lower *w, int i, int b)
+{
+    const struct graph_node *x = lower_node(w, i);
+    const pl_dim row = lower_product(x->dim, 0, x->n_dim, 4);
+    int64_t *bytes = &w->transfers->group[b].sum_bytes;
+
+    if (*bytes == 0 && (row.symbol == PL_N_TOK || row.symbol == PL_N_OUT))
+        *bytes = row.n;
+}
+
 static pl_status place_node(const struct placing *p, int i)
 {
     const struct lower *w = p->w;
@@ -126,6 +137,8 @@ static pl_status place_node(const struct placing *p, int i)
         for (int k = 0; k < x->n_in; k++)
             if (x->in[k] >= 0)
                 PL_TRY(operand(p, i, x->in[k], b));
+    if (x->kind == NUM_ALL_REDUCE)
+        add_sum(w, i, b);
     if (x->kind == NUM_OP && reads_token_table(lower_node(w, i)->op))
         PL_TRY(add_table(p, b));
     return is_result(w, i) ? add(p, TRANSFER_RESULT, i, i, b, io_group(w))
@@ -141,14 +154,25 @@ static pl_status machine(struct lower *w, struct transfers *t)
     t->n_dev = opt->n_dev;
     t->n_group = opt->n_group;
     t->n_variant = opt->n_variant;
+    t->n_tok = opt->max.n_tok;
     t->dev = arena_alloc(w->a, (size_t)t->n_dev, sizeof *t->dev);
     t->group = arena_alloc(w->a, (size_t)t->n_group, sizeof *t->group);
     t->variant = arena_alloc(w->a, (size_t)t->n_variant, sizeof *t->variant);
     PL_TRY(lower_memory(w));
-    for (int d = 0; d < t->n_dev; d++)
-        t->dev[d] =
-            (struct transfer_device){opt->dev[d].machine, opt->dev[d].memory,
-                                     opt->dev[d].one_queue, opt->dev[d].reads};
+    for (int d = 0; d < t->n_dev; d++) {
+        const struct lower_device *x = &opt->dev[d];
+
+        t->dev[d] = (struct transfer_device){
+            .machine = x->machine,
+            .memory = x->memory,
+            .one_queue = x->one_queue,
+            .reads = x->reads,
+            .link_bytes_per_s = (int64_t)x->link_bytes_per_s,
+            .link_latency_ns = (int64_t)(x->link_latency_s * 1e9 + 0.5),
+            .p2p_bytes_per_s = (int64_t)x->p2p_bytes_per_s,
+            .network_bytes_per_s = (int64_t)x->network_bytes_per_s,
+            .network_latency_ns = (int64_t)(x->network_latency_s * 1e9 + 0.5)};
+    }
     for (int k = 0; k < t->n_group; k++) {
         const struct lower_group *g = lower_group(w, k);
         int *dev = arena_alloc(w->a, (size_t)g->n + 1, sizeof *dev);

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum queue lower_copy_queue(const struct lower *w, int d)
@@ -62,11 +63,13 @@ struct receiver lower_receiver(const struct lower *w, const struct transfer *t,
                                struct arrival *done)
 {
     return (struct receiver){.u = lower_group(w, t->to)->first + m,
-                             .node = w->num->node[t->value].node,
+                             .node = t->value < 0 ? -1
+                                                  : w->num->node[t->value].node,
                              .by = &transport_info[t->by[m]],
+                             .sources = t->source[m],
                              .group = t->from,
                              .inbox_free = -1,
-                             .arrives = &dst->arrives[m],
+                             .arrives = dst ? &dst->arrives[m] : NULL,
                              .done = done};
 }
 
@@ -112,8 +115,8 @@ pl_status lower_add_arrival(struct lower *w, struct arrival *a, int dev,
     for (int k = 0; k < a->n; k++)
         if (a->event[k].dev == dev && a->event[k].event == event)
             return PL_OK;
-    PL_TRY(lower_grow_arena(w, (void **)&a->event, a->n, &a->cap,
-                            sizeof *a->event));
+    a->event = arena_extended(w->a, a->event, (size_t)a->n, sizeof *a->event);
+    PL_TRY(lower_memory(w));
     a->event[a->n++] = (struct insn_event){dev, event};
     return PL_OK;
 }
@@ -219,26 +222,40 @@ static pl_status source_ready(struct lower *w, const struct receiver *y, int su,
                : lower_ready_event(w, y->src, su, event);
 }
 
+pl_status lower_check_sources(const struct lower *w, const struct receiver *y,
+                              uint64_t found)
+{
+    if (found == y->sources)
+        return PL_OK;
+    return err_set(w->err, PL_BAD_ARGUMENT,
+                   "node %d is copied to device %d from shards 0x%" PRIx64
+                   " of group %d, but the list of transfers has 0x%" PRIx64
+                   "; use a list of the same plan",
+                   y->node, lower_dev(w, y->u), found, y->group, y->sources);
+}
+
 pl_status lower_transfer(struct lower *w, const struct receiver *y,
                          const struct copy_desc *p, int n, size_t out_bytes)
 {
     struct arrival from = {0};
+    uint64_t found = 0;
     struct insn s = {
         .kind = INSN_PULL,
         .pull = {
             .out = y->out, .out_bytes = out_bytes, .piece = p, .n_piece = n}};
 
     for (int k = 0, len; k < n; k += len) {
-        int e;
+        int su = lower_shard_on(w, y->group, p[k].src_dev), e;
 
         len = lower_same_source(p + k, n - k);
-        PL_TRY(
-            source_ready(w, y, lower_shard_on(w, y->group, p[k].src_dev), &e));
+        found |= (uint64_t)1 << w->shard[su].local;
+        PL_TRY(source_ready(w, y, su, &e));
         if (y->by->pushes)
             PL_TRY(push_pieces_of(w, y, p[k].src_dev, e, p + k, len));
         else if (e >= 0)
             PL_TRY(lower_add_arrival(w, &from, p[k].src_dev, e));
     }
+    PL_TRY(lower_check_sources(w, y, found));
     return n == 0 || y->by->pushes ? PL_OK : lower_pull(w, y, &from, &s, 1);
 }
 
@@ -249,8 +266,8 @@ pl_status lower_record_copy(struct lower *w, const struct transfer *t,
 
     if (w->now.micro > 0)
         return PL_OK;
-    PL_TRY(lower_grow_arena(w, (void **)&o->copy, o->n_copy,
-                            &w->variant.copy_cap, sizeof *o->copy));
+    o->copy = arena_extended(w->a, o->copy, (size_t)o->n_copy, sizeof *o->copy);
+    PL_TRY(lower_memory(w));
     o->copy[o->n_copy++] = (struct lowered_copy){t->as,
                                                  t->from,
                                                  t->to,

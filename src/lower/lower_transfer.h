@@ -9,6 +9,7 @@
 struct receiver {
     int u, node; /* shard; graph node */
     const struct transport_info *by;
+    uint64_t sources; /* by the list: a bit per shard of `group` */
     /* source; its ready[] events are used; NULL if always ready */
     struct placed *src;
     int group; /* the group of the source */
@@ -30,7 +31,8 @@ int lower_shard_on(const struct lower *w, int group, int dev);
 /* Adds the bytes of the copies p[n]. */
 void lower_count_pieces(pl_dim sum[2], const struct copy_desc *p, int n);
 
-/* Returns receiver m of a transfer whose value is placed in dst. */
+/* Returns receiver m of a transfer whose value is placed in dst. dst is NULL if
+ * none of its events is waited for later. */
 struct receiver lower_receiver(const struct lower *w, const struct transfer *t,
                                const struct placed *dst, int m,
                                struct arrival *done);
@@ -56,6 +58,10 @@ pl_status lower_pull(struct lower *w, const struct receiver *y,
  * memory is free. */
 pl_status lower_push(struct lower *w, const struct receiver *y, int s,
                      const int ready[2], struct insn *x);
+/* Checks that a value was found on the shards of the list of transfers: a bit
+ * each. */
+pl_status lower_check_sources(const struct lower *w, const struct receiver *y,
+                              uint64_t found);
 /* Transfers the copies p[n] to the receiver, as y->by states. out_bytes: see
  * insn_pull. */
 pl_status lower_transfer(struct lower *w, const struct receiver *y,

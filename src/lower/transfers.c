@@ -8,7 +8,10 @@
  * A device without a copy queue copies in the order of its other instructions.
  * If a receiver is such a device, and none is pushed to, a copy that begins
  * before it is needed hides nothing, so the transfer is late. A weight is then
- * late even if it is pushed. */
+ * late even if it is pushed.
+ *
+ * By inboxes, a sum of few rows takes one shot, and one of many rows takes two.
+ * All groups have the same limit, so that a variant has few predicates. */
 #include "lower/transfers.h"
 
 #include "base/err.h"
@@ -71,17 +74,10 @@ bool transfers_add(struct transfers *t, int variant, struct arena *a,
     *out = NULL;
     if (transfers_find(t, variant, x->value, x->as, x->to))
         return true;
-    if (v->n == v->cap) {
-        int cap = v->cap ? 2 * v->cap : 32;
-
-        y = arena_alloc(a, (size_t)cap, sizeof *y);
-        if (!y)
-            return false;
-        for (int k = 0; k < v->n; k++)
-            y[k] = v->item[k];
-        v->item = y;
-        v->cap = cap;
-    }
+    y = arena_extended(a, v->item, (size_t)v->n, sizeof *y);
+    if (!y)
+        return false;
+    v->item = y;
     while (*end >= 0)
         end = &v->item[*end].next;
     *end = v->n;
@@ -215,10 +211,82 @@ static enum group_exchange choose_exchange(const struct transfers *t,
     return EXCHANGE_SHARED;
 }
 
+static int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Returns the number of bytes that the group's slowest link, or network if the
+ * group is on several machines, transfers in the time that another shot takes
+ * to begin. Unknown rates count as 16 GB/s and 10 us, or 0.117 GB/s and 50 us
+ * for a network. */
+static double bytes_of_a_shot(const struct transfers *t,
+                              const struct transfer_group *g)
+{
+    int64_t link = INT64_MAX, p2p = INT64_MAX, latency = 0;
+    int64_t network = INT64_MAX, delay = 0;
+    bool far = false;
+
+    for (int k = 0; k < g->n; k++) {
+        const struct transfer_device *d = &t->dev[g->dev[k]];
+
+        far |= d->machine != t->dev[g->dev[0]].machine;
+        link = lesser(link, d->link_bytes_per_s);
+        p2p = lesser(p2p, d->p2p_bytes_per_s);
+        latency = greater(latency, d->link_latency_ns);
+        if (d->network_bytes_per_s > 0)
+            network = lesser(network, d->network_bytes_per_s);
+        delay = greater(delay, d->network_latency_ns);
+    }
+    if (far)
+        return (double)(network < INT64_MAX ? network : 117000000) *
+               (double)(delay > 0 ? delay : 50000) / 1e9;
+    return (double)greater(link > 0 ? link : 16000000000, p2p) *
+           (double)(latency > 0 ? latency : 10000) / 1e9;
+}
+
+/* Returns the number of rows up to which the group's sums take one shot. The
+ * link then transfers the bytes that two shots would save before another shot
+ * begins, and no more is staged than a quarter of the largest value. */
+static int64_t one_shot_rows(const struct transfers *t,
+                             const struct transfer_group *g)
+{
+    int64_t others = g->n - 1, most = t->n_tok / (4 * others);
+    double rows = bytes_of_a_shot(t, g) /
+                  ((double)g->sum_bytes * (double)others * (1 - 2.0 / g->n));
+
+    if (rows < (double)most)
+        most = (int64_t)rows;
+    return most > 1 ? most : 1;
+}
+
+/* Chooses for each group how its collectives exchange. The first group of more
+ * than two devices that has sums sets the limit of one shot. */
+static void choose_exchanges(struct transfers *t)
+{
+    int64_t rows = 0;
+
+    for (int k = 0; k < t->n_group; k++) {
+        struct transfer_group *g = &t->group[k];
+
+        g->exchange = choose_exchange(t, g);
+        g->one_shot_rows = 0;
+        if (g->exchange != EXCHANGE_INBOX || g->n < 3 || g->sum_bytes == 0)
+            continue;
+        if (rows == 0)
+            rows = one_shot_rows(t, g);
+        g->one_shot_rows = rows;
+    }
+}
+
 pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err)
 {
-    for (int g = 0; g < t->n_group; g++)
-        t->group[g].exchange = choose_exchange(t, &t->group[g]);
+    choose_exchanges(t);
     for (int v = 0; v < t->n_variant; v++)
         for (int k = 0; k < t->variant[v].n; k++) {
             struct transfer *x = &t->variant[v].item[k];

@@ -4,8 +4,9 @@
  * "place" lists them for each variant, in the order of their first readers,
  * with the shards that have what each receiver needs. "transfer" chooses, for
  * each receiver, a transport, a row of the table below; and for each group, how
- * its collectives exchange. It reads nothing but this structure, so that it
- * runs alone on a parsed text. The pass "order" then emits these transfers. */
+ * its collectives exchange and which sums take one shot or two. It reads
+ * nothing but this structure, so that it runs alone on a parsed text. The pass
+ * "order" then emits these transfers. */
 #ifndef LOWER_TRANSFERS_H
 #define LOWER_TRANSFERS_H
 
@@ -63,7 +64,7 @@ struct transfer {
 };
 
 struct variant_transfers {
-    int n, cap;
+    int n;
     struct transfer *item;
     int *first; /* [n_value + 1] by value; -1 if none. The last: the table. */
 };
@@ -78,14 +79,23 @@ enum group_exchange {
 
 struct transfers {
     int n_value, n_group, n_dev, n_variant;
+    int64_t n_tok; /* maximum number of tokens of a micro-batch */
     struct transfer_group {
         int n;
         const int *dev; /* [n] of its shards */
+        /* bytes of a row, if rows are tokens or outputs, of its first value
+         * that is summed for all of its devices; 0 if there is none */
+        int64_t sum_bytes;
         enum group_exchange exchange;
+        /* maximum number of rows of a sum that takes one shot by inboxes; 0 if
+         * not limited, because all do */
+        int64_t one_shot_rows;
     } * group; /* [n_group] the last is "io" */
     struct transfer_device {
         int machine, memory; /* as in struct lower_device */
         bool one_queue, reads;
+        int64_t link_bytes_per_s, link_latency_ns, p2p_bytes_per_s;
+        int64_t network_bytes_per_s, network_latency_ns; /* to other machines */
     } * dev;                           /* [n_dev] */
     struct variant_transfers *variant; /* [n_variant] */
 };
@@ -105,15 +115,18 @@ pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
 
 /* Prints the structure as text, and parses it.
  *
- *   transfers values 40             # number of num nodes
+ *   transfers values 40 n_tok 512   # number of num nodes
  *   device 0 memory 0 one_queue     # reads; without memory: private
  *   device 1 machine 1 memory 0     # without machine: 0
- *   group 0: 0, 1 by inbox          # devices of its shards; shared
+ *   device 1 link 8000000000 latency 5000 p2p 32000000000
+ *   device 2 network 1000000000 delay 20000
+ *   group 0: 0, 1 sum 256 by inbox 9  # devices of its shards; one_shot_rows
  *   variant
  *     value 20 as 22: 0 -> 1 late, pull 0 1, push 1, none
  *
- * After the groups of a transfer follow its receivers, each with its transport
- * (`from` before the pass "transfer") and the shards that are its sources. */
+ * Numbers that are 0 are left out. After the groups of a transfer follow its
+ * receivers, each with its transport (`from` before the pass "transfer") and
+ * the shards that are its sources. */
 pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
                           void *user);
 pl_status transfers_parse(struct transfers **out, struct arena *a,

@@ -6,6 +6,7 @@
 #include "program/program_form.h"
 #include "program/program_lex.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static const char *const kinds[TRANSFER_KIND_COUNT] = {
@@ -13,6 +14,13 @@ static const char *const kinds[TRANSFER_KIND_COUNT] = {
 static const char *const exchanges[EXCHANGE_COUNT] = {"", "shared", "inbox"};
 
 /* ---- printing ------------------------------------------------------------ */
+
+/* Prints a number after its word, unless it is 0. */
+static void put_number(struct text_out *o, const char *word, int64_t n)
+{
+    if (n != 0)
+        text_put(o, " %s %" PRId64, word, n);
+}
 
 static void put_transfer(struct text_out *o, const struct transfers *t,
                          const struct transfer *x)
@@ -36,34 +44,48 @@ static void put_transfer(struct text_out *o, const struct transfers *t,
     text_put(o, "\n");
 }
 
+static void put_device(struct text_out *o, int d,
+                       const struct transfer_device *x)
+{
+    text_put(o, "device %d", d);
+    put_number(o, "machine", x->machine);
+    if (x->memory >= 0)
+        text_put(o, " memory %d", x->memory);
+    text_put(o, "%s%s", x->one_queue ? " one_queue" : "",
+             x->reads ? " reads" : "");
+    put_number(o, "link", x->link_bytes_per_s);
+    put_number(o, "latency", x->link_latency_ns);
+    put_number(o, "p2p", x->p2p_bytes_per_s);
+    put_number(o, "network", x->network_bytes_per_s);
+    put_number(o, "delay", x->network_latency_ns);
+    text_put(o, "\n");
+}
+
+static void put_group(struct text_out *o, int g, const struct transfer_group *x)
+{
+    text_put(o, "group %d:", g);
+    for (int k = 0; k < x->n; k++)
+        text_put(o, "%s %d", k == 0 ? "" : k % 16 ? "," : ",\n ", x->dev[k]);
+    put_number(o, "sum", x->sum_bytes);
+    if (x->exchange)
+        text_put(o, " by %s", exchanges[x->exchange]);
+    if (x->one_shot_rows)
+        text_put(o, " %" PRId64, x->one_shot_rows);
+    text_put(o, "\n");
+}
+
 pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
                           void *user)
 {
     struct text_out o = {.write = write, .user = user};
 
-    text_put(&o, "transfers values %d\n", t->n_value);
-    for (int d = 0; d < t->n_dev; d++) {
-        text_put(&o, "device %d", d);
-        if (t->dev[d].machine > 0)
-            text_put(&o, " machine %d", t->dev[d].machine);
-        if (t->dev[d].memory >= 0)
-            text_put(&o, " memory %d", t->dev[d].memory);
-        text_put(&o, "%s%s\n", t->dev[d].one_queue ? " one_queue" : "",
-                 t->dev[d].reads ? " reads" : "");
-    }
-    for (int g = 0; g < t->n_group; g++) {
-        const struct transfer_group *x = &t->group[g];
-
-        text_put(&o, "group %d:", g);
-        for (int k = 0; k < x->n; k++)
-            text_put(&o, "%s %d",
-                     k == 0   ? ""
-                     : k % 16 ? ","
-                              : ",\n ",
-                     x->dev[k]);
-        text_put(&o, "%s%s\n", x->exchange ? " by " : "",
-                 exchanges[x->exchange]);
-    }
+    text_put(&o, "transfers values %d", t->n_value);
+    put_number(&o, "n_tok", t->n_tok);
+    text_put(&o, "\n");
+    for (int d = 0; d < t->n_dev; d++)
+        put_device(&o, d, &t->dev[d]);
+    for (int g = 0; g < t->n_group; g++)
+        put_group(&o, g, &t->group[g]);
     for (int v = 0; v < t->n_variant; v++) {
         text_put(&o, "variant\n");
         for (int k = 0; k < t->variant[v].n; k++)
@@ -76,12 +98,12 @@ pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
 /* ---- parsing ------------------------------------------------------------- */
 
 enum { MAX_GROUP = 1024, MAX_SHARD = 64, MAX_VALUE = 1 << 20 };
+#define MAX_NUMBER ((int64_t)1 << 53)
 
 struct read_transfers {
     struct lex x;
     struct arena *a;
     struct transfers *t;
-    int group_cap, dev_cap, variant_cap;
 };
 
 static bool no_memory(struct read_transfers *r)
@@ -91,33 +113,11 @@ static bool no_memory(struct read_transfers *r)
     return false;
 }
 
-/* Grows the array *p of n elements for one more. */
-static bool grow(struct read_transfers *r, void **p, int n, int *cap,
-                 size_t size)
+/* Reads a number after its word, or leaves *out 0. */
+static bool read_number(struct read_transfers *r, const char *word,
+                        int64_t *out)
 {
-    void *q;
-
-    if (n < *cap)
-        return true;
-    *cap = *cap ? 2 * *cap : 8;
-    q = arena_alloc(r->a, (size_t)*cap, size);
-    if (!q)
-        return no_memory(r);
-    if (n)
-        memcpy(q, *p, (size_t)n * size);
-    *p = q;
-    return true;
-}
-
-/* Reads an integer from 0 to `end` - 1. */
-static bool below(struct read_transfers *r, int64_t end, int *out)
-{
-    int64_t v;
-
-    if (!lex_int(&r->x, 0, end - 1, &v))
-        return false;
-    *out = (int)v;
-    return true;
+    return !lex_accept_word(&r->x, word) || lex_int(&r->x, 0, MAX_NUMBER, out);
 }
 
 /* Reads the number that a line begins with, which counts such lines. */
@@ -133,20 +133,30 @@ static bool read_device_line(struct read_transfers *r)
     struct transfers *t = r->t;
     struct transfer_device *d;
 
-    if (!next_number(r, t->n_dev) ||
-        !grow(r, (void **)&t->dev, t->n_dev, &r->dev_cap, sizeof *t->dev))
+    if (!next_number(r, t->n_dev))
         return false;
-    d = &t->dev[t->n_dev++];
+    d = arena_extended(r->a, t->dev, (size_t)t->n_dev, sizeof *d);
+    if (!d)
+        return no_memory(r);
+    t->dev = d;
+    d += t->n_dev++;
     *d = (struct transfer_device){.memory = -1};
     if (t->n_dev > FORM_MAX_DEV)
         return lex_expected(&r->x, "no more than 1024 devices");
-    if (lex_accept_word(&r->x, "machine") && !below(r, INT32_MAX, &d->machine))
+    if (lex_accept_word(&r->x, "machine") &&
+        !lex_below(&r->x, INT32_MAX, &d->machine))
         return false;
-    if (lex_accept_word(&r->x, "memory") && !below(r, INT32_MAX, &d->memory))
+    if (lex_accept_word(&r->x, "memory") &&
+        !lex_below(&r->x, INT32_MAX, &d->memory))
         return false;
     d->one_queue = lex_accept_word(&r->x, "one_queue");
     d->reads = lex_accept_word(&r->x, "reads");
-    return lex_need_end(&r->x);
+    return read_number(r, "link", &d->link_bytes_per_s) &&
+           read_number(r, "latency", &d->link_latency_ns) &&
+           read_number(r, "p2p", &d->p2p_bytes_per_s) &&
+           read_number(r, "network", &d->network_bytes_per_s) &&
+           read_number(r, "delay", &d->network_latency_ns) &&
+           lex_need_end(&r->x);
 }
 
 static bool read_group_line(struct read_transfers *r)
@@ -157,22 +167,26 @@ static bool read_group_line(struct read_transfers *r)
 
     if (t->n_group == MAX_GROUP)
         return lex_expected(&r->x, "no more than 1024 groups");
-    if (!next_number(r, t->n_group) || !lex_need(&r->x, ':') ||
-        !grow(r, (void **)&t->group, t->n_group, &r->group_cap,
-              sizeof *t->group))
+    if (!next_number(r, t->n_group) || !lex_need(&r->x, ':'))
         return false;
     if (lex_digit(&r->x))
         do {
             if (n == MAX_SHARD)
                 return lex_expected(&r->x, "no more than 64 devices");
-            if (!below(r, t->n_dev, &dev[n++]))
+            if (!lex_below(&r->x, t->n_dev, &dev[n++]))
                 return false;
         } while (lex_accept(&r->x, ','));
-    g = &t->group[t->n_group++];
+    g = arena_extended(r->a, t->group, (size_t)t->n_group, sizeof *g);
+    if (!g)
+        return no_memory(r);
+    t->group = g;
+    g += t->n_group++;
     *g = (struct transfer_group){.n = n};
     g->dev = arena_memdup(r->a, dev, (size_t)n, sizeof *dev);
-    if (n && !g->dev)
+    if (!g->dev)
         return no_memory(r);
+    if (!read_number(r, "sum", &g->sum_bytes))
+        return false;
     if (lex_accept_word(&r->x, "by")) {
         if (lex_accept_word(&r->x, "shared"))
             g->exchange = EXCHANGE_SHARED;
@@ -181,6 +195,9 @@ static bool read_group_line(struct read_transfers *r)
         else
             return lex_expected(&r->x, "shared or inbox");
     }
+    if (g->exchange == EXCHANGE_INBOX && lex_digit(&r->x) &&
+        !lex_int(&r->x, 1, MAX_NUMBER, &g->one_shot_rows))
+        return false;
     return lex_need_end(&r->x);
 }
 
@@ -191,10 +208,11 @@ static bool read_variant_line(struct read_transfers *r)
 
     if (t->n_variant == PROG_MAX_VARIANT)
         return lex_expected(&r->x, "no further variant");
-    if (!grow(r, (void **)&t->variant, t->n_variant, &r->variant_cap,
-              sizeof *t->variant))
-        return false;
-    v = &t->variant[t->n_variant++];
+    v = arena_extended(r->a, t->variant, (size_t)t->n_variant, sizeof *v);
+    if (!v)
+        return no_memory(r);
+    t->variant = v;
+    v += t->n_variant++;
     *v = (struct variant_transfers){0};
     v->first = arena_alloc(r->a, (size_t)t->n_value + 1, sizeof *v->first);
     if (!v->first)
@@ -217,7 +235,7 @@ static bool read_receiver(struct read_transfers *r, struct transfer *y, int m)
                 return lex_expected(&r->x, "a transport");
     y->by[m] = (enum transport)by;
     while (lex_digit(&r->x)) {
-        if (!below(r, r->t->group[y->from].n, &k))
+        if (!lex_below(&r->x, r->t->group[y->from].n, &k))
             return false;
         y->source[m] |= (uint64_t)1 << k;
     }
@@ -232,14 +250,14 @@ static bool read_transfer_line(struct read_transfers *r,
 
     if (t->n_variant == 0)
         return lex_expected(&r->x, "a variant before its transfers");
-    if (kind != TRANSFER_TABLE && !below(r, t->n_value, &x.value))
+    if (kind != TRANSFER_TABLE && !lex_below(&r->x, t->n_value, &x.value))
         return false;
     x.as = x.value;
-    if (lex_accept_word(&r->x, "as") && !below(r, t->n_value, &x.as))
+    if (lex_accept_word(&r->x, "as") && !lex_below(&r->x, t->n_value, &x.as))
         return false;
-    if (!lex_need(&r->x, ':') || !below(r, t->n_group, &x.from) ||
+    if (!lex_need(&r->x, ':') || !lex_below(&r->x, t->n_group, &x.from) ||
         !lex_need(&r->x, '-') || !lex_need(&r->x, '>') ||
-        !below(r, t->n_group, &x.to))
+        !lex_below(&r->x, t->n_group, &x.to))
         return false;
     x.late = lex_accept_word(&r->x, "late");
     if (!transfers_add(t, t->n_variant - 1, r->a, &x, &y))
@@ -277,7 +295,8 @@ static bool read_header(struct read_transfers *r)
             lex_expected(&r->x, "transfers")) &&
            (lex_accept_word(&r->x, "values") ||
             lex_expected(&r->x, "values")) &&
-           below(r, MAX_VALUE, &r->t->n_value) && lex_need_end(&r->x);
+           lex_below(&r->x, MAX_VALUE, &r->t->n_value) &&
+           read_number(r, "n_tok", &r->t->n_tok) && lex_need_end(&r->x);
 }
 
 pl_status transfers_parse(struct transfers **out, struct arena *a,

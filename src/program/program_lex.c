@@ -187,6 +187,16 @@ bool lex_int(struct lex *x, int64_t lo, int64_t hi, int64_t *out)
     return true;
 }
 
+bool lex_below(struct lex *x, int64_t end, int *out)
+{
+    int64_t v;
+
+    if (!lex_int(x, 0, end - 1, &v))
+        return false;
+    *out = (int)v;
+    return true;
+}
+
 bool lex_float(struct lex *x, float *out)
 {
     char buf[64], *end;

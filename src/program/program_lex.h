@@ -50,6 +50,8 @@ enum { LEX_WORD = 32 };
 bool lex_word(struct lex *x, char word[LEX_WORD], const char *what);
 
 bool lex_int(struct lex *x, int64_t lo, int64_t hi, int64_t *out);
+/* Reads an integer from 0 to `end` - 1. */
+bool lex_below(struct lex *x, int64_t end, int *out);
 bool lex_float(struct lex *x, float *out);
 /* Reads a dimension such as "64", "n_tok" or "4*n_tok". */
 bool lex_dim(struct lex *x, pl_dim *out);

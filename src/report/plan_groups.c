@@ -335,13 +335,13 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                       plain->n, size_text(f->copy_bytes).s);
         say_list(q, plain, to);
     }
-    if (streamed->n > 0 && q->stream_from > q->max.n_tok)
+    if (streamed->n > 0 && q->variants.stream_from > q->max.n_tok)
         writer_printf(to, "streamed  never, because the host is faster\n");
     else if (streamed->n > 0) {
         writer_printf(to,
                       "streamed  in steps of at least %" PRId64
                       " tokens, instead: %d copies\n",
-                      q->stream_from, streamed->n);
+                      q->variants.stream_from, streamed->n);
         say_list(q, streamed, to);
     }
 }

@@ -200,7 +200,8 @@ void plan_print_json(const pl_plan *p, const struct plan_facts *f,
         " n_ctx:I n_ubatch:I stream_from:I devices:[",
         p->options, hash, p->numerics == PL_NUMERICS_FAST ? "fast" : "exact",
         q->place.n_rank, kernel_set_name(q->kernel_set), p->n_ctx, q->max.n_tok,
-        (int64_t)(q->variant[VARIANT_STREAMED] >= 0 ? q->stream_from : 0));
+        (int64_t)(q->variant[VARIANT_STREAMED] >= 0 ? q->variants.stream_from
+                                                    : 0));
     put_devices(&j, q, f);
     json_put(&j, "] io:{buffers:I} groups:[", f->io_buffers);
     put_groups(&j, q);

@@ -352,7 +352,7 @@ static void draw_legend(const struct svg_page *g)
                 g->to, 44, y, " class='s'",
                 "%s in steps of at least %" PRId64
                 " tokens; bytes per step, for a cache per token of context",
-                lines[k].legend, g->p->compiled->stream_from);
+                lines[k].legend, g->p->compiled->variants.stream_from);
         else
             say_text(g->to, 44, y, " class='s'", "%s; bytes per token%s",
                      lines[k].legend,

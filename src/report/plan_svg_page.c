@@ -181,8 +181,8 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 
 /* Returns a number that two layers have in common if they have the same number
  * of copies from each group to each other group. */
-static int64_t copies_of(const struct svg_page *g,
-                         enum compiled_variant variant, int layer)
+static int64_t copies_of(const struct svg_page *g, enum variant_kind variant,
+                         int layer)
 {
     const struct plan_copies *all = &g->f->copies[variant];
     int64_t sum = 0;
@@ -420,7 +420,7 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
 /* Adds the copies of a variant. The streamed variant adds only its weights and
  * caches. */
 static pl_status find_copies(struct svg_page *g, struct arena *a,
-                             enum compiled_variant variant, pl_err *err)
+                             enum variant_kind variant, pl_err *err)
 {
     const struct plan_copies *all = &g->f->copies[variant];
     bool plain = variant == VARIANT_RESIDENT;
@@ -451,7 +451,7 @@ static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
         return err_no_memory(err, "a picture");
     PL_TRY(find_collectives(g, a, err));
     PL_TRY(find_copies(g, a, VARIANT_RESIDENT, err));
-    if (q->stream_from <= q->max.n_tok)
+    if (q->variants.stream_from <= q->max.n_tok)
         PL_TRY(find_copies(g, a, VARIANT_STREAMED, err));
     return PL_OK;
 }

@@ -388,11 +388,12 @@ static void plan_svg(struct walk *w)
 
 static void plan_dump(struct walk *w)
 {
-    static const char *const pass[] = {"order", "events", "buffers"};
+    static const char *const pass[] = {"specialize", "order", "events",
+                                       "buffers"};
     const pl_plan *p = a_plan(w);
 
     walk_ended(w,
-               pl_plan_dump(p, NEED(w, pass, pass[test_below(&w->rng, 3)]),
+               pl_plan_dump(p, NEED(w, pass, pass[test_below(&w->rng, 4)]),
                             a_write(w), w, walk_err(w)),
                true);
 }

@@ -481,7 +481,8 @@ static void count(const int *v, pl_engine *e)
     tally.copying += c.copies > 0;
     tally.piped +=
         p->variant[VARIANT_PIPELINED] >= 0 && ubatches[v[P_UBATCH]] == 4;
-    tally.streamed += p->variant[VARIANT_STREAMED] >= 0 && p->stream_from <= 4;
+    tally.streamed +=
+        p->variant[VARIANT_STREAMED] >= 0 && p->variants.stream_from <= 4;
 }
 
 static void run(const int *v)

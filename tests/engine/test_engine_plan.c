@@ -874,7 +874,7 @@ TEST(engine_plan_streams_experts_where_that_is_faster)
         p = plan(m, &o);
         q = p->compiled;
         assert_int_equal(q->variant[VARIANT_STREAMED] >= 0 &&
-                             q->stream_from <= q->max.n_tok,
+                             q->variants.stream_from <= q->max.n_tok,
                          rows[i].streams);
         pl_plan_free(p);
     }

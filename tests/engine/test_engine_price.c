@@ -199,7 +199,7 @@ TEST(price_streams_experts_to_a_gpu)
                              .n_ubatch = 512,
                              .cpu = "generic"});
     assert_true(p->compiled->variant[VARIANT_STREAMED] >= 0);
-    assert_true(p->compiled->stream_from <= 512);
+    assert_true(p->compiled->variants.stream_from <= 512);
     pl_plan_free(p);
     pl_model_free(m);
 }
@@ -258,7 +258,7 @@ TEST(price_of_a_link_decides_from_when_on_experts_are_streamed)
                                  .n_ctx = 512,
                                  .n_ubatch = 512,
                                  .host_experts = "all"});
-        from[i] = p->compiled->stream_from;
+        from[i] = p->compiled->variants.stream_from;
         assert_true(i == 0 || from[i] <= from[i - 1]);
         pl_plan_free(p);
     }

@@ -268,7 +268,7 @@ TEST(pipeline_gives_each_micro_batch_its_own_bits)
 /* Counts of the drawn transports, and of the choices that differ from the
  * plan. */
 struct drawn {
-    int by[TRANSPORT_COUNT], changed, late, inbox;
+    int by[TRANSPORT_COUNT], changed, late, inbox, two_shots;
 };
 
 /* Gives the transfer, at random, another transport for some receivers: a push
@@ -312,25 +312,52 @@ static void draw_transports(struct transfers *t, int variant, int k,
     }
 }
 
+/* Gives some groups that share memory inboxes instead, and those with inboxes
+ * another limit of one shot, or none: any number of devices can sum in two. */
+static void draw_exchanges(struct transfers *t, uint64_t *seed,
+                           struct drawn *drawn)
+{
+    int64_t rows = 1 + test_below(seed, MAX_TOK);
+
+    for (int g = 0; g < t->n_group; g++) {
+        struct transfer_group *x = &t->group[g];
+
+        if (x->exchange == EXCHANGE_SHARED && test_below(seed, 2)) {
+            x->exchange = EXCHANGE_INBOX;
+            drawn->inbox++;
+        }
+        if (x->exchange != EXCHANGE_INBOX)
+            continue;
+        x->one_shot_rows = test_below(seed, 2) ? rows : 0;
+        drawn->two_shots += x->one_shot_rows > 0 && rows < MAX_TOK;
+    }
+}
+
+/* Returns the transfers of the plan, by way of their text. */
+static struct transfers *transfers_of(const struct compiled *p, struct arena *a)
+{
+    struct test_text text = {0};
+    const struct lower_dump dump = {"transfer", test_text_add, &text};
+    struct transfers *t;
+    pl_err err;
+
+    TEST_OK(compiled_dump(p, &dump, &err), err);
+    TEST_OK(transfers_parse(&t, a, text.s, strlen(text.s), &err), err);
+    free(text.s);
+    return t;
+}
+
 /* Lowers the plan again, from the text of its transfers and with transports
  * drawn at random. */
 static void lower_by_drawn(struct compiled *p, uint64_t *seed,
                            struct drawn *drawn)
 {
-    struct test_text text = {0};
-    const struct lower_dump dump = {"transfer", test_text_add, &text};
     struct lower_options opt = p->lowering;
     struct arena a = {0};
-    struct transfers *t;
+    struct transfers *t = transfers_of(p, &a);
     pl_err err;
 
-    TEST_OK(compiled_dump(p, &dump, &err), err);
-    TEST_OK(transfers_parse(&t, &a, text.s, strlen(text.s), &err), err);
-    for (int g = 0; g < t->n_group; g++)
-        if (t->group[g].exchange == EXCHANGE_SHARED && test_below(seed, 2)) {
-            t->group[g].exchange = EXCHANGE_INBOX;
-            drawn->inbox++;
-        }
+    draw_exchanges(t, seed, drawn);
     for (int v = 0; v < t->n_variant; v++)
         for (int k = 0; k < t->variant[v].n; k++)
             draw_transports(t, v, k, &a, seed, drawn);
@@ -338,10 +365,10 @@ static void lower_by_drawn(struct compiled *p, uint64_t *seed,
     lowered_free(p->low);
     TEST_OK(lower(&p->low, p->num, &opt, &err), err);
     arena_fini(&a);
-    free(text.s);
 }
 
-/* No bit of the results depends on who moves a value, or when. */
+/* No bit of the results depends on who moves a value, when, or in how many
+ * shots. */
 TEST(pipeline_any_transport_gives_the_same_bits)
 {
     uint64_t seed = test_seed();
@@ -358,7 +385,7 @@ TEST(pipeline_any_transport_gives_the_same_bits)
 
         o = options_of(r / rounds, 2 + r % 3, &seed);
         TEST_OK(compile_graph(&p, y.g, &o, &err), err);
-        p->stream_from = 2;
+        p->variants.stream_from = 2;
         lower_by_drawn(p, &seed, &drawn);
         TEST_OK(exec_create(&x, p, &o, &err), err);
         set_weights(&y, x);
@@ -370,11 +397,52 @@ TEST(pipeline_any_transport_gives_the_same_bits)
     }
     unmake(&y);
     print_message("%d pulls, %d pushes, %d fetches, %d feeds; %d changed, %d "
-                  "late, %d groups by inbox\n",
+                  "late, %d groups by inbox, %d in two shots\n",
                   drawn.by[TRANSPORT_PULL], drawn.by[TRANSPORT_PUSH],
                   drawn.by[TRANSPORT_FETCH], drawn.by[TRANSPORT_FEED],
-                  drawn.changed, drawn.late, drawn.inbox);
+                  drawn.changed, drawn.late, drawn.inbox, drawn.two_shots);
     assert_true(drawn.by[TRANSPORT_PULL] && drawn.by[TRANSPORT_PUSH]);
     assert_true(drawn.by[TRANSPORT_FETCH] && drawn.by[TRANSPORT_FEED]);
-    assert_true(drawn.late && drawn.inbox);
+    assert_true(drawn.late && drawn.inbox && drawn.two_shots);
+}
+
+/* The list of transfers has the shards from which each value is copied, and the
+ * programs copy from no others. */
+TEST(pipeline_transfers_from_other_shards_are_refused)
+{
+    uint64_t seed = test_seed();
+    int n_refused = 0;
+    struct graph y;
+
+    make(&y, &seed);
+    for (int r = 0; r < (int)(sizeof splits / sizeof *splits); r++) {
+        pl_options o = options_of(r, 2, &seed);
+        struct arena a = {0};
+        struct lower_options opt;
+        struct lowered *low;
+        struct compiled *p;
+        pl_err err;
+
+        TEST_OK(compile_graph(&p, y.g, &o, &err), err);
+        opt = p->lowering;
+        opt.transfers = transfers_of(p, &a);
+        for (int k = 0; k < opt.transfers->variant->n; k += 3) {
+            const struct transfer *t = &opt.transfers->variant->item[k];
+
+            /* inputs are transferred together */
+            if (t->kind == TRANSFER_INPUT || t->kind == TRANSFER_TABLE)
+                continue;
+            *t->source ^= 1;
+            assert_int_equal(lower(&low, p->num, &opt, &err), PL_BAD_ARGUMENT);
+            *t->source ^= 1;
+            n_refused++;
+        }
+        TEST_OK(lower(&low, p->num, &opt, &err), err);
+        lowered_free(low);
+        compiled_free(p);
+        arena_fini(&a);
+    }
+    unmake(&y);
+    print_message("%d lists refused\n", n_refused);
+    assert_true(n_refused > 20);
 }

@@ -290,7 +290,8 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
     p->variant[VARIANT_RESIDENT] = 0;
     p->variant[VARIANT_STREAMED] = 1;
     p->variant[VARIANT_PIPELINED] = piped ? 2 : -1;
-    p->stream_from = 1 + test_below(seed, RANDOM_MAX_TOK + 1);
+    p->variants.n_micro[VARIANT_STREAMED] = 1;
+    p->variants.stream_from = 1 + test_below(seed, RANDOM_MAX_TOK + 1);
     free(at[0]);
     free(at[1]);
     free(at[2]);

@@ -158,6 +158,38 @@ TEST(exec_transfers_between_machines_are_sent)
     chooses(in, want);
 }
 
+/* A row of 512 bytes to two others: two shots save a third of it. The link
+ * carries 8000 bytes in its latency. */
+TEST(exec_transfers_of_sums_take_one_shot_while_that_is_sooner)
+{
+#define LINKS                                                                  \
+    "device 0 link 8000000000 latency 1000\n"                                  \
+    "device 1 link 8000000000 latency 1000 p2p 16000000000\n"                  \
+    "device 2 link 9000000000 p2p 16000000000\n"                               \
+    "device 3 latency 1000 p2p 16000000000\n"
+    chooses("transfers values 4 n_tok 4096\n" LINKS "group 0: 0, 1 sum 512\n"
+            "group 1: 0, 1, 2\n"
+            "group 2: 0, 1, 2 sum 512\n"
+            "group 3: 1, 2, 3 sum 512\n",
+            "transfers values 4 n_tok 4096\n" LINKS
+            "group 0: 0, 1 sum 512 by inbox\n"
+            "group 1: 0, 1, 2 by inbox\n"
+            "group 2: 0, 1, 2 sum 512 by inbox 23\n"
+            /* alone it would be 46, but all groups have one limit */
+            "group 3: 1, 2, 3 sum 512 by inbox 23\n");
+    chooses("transfers values 4 n_tok 4096\n" LINKS
+            "group 0: 1, 2, 3 sum 512\n",
+            "transfers values 4 n_tok 4096\n" LINKS
+            "group 0: 1, 2, 3 sum 512 by inbox 46\n");
+    /* no more is staged than a quarter of the value */
+    chooses("transfers values 4 n_tok 64\n" LINKS "group 0: 1, 2, 3 sum 512\n",
+            "transfers values 4 n_tok 64\n" LINKS
+            "group 0: 1, 2, 3 sum 512 by inbox 8\n");
+    chooses("transfers values 4 n_tok 1\n" LINKS "group 0: 1, 2, 3 sum 512\n",
+            "transfers values 4 n_tok 1\n" LINKS
+            "group 0: 1, 2, 3 sum 512 by inbox 1\n");
+}
+
 /* Pages are chosen by the token table, on the device that copies them. */
 TEST(exec_transfers_of_pages_bring_the_token_table)
 {
