@@ -627,6 +627,48 @@ TEST(gpu_programs_have_fewer_launches_and_the_same_values)
                      2);
 }
 
+/* The weights of the norm come into the inbox after the sum, others in each
+ * step. */
+TEST(gpu_fuse_moves_nothing_before_the_bytes_of_the_inbox)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
+    struct device_set *s = build_set_as("cpu*1,emu", 1, &opt);
+    struct device_run run = build_run(1);
+    struct arena a = {0};
+    float x[WIDE], w[WIDE], out[2][WIDE];
+
+    LOAD_OK(s, build_text(&a,
+                          "programs 2\nmax n_tok 1\n"
+                          "device 0\n"
+                          "  %0: f32[64]\n"
+                          "device 1\n"
+                          "  %0: f32[64] inbox\n"
+                          "  %1: f32[n_tok, 64]\n"
+                          "  %2: f32[n_tok, 64]\n"
+                          "  %3: f32[n_tok, 64]\n"
+                          "variant\n"
+                          "  0: push 1.%0 <- %0 256\n"
+                          "  0: post 0\n"
+                          "  1: wait 0.0\n"
+                          "  1: %2 = add(%1, %1)\n"
+                          "  1: %3 = rms_norm(%2, %0) eps=1e-5\n",
+                          2));
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < WIDE; i++) {
+            x[i] = (float)i;
+            w[i] = (float)(k + 1);
+        }
+        build_put(s, 0, 0, w, WIDE);
+        build_put(s, 1, 1, x, WIDE);
+        RUN_OK(s, &run);
+        build_get(s, 1, 3, out[k], WIDE);
+    }
+    for (int i = 0; i < WIDE; i++)
+        assert_true(out[1][i] == 2 * out[0][i]);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 static bool is_over(int a, int b)
 {
     return a == b || (a < 6 && b < 6 && a / 2 == b / 2);
