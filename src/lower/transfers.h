@@ -96,8 +96,8 @@ struct transfers {
         bool one_queue, reads;
         int64_t link_bytes_per_s, link_latency_ns, p2p_bytes_per_s;
         int64_t network_bytes_per_s, network_latency_ns; /* to other machines */
-    } * dev;                           /* [n_dev] */
-    struct variant_transfers *variant; /* [n_variant] */
+    } * dev;                                             /* [n_dev] */
+    struct variant_transfers *variant;                   /* [n_variant] */
 };
 
 /* Adds a transfer, with the sources of each receiver still unknown, unless the
