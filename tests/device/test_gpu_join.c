@@ -608,6 +608,16 @@ TEST(gpu_programs_have_fewer_launches_and_the_same_values)
                                   "  0: %13 = quantize(%4)\n",
                                   n),
                          n);
+    /* the second product overwrites what the blocks read, which are done before
+     * the first one or, in steps of several rows, after it */
+    for (int n = 1; n <= TOK; n += 2)
+        assert_int_equal(launches("  0: %7 = add(%0, %9)\n"
+                                  "  0: %8 = matmul(%2, %10, -)\n"
+                                  "  0: %4 = rms_norm(%7, -) eps=1e-5\n"
+                                  "  0: %13 = quantize(%4)\n"
+                                  "  0: %4 = matmul(%2, %10, -)\n",
+                                  n),
+                         n == 1 ? 2 : 4);
     /* an operand of both products is computed again in between */
     assert_int_equal(launches("  0: %7 = matmul(%0, %10, -)\n"
                               "  0: %0 = scale(%0) scale=2\n"

@@ -116,8 +116,10 @@ static bool same_dim(pl_dim a, pl_dim b)
 
 static bool same_dims(const struct prog_tensor *t, const struct prog_tensor *u)
 {
+    if (t->n_dim != u->n_dim)
+        return false;
     for (int i = 0; i < t->n_dim; i++)
-        if (t->n_dim != u->n_dim || !same_dim(t->dim[i], u->dim[i]))
+        if (!same_dim(t->dim[i], u->dim[i]))
             return false;
     return true;
 }

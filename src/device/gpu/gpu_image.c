@@ -385,6 +385,18 @@ static void sort_once(struct gpu_image *m, int i, bool is_sorted)
     m->list.n -= SORTING;
 }
 
+/* Returns true if instruction i may join launches of h. The plan lets it pass
+ * instructions that are executed before its group. None of these may have kept
+ * its own launches. */
+static bool may_move(const struct gpu_image *m, const struct gpu_fused *plan,
+                     int h, int i)
+{
+    for (int k = h + 1; k < i; k++)
+        if (plan[k].group < plan[i].group && m->first[k + 1] > m->first[k])
+            return false;
+    return true;
+}
+
 /* Fuses instruction i, whose launches are the last of the list, as the plan
  * says. It must not move before instruction `from`, because bytes that it reads
  * may come from the inbox there. */
@@ -396,7 +408,8 @@ static void fuse(struct gpu_image *m, const struct variant *v,
 
     sort_once(m, i, r >= 0 && m->done[r].sorted);
     h = with >= 0 ? m->fused_into[with] : -1;
-    if (m->by_insn || h < 0 || h < from || l->n != first + 1)
+    if (m->by_insn || h < 0 || h < from || l->n != first + 1 ||
+        !may_move(m, plan, h, i))
         return;
     last = m->first[h + 1] - 1;
     if ((last == m->first[h] ||
