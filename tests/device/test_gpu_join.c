@@ -1,7 +1,8 @@
-/* Launches that do the work of others: instructions in, launches out, and a
- * program's values stay the same. */
+/* Instructions that one launch does: the groups that are planned for a program,
+ * what the sizes of a step change, and equal values. */
 #include "lib/program_build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,579 +10,731 @@
 #include "device/gpu/gpu_fuse.h"
 #include "device/gpu/gpu_launch.h"
 
-/* ---- instructions by hand ------------------------------------------------ */
+/* ---- plans --------------------------------------------------------------- */
 
-enum { MOST = 8, ROW = 512, FLOATS = ROW * 4, BLOCKS = ROW / 32 * 40 };
+enum { MOST = 8 };
 
-/* Addresses of buffers: offsets in one memory, far enough apart not to
- * overlap. */
-enum place {
-    X = 0x10000,
-    Y = 0x20000,
-    SUM = 0x30000,
-    OUT = 0x40000,
-    OTHER = 0x50000,
-    Q8 = 0x60000,
-    W = 0x70000,
-    FAR = 0x80000
-};
-
-struct steps {
-    struct launch_list list;
-    int n, queue[MOST], first[MOST + 1], touched[MOST + 1], host[MOST];
-    bool bars[MOST];
-    struct gpu_access touch[MOST * 4];
-    /* tokens of a launch on heads, and partial results of attention; 0 means
-     * 1 */
-    int n_tok, n_state;
-};
-
-/* Adds an access of the instruction whose launches were added last. */
-static void touches(struct steps *s, size_t at, size_t bytes, bool writes)
+/* Plans the fusion of a program with these tensors and n instructions. */
+static void plan(const char *tensors, const char *insns, int n,
+                 struct gpu_fused *out)
 {
-    s->touch[s->touched[s->n]++] =
-        (struct gpu_access){.from = at, .to = at + bytes, .writes = writes};
+    struct arena a = {0};
+    const struct program *p;
+    char text[4000];
+
+    assert_true(n <= MOST);
+    snprintf(text, sizeof text,
+             "programs 1\nmax n_tok 3 n_slot 128 n_seq 1 page_stride 2\n"
+             "device 0 events 1\n%svariant\n%s",
+             tensors, insns);
+    p = build_text(&a, text, 1);
+    assert_int_equal(p->variant->n_insn, n);
+    memset(out, 0, (size_t)n * sizeof *out);
+    gpu_fuse_plan(out, p, p->variant);
+    arena_fini(&a);
 }
 
-static void next(struct steps *s)
+/* Checks the groups of n instructions, by the index of their first one. */
+static void groups_are(const char *tensors, const char *insns, int n,
+                       const int *want)
 {
-    s->n++;
-    s->first[s->n] = s->list.n;
-    s->touched[s->n] = s->touched[s->n - 1];
+    struct gpu_fused f[MOST];
+
+    plan(tensors, insns, n, f);
+    for (int i = 0; i < n; i++)
+        if (f[i].group != want[i])
+            fail_msg("instruction %d is in group %d, not %d, of\n%s%s", i,
+                     f[i].group, want[i], tensors, insns);
 }
-
-/* Adds an instruction that computes out = x op y for `rows` rows. */
-static void put_binary(struct steps *s, int op, uint64_t x, uint64_t y,
-                       uint64_t out, int rows)
-{
-    struct binary_args a = {.out = out,
-                            .x = x,
-                            .y = y,
-                            .n = rows * ROW,
-                            .dim = {rows * ROW, 1, 1, 1},
-                            .stride_x = {1},
-                            .stride_y = {1},
-                            .op = op};
-
-    gpu_list_add(&s->list, GPU_binary, gpu_groups(a.n, 256), &a);
-    touches(s, x, (size_t)rows * FLOATS, false);
-    touches(s, y, (size_t)rows * FLOATS, false);
-    touches(s, out, (size_t)rows * FLOATS, true);
-    next(s);
-}
-
-static void put_norm(struct steps *s, uint64_t x, uint64_t out, int rows)
-{
-    struct rms_norm_args a = {
-        .out = out, .x = x, .w = W, .d = ROW, .eps = 1, .n_row = rows};
-
-    gpu_list_add(&s->list, GPU_rms_norm, rows, &a);
-    touches(s, x, (size_t)rows * FLOATS, false);
-    touches(s, out, (size_t)rows * FLOATS, true);
-    next(s);
-}
-
-static void put_blocks(struct steps *s, uint64_t x, uint64_t out, int rows)
-{
-    struct quantize_args a = {.out = out, .x = x, .k = ROW, .n_row = rows};
-
-    gpu_list_add(&s->list, GPU_quantize, gpu_groups(rows * ROW / 32, 32), &a);
-    touches(s, x, (size_t)rows * FLOATS, false);
-    touches(s, out, (size_t)rows * BLOCKS, true);
-    next(s);
-}
-
-static int tokens(const struct steps *s)
-{
-    return s->n_tok ? s->n_tok : 1;
-}
-
-/* Adds rope of heads of ROW values of each token. Declares the accesses of one
- * token. */
-static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
-{
-    struct rope_args a = {.out = out,
-                          .x = x,
-                          .pos = W,
-                          .n_tok = tokens(s),
-                          .n_head = heads,
-                          .d = ROW,
-                          .n_rot = ROW};
-
-    gpu_list_add(&s->list, GPU_rope, tokens(s) * gpu_groups(heads, ROPE_HEADS),
-                 &a);
-    touches(s, x, (size_t)heads * FLOATS, false);
-    touches(s, out, (size_t)heads * FLOATS, true);
-    next(s);
-}
-
-/* Adds an instruction that writes rows of `heads` heads into a cache. */
-static void put_write(struct steps *s, uint64_t x, uint64_t cache, int heads)
-{
-    struct cache_write_args a = {.cache = cache,
-                                 .x = x,
-                                 .pos = W,
-                                 .seq = W + 4,
-                                 .pages = W + 8,
-                                 .n_tok = tokens(s),
-                                 .n_head = heads,
-                                 .d = ROW};
-
-    gpu_list_add(&s->list, GPU_cache_write, heads * ROW / CACHE_VALUES, &a);
-    touches(s, x, (size_t)heads * FLOATS, false);
-    touches(s, cache, FLOATS, true);
-    next(s);
-}
-
-/* Adds a choice of two of ROW experts for each of two tokens, with their
- * weights. */
-static void put_choice(struct steps *s, uint64_t x, uint64_t out)
-{
-    struct router_topk_args a = {
-        .out = out, .x = x, .scratch = FAR, .e = ROW, .n_used = 2};
-
-    gpu_list_add(&s->list, GPU_router_topk, 2, &a);
-    touches(s, x, (size_t)2 * FLOATS, false);
-    touches(s, out, 16, true);
-    touches(s, FAR, (size_t)4 * FLOATS, true);
-    next(s);
-}
-
-static void put_weights(struct steps *s, uint64_t x, uint64_t id, uint64_t out,
-                        int gating)
-{
-    struct router_weights_args a = {.out = out,
-                                    .x = x,
-                                    .id = id,
-                                    .e = ROW,
-                                    .n_used = 2,
-                                    .gating = gating,
-                                    .scale = 1};
-
-    gpu_list_add(&s->list, GPU_router_weights, 2, &a);
-    touches(s, x, (size_t)2 * FLOATS, false);
-    touches(s, id, 16, false);
-    touches(s, out, 16, true);
-    next(s);
-}
-
-/* Adds attention of a token as its two launches; the result is two heads of
- * half a row. */
-static void put_attention(struct steps *s, uint64_t q, uint64_t out)
-{
-    struct attend_args a = {.q = q, .part = FAR};
-    struct attend_merge_args m = {.part = FAR,
-                                  .out = out,
-                                  .pos = W,
-                                  .n_head = 2,
-                                  .e = ROW / 2,
-                                  .n_state = s->n_state ? s->n_state : 1,
-                                  .n_block = 1,
-                                  .n_column = ROW / 2 / MERGE_COLUMNS};
-
-    gpu_list_add(&s->list, GPU_attend_4, 2, &a);
-    gpu_list_add(&s->list, GPU_attend_merge, 2 * m.n_column, &m);
-    touches(s, q, FLOATS, false);
-    touches(s, out, FLOATS, true);
-    touches(s, FAR, (size_t)2 * FLOATS, true);
-    next(s);
-}
-
-static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
-                       uint64_t out, int n)
-{
-    struct contract_args a = {
-        .w = W + out,
-        .x = x,
-        .out = out,
-        .n = n,
-        .n_panel = n / 16,
-        .x_step = BLOCKS / 4,
-        .n_tok = 1,
-        .n_head = 1,
-        .share = 1,
-        .n_out = 1,
-        .n_run = 1,
-        .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
-
-    gpu_list_add(&s->list, k, a.n_panel, &a);
-    touches(s, x, BLOCKS, false);
-    touches(s, out, (size_t)n * 4, true);
-    next(s);
-}
-
-/* Adds an instruction of another device or the host; it accesses nothing. */
-static void put_bar(struct steps *s, int queue)
-{
-    s->queue[s->n] = queue;
-    s->bars[s->n] = true;
-    next(s);
-}
-
-/* Returns the number of launches after fusion, and frees the list. */
-static int fused(struct steps *s)
-{
-    struct gpu_fuse_insns in = {.n = s->n,
-                                .queue = s->queue,
-                                .is_fusion_barrier = s->bars,
-                                .touch = s->touch,
-                                .touched = s->touched};
-    int n;
-
-    /* touched[i] counts up to the end of instruction i; shift it to count up to
-     * the start */
-    memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
-    s->touched[0] = 0;
-    gpu_fuse_insns(&s->list, s->first, &in, s->host);
-    assert_false(s->list.no_memory);
-    assert_int_equal(s->first[s->n], s->list.n);
-    n = s->list.n;
-    gpu_list_free(&s->list);
-    return n;
-}
+#define GROUPS(tensors, insns, ...)                                            \
+    groups_are(tensors, insns, sizeof((int[]){__VA_ARGS__}) / sizeof(int),     \
+               (int[]){__VA_ARGS__})
 
 TEST(gpu_fuse_joins_matrices_of_the_same_rows)
 {
-    struct steps s = {.n = 0};
-
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, 64);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, SUM, 32);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, Y, 16);
-    /* a fourth product, more than one launch can take */
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, 16);
-    /* a product of another kernel */
-    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);
-    /* a product with other rows of activations */
-    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16);
-    assert_int_equal(s.list.launch[0].n_group, 4);
-    assert_int_equal(fused(&s), 4);
-    assert_true(s.host[0] == 0 && s.host[1] == 0 && s.host[2] == 0);
-    assert_true(s.host[3] == 3 && s.host[4] == 4 && s.host[5] == 5);
-    assert_true(s.first[1] == 1 && s.first[2] == 1 && s.first[3] == 1);
+    GROUPS("  %0: f32[n_tok, 64]\n"
+           "  %1: f32[n_tok, 64] q8\n"
+           "  %2: q8_0[64, 64] weights packed\n"
+           "  %3: q8_0[32, 64] weights packed\n"
+           "  %4: q4_0[32, 64] weights packed\n"
+           "  %5: f32[n_tok, 64]\n"
+           "  %6: f32[n_tok, 32]\n"
+           "  %7: f32[n_tok, 32]\n"
+           "  %8: f32[n_tok, 32]\n"
+           "  %9: f32[n_tok, 32]\n"
+           "  %10: f32[n_tok, 64] q8\n"
+           "  %11: f32[n_tok, 32]\n",
+           "  0: %5 = matmul(%0, %2, %1)\n"
+           "  0: %6 = matmul(%0, %3, %1)\n"
+           "  0: %7 = matmul(%0, %3, %1)\n"
+           /* more than a launch takes, another format, other rows */
+           "  0: %8 = matmul(%0, %3, %1)\n"
+           "  0: %9 = matmul(%0, %4, %1)\n"
+           "  0: %11 = matmul(%0, %4, %10)\n",
+           0, 0, 0, 3, 4, 5);
 }
 
-/* Returns the number of launches for two matrices, to OUT and OTHER, and then x
- * op y. */
-static int with_binary(int op, uint64_t x, uint64_t y, uint64_t out)
+/* Ranks whose sums are kept apart have as many results in each matrix. */
+TEST(gpu_fuse_joins_matrices_of_the_same_ranks)
 {
-    struct steps s = {.n = 0};
+    static const char tensors[] = "  %0: f32[n_tok, 64]\n"
+                                  "  %1: f32[16, 64] weights\n"
+                                  "  %2: f32[n_tok, 16] work @4096\n"
+                                  "  %3: f32[n_tok, 16] work @8192\n";
 
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, ROW);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, ROW);
-    put_binary(&s, op, x, y, out, 1);
-    return fused(&s);
+    GROUPS(tensors,
+           "  0: %2 = matmul(%0, %1, -) tree(0, 1) spans(0+32{0}, 32+32{1})"
+           " stride 512\n"
+           "  0: %3 = matmul(%0, %1, -) tree(0, 1) spans(0+32{0}, 32+32{1})"
+           " stride 512\n",
+           0, 0);
+    GROUPS(tensors,
+           "  0: %2 = matmul(%0, %1, -) tree(0, 1) spans(0+32{0}, 32+32{1})"
+           " stride 512\n"
+           "  0: %3 = matmul(%0, %1, -) tree(0, 1) spans(0+16{0}, 16+48{1})"
+           " stride 512\n",
+           0, 1);
+    /* partial sums on a stack */
+    GROUPS(tensors,
+           "  0: %2 = matmul(%0, %1, -) tree(0, 1+) spans(0+32{0}, 32+32{1})\n"
+           "  0: %3 = matmul(%0, %1, -) tree(0, 1+) spans(0+32{0}, 32+32{1})\n",
+           0, 1);
 }
+
+static const char sums[] = "  %0: f32[n_tok, 64]\n"
+                           "  %1: f32[n_tok, 64] q8\n"
+                           "  %2: q8_0[64, 64] weights packed\n"
+                           "  %3: f32[n_tok, 64]\n"
+                           "  %4: f32[n_tok, 64]\n"
+                           "  %5: f32[64] work\n"
+                           "  %6: f32[n_tok, 64]\n"
+                           "  %7: f32[n_tok, 64]\n";
 
 /* Sums join if they add to a row, but not to what other groups write or
  * read. */
 TEST(gpu_fuse_joins_matrices_with_sums)
 {
-    struct steps s = {.n = 0};
+    static const struct {
+        const char *sum;
+        int group;
+    } of[] = {{"%6 = add(%3, %5)", 0}, {"%6 = add(%4, %5)", 0},
+              {"%6 = sub(%3, %5)", 2}, {"%6 = add(%3, %4)", 2},
+              {"%6 = add(%3, %3)", 2}, {"%6 = add(%3, %7)", 2},
+              {"%4 = add(%3, %5)", 2}, {"%3 = add(%3, %5)", 2},
+              {"%0 = add(%3, %5)", 2}, {"%5 = add(%3, %5)", 2}};
+    char insns[300];
 
-    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, SUM), 1);
-    assert_int_equal(with_binary(TEXT_ADD, OTHER, Y, SUM), 1);
-    assert_int_equal(with_binary(TEXT_SUB, OUT, Y, SUM), 2);
-    assert_int_equal(with_binary(TEXT_ADD, Y, OUT, SUM), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, OTHER, SUM), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, OUT, SUM), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, OTHER), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, OUT), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, Y), 2);
-    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, Q8), 2);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, ROW);
-    put_binary(&s, TEXT_ADD, OUT, Y, SUM, 1);
-    /* a second sum is not fused, because the matrix has one already */
-    put_binary(&s, TEXT_ADD, OUT, Y, FAR, 1);
-    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, ROW);
-    assert_int_equal(fused(&s), 2);
-    assert_true(s.host[1] == 0 && s.host[2] == 2 && s.host[3] == 0);
-}
-
-/* A norm joins with the sum before it and the blocks after it. */
-TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
-{
-    for (int rows = 1; rows < 4; rows++) {
-        struct steps s = {.n = 0};
-
-        put_binary(&s, TEXT_ADD, X, Y, SUM, rows);
-        put_norm(&s, SUM, OUT, rows);
-        put_blocks(&s, OUT, Q8, rows);
-        assert_int_equal(fused(&s), 1);
-        assert_true(s.host[1] == 0 && s.host[2] == 0);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        snprintf(insns, sizeof insns,
+                 "  0: %%3 = matmul(%%0, %%2, %%1)\n"
+                 "  0: %%4 = matmul(%%0, %%2, %%1)\n"
+                 "  0: %s\n",
+                 of[i].sum);
+        GROUPS(sums, insns, 0, 0, of[i].group);
     }
 }
 
-/* A launch moves before those that are independent of it, and no others. */
+/* Rows of two tables belong to the matrices to whose results they are added. */
+TEST(gpu_fuse_joins_experts_with_their_rows)
+{
+    static const char tensors[] = "  %0: f32[n_tok, 1, 64]\n"
+                                  "  %1: f32[3, 32, 64] weights packed\n"
+                                  "  %2: i32[n_tok, 2]\n"
+                                  "  %3: f32[3, 32] weights\n"
+                                  "  %4: f32[n_tok, 2, 32]\n"
+                                  "  %5: f32[n_tok, 2, 32]\n"
+                                  "  %6: f32[n_tok, 2, 32]\n"
+                                  "  %7: f32[n_tok, 2, 32]\n"
+                                  "  %8: f32[n_tok, 2, 32]\n"
+                                  "  %9: f32[n_tok, 2, 32]\n"
+                                  "  %10: i32[n_tok, 2]\n";
+
+    GROUPS(tensors,
+           "  0: %4 = expert_matmul(%0, %1, %2, -)\n"
+           "  0: %5 = expert_matmul(%0, %1, %2, -)\n"
+           "  0: %6 = gather_rows(%3, %2)\n"
+           "  0: %7 = add(%4, %6)\n"
+           "  0: %8 = gather_rows(%3, %2)\n"
+           "  0: %9 = add(%5, %8)\n",
+           0, 0, 0, 0, 0, 0);
+    /* other ids; then rows that are added to something else */
+    GROUPS(tensors,
+           "  0: %4 = expert_matmul(%0, %1, %2, -)\n"
+           "  0: %6 = gather_rows(%3, %10)\n"
+           "  0: %7 = add(%4, %6)\n",
+           0, 1, 2);
+    GROUPS(tensors,
+           "  0: %4 = expert_matmul(%0, %1, %2, -)\n"
+           "  0: %6 = gather_rows(%3, %2)\n"
+           "  0: %7 = add(%5, %6)\n",
+           0, 1, 2);
+}
+
+static const char norms[] = "  %0: f32[n_tok, 64] work @0\n"
+                            "  %1: f32[n_tok, 64] work @768\n"
+                            "  %2: f32[n_tok, 64] work @1536\n"
+                            "  %3: f32[n_tok, 64] work @2304\n"
+                            "  %4: f32[n_tok, 64] work @3072 q8\n"
+                            "  %5: f32[n_tok, 64] work @3072\n"
+                            "  %6: f32[n_tok, 64] work @3840\n"
+                            "  %7: f32[n_tok, 64] work @768 q8\n"
+                            "  %8: f32[n_tok, 64] work @800\n";
+
+/* Only a launch of one row may write over what the group reads. */
+TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
+{
+    struct gpu_fused f[3];
+
+    for (int over = 0; over < 2; over++) {
+        plan(norms,
+             over ? "  0: %2 = add(%0, %1)\n"
+                    "  0: %3 = rms_norm(%2, -)\n"
+                    "  0: %7 = quantize(%3)\n"
+                  : "  0: %2 = add(%0, %1)\n"
+                    "  0: %3 = rms_norm(%2, -)\n"
+                    "  0: %4 = quantize(%3)\n",
+             3, f);
+        assert_true(f[1].group == 0 && f[2].group == 0);
+        assert_true(!f[1].alone && f[2].alone == (over > 0));
+    }
+    /* blocks over the sum or the norm */
+    GROUPS(norms,
+           "  0: %6 = add(%0, %2)\n"
+           "  0: %1 = rms_norm(%6, -)\n"
+           "  0: %7 = quantize(%1)\n",
+           0, 0, 2);
+    /* operands that are broadcast */
+    GROUPS("  %0: f32[n_tok, 64]\n  %1: f32[64]\n"
+           "  %2: f32[n_tok, 64]\n  %3: f32[n_tok, 64]\n",
+           "  0: %2 = add(%0, %1)\n"
+           "  0: %3 = rms_norm(%2, -)\n",
+           0, 1);
+}
+
+TEST(gpu_fuse_joins_values_with_products_and_blocks)
+{
+    static const char tensors[] = "  %0: f32[n_tok, 2, 64]\n"
+                                  "  %1: f32[n_tok, 2, 64]\n"
+                                  "  %2: f32[n_tok, 2, 64]\n"
+                                  "  %3: f32[n_tok, 2, 1]\n"
+                                  "  %4: f32[n_tok, 2, 64]\n"
+                                  "  %5: f32[n_tok, 2, 64] q8\n"
+                                  "  %6: f32[1]\n"
+                                  "  %7: f32[64]\n";
+
+    GROUPS(tensors,
+           "  0: %2 = swiglu(%0, %1)\n"
+           "  0: %4 = mul(%2, %3)\n"
+           "  0: %5 = quantize(%4)\n",
+           0, 0, 0);
+    GROUPS(tensors,
+           "  0: %2 = swiglu(%0, %1)\n"
+           "  0: %4 = mul(%2, %6)\n",
+           0, 0);
+    /* a factor for each column; then values from before the product */
+    GROUPS(tensors,
+           "  0: %2 = swiglu(%0, %1)\n"
+           "  0: %4 = mul(%2, %7)\n",
+           0, 1);
+    GROUPS(tensors,
+           "  0: %2 = swiglu(%0, %1)\n"
+           "  0: %4 = mul(%2, %3)\n"
+           "  0: %5 = quantize(%2)\n",
+           0, 0, 2);
+}
+
+/* An instruction moves before those that are independent of it, and no
+ * others. */
 TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 {
     static const struct {
-        uint64_t x, y, out;
-        /* index of the launch that quantizes to blocks after fusion */
-        int host;
-    } between[] = {
-        /* an instruction in between that has no buffer in common */
-        {FAR, FAR + 0x8000, OTHER, 0},
-        {OUT, FAR, OTHER, 0}, /* one that reads what both launches read */
-        {FAR, FAR, Q8, 2},    /* one that writes where the blocks are written */
-        {Q8, FAR, OTHER, 2},  /* one that reads what the blocks overwrite */
-        {FAR, FAR, OUT, 1},   /* one that writes the values to quantize */
-    };
-
-    for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
-        struct steps s = {.n = 0};
-
-        put_norm(&s, X, OUT, 1);
-        put_binary(&s, TEXT_SUB, between[i].x, between[i].y, between[i].out, 1);
-        put_blocks(&s, OUT, Q8, 1);
-        assert_int_equal(fused(&s), between[i].host == 2 ? 3 : 2);
-        assert_int_equal(s.host[2], between[i].host);
-    }
-}
-
-TEST(gpu_fuse_keeps_queues_and_events_apart)
-{
-    /* the instruction in between: on this queue, on the other, none; last, the
-     * second launch on the other queue */
-    static const struct {
-        int bar, queue, n;
-    } of[] = {{0, 0, 2}, {1, 0, 1}, {-1, 0, 1}, {1, 1, 2}};
+        const char *between;
+        int group; /* of the blocks */
+    } of[] = {{"%6 = scale(%2)", 0},
+              {"%6 = scale(%3)", 0}, /* reads what both read */
+              {"%5 = scale(%2)", 2}, /* writes where the blocks are written */
+              {"%6 = scale(%5)", 2}, /* reads what the blocks overwrite */
+              {"%3 = scale(%2)", 2}, /* writes the values to quantize */
+              {"%8 = scale(%2)", 0}, /* writes what the norm has read */
+              {"%3 = sub(%2, %2)", 1}};
+    char insns[200];
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct steps s = {.n = 0};
+        snprintf(insns, sizeof insns,
+                 "  0: %%3 = rms_norm(%%1, -)\n"
+                 "  0: %s\n"
+                 "  0: %%4 = quantize(%%3)\n",
+                 of[i].between);
+        GROUPS(norms, insns, 0, 1, of[i].group);
+    }
+    /* an instruction that has joined the group is done before, not between */
+    GROUPS(norms,
+           "  0: %2 = add(%0, %1)\n"
+           "  0: %6 = scale(%0)\n"
+           "  0: %3 = rms_norm(%2, -)\n"
+           "  0: %4 = quantize(%3)\n",
+           0, 1, 0, 0);
+}
 
-        put_norm(&s, X, OUT, 1);
-        put_bar(&s, of[i].bar);
-        s.queue[s.n] = of[i].queue;
-        put_blocks(&s, OUT, Q8, 1);
-        assert_int_equal(fused(&s), of[i].n);
+TEST(gpu_fuse_keeps_queues_events_and_predicates_apart)
+{
+    static const struct {
+        const char *between, *blocks;
+        int group;
+    } of[] = {{"0: post 0", "0: %4 = quantize(%3)", 2},
+              {"0 copy: post 0", "0: %4 = quantize(%3)", 0},
+              {"0 copy: post 0", "0 copy: %4 = quantize(%3)", 2},
+              {"0: post 0", "0 if n_tok 1..2: %4 = quantize(%3)", 2},
+              {"0 copy: post 0", "0 if n_tok 1..2: %4 = quantize(%3)", 2}};
+    char insns[200];
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        snprintf(insns, sizeof insns,
+                 "  0: %%3 = rms_norm(%%1, -)\n  %s\n  %s\n", of[i].between,
+                 of[i].blocks);
+        GROUPS(norms, insns, 0, 1, of[i].group);
     }
 }
 
 /* Groups run in any order, so none may read what another writes. */
 TEST(gpu_fuse_keeps_groups_apart)
 {
-    struct steps q = {.n = 0}, s = {.n = 0}, t = {.n = 0};
-
-    /* the second matrix product writes over what the first one reads */
-    put_matrix(&q, GPU_matvec_q8_0, Q8, OUT, 64);
-    put_matrix(&q, GPU_matvec_q8_0, Q8, Q8 + 16, 64);
-    assert_int_equal(fused(&q), 2);
-    /* the blocks are written over values that the sum still reads for other
-     * rows */
-    for (int rows = 1; rows < 3; rows++) {
-        struct steps r = {.n = 0};
-
-        put_binary(&r, TEXT_ADD, X, Y, SUM, rows);
-        put_norm(&r, SUM, OUT, rows);
-        put_blocks(&r, OUT, Y, rows);
-        assert_int_equal(fused(&r), rows);
-    }
-    /* the norm writes its rows over other rows that are added, then over the
-     * same ones */
-    put_binary(&s, TEXT_ADD, X, Y, SUM, 3);
-    put_norm(&s, SUM, Y + FLOATS, 3);
-    assert_int_equal(fused(&s), 2);
-    put_binary(&t, TEXT_ADD, X, Y, SUM, 3);
-    put_norm(&t, SUM, Y, 3);
-    assert_int_equal(fused(&t), 1);
+    /* the second product overwrites what the first reads, then its result */
+    GROUPS(sums,
+           "  0: %3 = matmul(%0, %2, %1)\n"
+           "  0: %0 = matmul(%0, %2, %1)\n",
+           0, 1);
+    GROUPS(sums,
+           "  0: %3 = matmul(%0, %2, %1)\n"
+           "  0: %3 = matmul(%0, %2, %1)\n",
+           0, 1);
+    /* values that lie across the result */
+    GROUPS(norms,
+           "  0: %1 = rms_norm(%0, -)\n"
+           "  0: %3 = rms_norm(%8, -)\n",
+           0, 1);
 }
 
 /* Norms of two kinds of heads and their ropes, as in a layer. */
 TEST(gpu_fuse_joins_norms_of_heads_with_turns)
 {
     static const struct {
-        /* addresses of the results: of the second norm, and of the two ropes */
-        uint64_t norm, turn, other;
-        int n, host[4];
+        /* offsets of the results: of the second norm, and of the two ropes */
+        int norm, turn, other, group[4];
     } of[] = {
-        {OTHER, FAR, SUM, 1, {0, 0, 0, 0}},
         /* a result lies over what the first norm reads */
-        {X, FAR, SUM, 2, {0, 1, 0, 1}},
+        {0, 16384, 20480, {0, 1, 0, 1}},
         /* a result lies over what the second norm reads */
-        {OTHER, Y, SUM, 2, {0, 0, 2, 2}},
-        {OTHER, FAR, X, 2, {0, 0, 0, 3}},
-        /* results lie over the same heads' own operands */
-        {OTHER, X, Y, 1, {0, 0, 0, 0}},
+        {12288, 4096, 20480, {0, 0, 2, 2}},
+        {12288, 16384, 0, {0, 0, 0, 3}},
+        {12288, 16384, 20480, {0, 0, 0, 0}},
     };
+    char tensors[500];
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct steps s = {.n = 0};
-
-        put_norm(&s, X, OUT, 6);
-        put_norm(&s, Y, of[i].norm, 3);
-        put_rope(&s, OUT, of[i].turn, 6);
-        put_rope(&s, of[i].norm, of[i].other, 3);
-        assert_int_equal(fused(&s), of[i].n);
-        assert_memory_equal(s.host, of[i].host, sizeof of[i].host);
+        snprintf(tensors, sizeof tensors,
+                 "  %%0: f32[n_tok, 6, 32] work @0\n"
+                 "  %%1: f32[n_tok, 3, 32] work @4096\n"
+                 "  %%2: f32[n_tok, 6, 32] work @8192\n"
+                 "  %%3: f32[n_tok, 3, 32] work @%d\n"
+                 "  %%4: f32[n_tok, 6, 32] work @%d\n"
+                 "  %%5: f32[n_tok, 3, 32] work @%d\n"
+                 "  %%6: i32[n_tok] work @24576\n",
+                 of[i].norm, of[i].turn, of[i].other);
+        groups_are(tensors,
+                   "  0: %2 = rms_norm(%0, -)\n"
+                   "  0: %3 = rms_norm(%1, -)\n"
+                   "  0: %4 = rope(%2, %6, -) n_rot=32\n"
+                   "  0: %5 = rope(%3, %6, -) n_rot=32\n",
+                   4, of[i].group);
     }
+    /* heads that are rotated in another way */
+    GROUPS(tensors,
+           "  0: %2 = rms_norm(%0, -)\n"
+           "  0: %3 = rms_norm(%1, -)\n"
+           "  0: %4 = rope(%2, %6, -) n_rot=32\n"
+           "  0: %5 = rope(%3, %6, -) n_rot=16\n",
+           0, 0, 0, 3);
 }
 
 /* Heads with RoPE, and heads without, are written to caches in one launch. */
 TEST(gpu_fuse_joins_turns_with_caches)
 {
     static const struct {
-        /* addresses of the caches, and of the second cache's source */
-        uint64_t keys, values, x;
-        int n_tok, n, host[4];
+        int keys, values; /* offsets of the caches */
+        const char *x;    /* source of the second one */
+        int group[4];
     } of[] = {
-        {Q8, FAR, OTHER, 1, 1, {0, 0, 0, 0}},
+        {32768, 65536, "%4", {0, 0, 0, 0}},
         /* a cache lies over the source of other heads */
-        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}},
-        {Q8, Y, OTHER, 1, 2, {0, 0, 0, 3}},
+        {0, 65536, "%4", {0, 0, 2, 2}},
+        {32768, 4096, "%4", {0, 0, 0, 3}},
         /* the second cache's source is the result of RoPE, too */
-        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}},
-        {Q8, FAR, OTHER, CACHE_TOKENS + 1, 2, {0, 0, 2, 2}},
+        {32768, 65536, "%2", {0, 0, 0, 3}},
     };
+    char tensors[500], insns[300];
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct steps s = {.n_tok = of[i].n_tok};
-
-        put_rope(&s, X, OUT, 4);
-        put_rope(&s, Y, SUM, 1);
-        put_write(&s, SUM, of[i].keys, 1);
-        put_write(&s, of[i].x, of[i].values, 1);
-        assert_int_equal(s.list.n, 4);
-        assert_int_equal(fused(&s), of[i].n);
-        assert_memory_equal(s.host, of[i].host, sizeof of[i].host);
+        snprintf(tensors, sizeof tensors,
+                 "  %%0: f32[n_tok, 1, 32] work @0\n"
+                 "  %%1: f32[n_tok, 1, 32] work @4096\n"
+                 "  %%2: f32[n_tok, 1, 32] work @8192\n"
+                 "  %%3: f32[n_tok, 1, 32] work @12288\n"
+                 "  %%4: f32[n_tok, 1, 32] work @16384\n"
+                 "  %%5: i32[n_tok] work @20480\n"
+                 "  %%6: i32[8] work @24576\n"
+                 "  %%7: f16[n_slot, 1, 32] work @%d\n"
+                 "  %%8: f16[n_slot, 1, 32] work @%d\n",
+                 of[i].keys, of[i].values);
+        snprintf(insns, sizeof insns,
+                 "  0: %%2 = rope(%%0, %%5, -) n_rot=32\n"
+                 "  0: %%3 = rope(%%1, %%5, -) n_rot=32\n"
+                 "  0: %%7 = cache_write(%%3, %%6)\n"
+                 "  0: %%8 = cache_write(%s, %%6) values=1\n",
+                 of[i].x);
+        groups_are(tensors, insns, 4, of[i].group);
     }
 }
 
 TEST(gpu_fuse_joins_choices_with_their_weights)
 {
     static const struct {
-        uint64_t x, id, out;
-        int gating, n;
-    } of[] = {{X, OUT, SUM, 0, 1},
+        const char *weights;
+        int group;
+    } of[] = {{"%3 = router_weights(%0, %2)", 0},
               /* weights of experts chosen from other logits */
-              {Y, OUT, SUM, 0, 2},
-              {X, OUT, SUM, 1, 2}, /* another gating than that of the choice */
+              {"%3 = router_weights(%1, %2)", 1},
               /* the weights overwrite logits of other rows */
-              {X, OUT, X, 0, 2},
-              /* the weights overwrite scratch of the choice */
-              {X, OUT, FAR + FLOATS, 0, 2}};
+              {"%4 = router_weights(%0, %2)", 1}};
+    char insns[200];
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        struct steps s = {.n = 0};
-
-        put_choice(&s, X, OUT);
-        put_weights(&s, of[i].x, of[i].id, of[i].out, of[i].gating);
-        assert_int_equal(fused(&s), of[i].n);
+        snprintf(insns, sizeof insns,
+                 "  0: %%2 = router_topk(%%0, -) n_used=2\n  0: %s\n",
+                 of[i].weights);
+        GROUPS("  %0: f32[n_tok, 8] work @0\n"
+               "  %1: f32[n_tok, 8] work @256\n"
+               "  %2: i32[n_tok, 2] work @512\n"
+               "  %3: f32[n_tok, 2] work @768\n"
+               "  %4: f32[n_tok, 2] work @0\n",
+               insns, 0, of[i].group);
     }
 }
 
-/* The last launch of attention also quantizes if its groups have whole blocks.
- * Nothing runs at the same time. */
+/* Attention quantizes its result, whatever its shape. */
 TEST(gpu_fuse_joins_attention_with_blocks)
 {
-    struct steps s = {.n = 0}, t = {.n = 0};
-    struct quantize_args a = {.out = Q8,
-                              .x = OUT,
-                              .span = W,
-                              .k = ROW,
-                              .n_row = 1,
-                              .n_span = 1,
-                              .n_part = ROW / 256};
+    static const char tensors[] = "  %0: f32[n_tok, 64] work @0\n"
+                                  "  %1: f32[n_tok, 2, 32] work @4096\n"
+                                  "  %2: f16[n_slot, 1, 32] cache\n"
+                                  "  %3: i32[8] work @8192\n"
+                                  "  %4: f32[n_tok, 2, 32] work @12288\n"
+                                  "  %5: f32[n_tok, 64] work @12288\n"
+                                  "  %6: f32[n_tok, 64] work @16384 q8\n";
 
-    put_attention(&s, X, OUT);
-    put_blocks(&s, OUT, Q8, 1);
-    assert_int_equal(fused(&s), 2);
-    assert_true(s.host[1] == 0 && s.first[1] == 2);
-    put_attention(&t, X, OUT);
-    /* the blocks overwrite the partial results of attention */
-    put_blocks(&t, OUT, FAR, 1);
-    assert_int_equal(fused(&t), 3);
-    /* blocks of which 256 values share a scale join only in whole rows and with
-     * few states */
-    for (a.whole = 0; a.whole < 2; a.whole++)
-        for (int states = 1; states < 2 * PART_STATES; states += PART_STATES) {
-            struct steps u = {.n_state = states};
+    GROUPS(tensors,
+           "  0: %4 = attention(%1, %2, %2, -, %3) heads(0, 0)\n"
+           "  0: %6 = quantize(%5)\n",
+           0, 0);
+    GROUPS(tensors,
+           "  0: %4 = attention(%1, %2, %2, -, %3) heads(0, 0)\n"
+           "  0: %6 = quantize(%0)\n",
+           0, 1);
+}
 
-            put_attention(&u, X, OUT);
-            gpu_list_add(&u.list, GPU_quantize, 1, &a);
-            touches(&u, OUT, FLOATS, false);
-            touches(&u, Q8, BLOCKS, true);
-            next(&u);
-            assert_int_equal(fused(&u), a.whole && states == 1 ? 2 : 3);
-        }
+/* ---- launches ------------------------------------------------------------ */
+
+/* Returns true if one launch can do both, in a list of these two. */
+static bool folds(enum gpu_rewrite r, enum gpu_kernel first, const void *a,
+                  enum gpu_kernel second, const void *b, bool alone)
+{
+    struct launch_list l = {0};
+    unsigned parts = 0;
+    bool folded;
+
+    gpu_list_add(&l, first, 4, a);
+    gpu_list_add(&l, second, 2, b);
+    folded = gpu_fuse_launches(&l, 0, r, alone, 0x1000, &parts);
+    assert_false(l.no_memory);
+    assert_int_equal(l.n, folded ? 1 : 2);
+    assert_true(parts == (folded ? 1U << r : 0));
+    gpu_list_free(&l);
+    return folded;
+}
+
+/* The numbers of tokens, of softmax states and of work groups, and the kernel
+ * for many rows. */
+TEST(gpu_fuse_keeps_launches_that_sizes_forbid)
+{
+    struct attend_merge_args merge = {.e = 32, .n_head = 2};
+    struct contract_args matrix = {
+        .out = 0x1000,
+        .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
+    struct rms_norm_args norm = {.d = 64};
+
+    for (int over = 0; over < 2; over++) {
+        struct rope_args rope = {.d = 32, .n_tok = CACHE_TOKENS + over};
+        struct cache_write_args w = {.x = 0x1000, .n_tok = rope.n_tok};
+        struct quantize_args q = {
+            .k = 64, .n_row = 1, .n_span = 1, .n_part = 2, .whole = 1};
+        enum gpu_kernel k = over ? GPU_matmul_q8_0 : GPU_matvec_q8_0;
+
+        merge.n_state = PART_STATES + over;
+        assert_true(folds(REWRITE_ROPE_WRITE, GPU_rope, &rope, GPU_cache_write,
+                          &w, false) == !over);
+        assert_true(folds(REWRITE_ATTEND_BLOCKS, GPU_attend_merge, &merge,
+                          GPU_quantize, &q, false) == !over);
+        assert_true(folds(REWRITE_MATRICES, k, &matrix, k, &matrix, false) ==
+                    !over);
+        assert_true(folds(REWRITE_NORM_BLOCKS, GPU_rms_norm, &norm,
+                          GPU_quantize, &q, over) == !over);
+    }
+}
+
+/* Rows that are quantized in part, a second bias, another gating. */
+TEST(gpu_fuse_keeps_launches_that_kernels_cannot_do)
+{
+    struct binary_args sum = {.y = 0x2000, .n = 64, .out = 0x3000};
+
+    for (int other = 0; other < 2; other++) {
+        struct attend_merge_args merge = {.e = 32, .n_head = 2, .n_state = 1};
+        struct quantize_args q = {.k = 64, .n_span = 1, .whole = !other};
+        struct contract_args matrix = {
+            .out = 0x1000,
+            .bias = {.from = other ? 0x4000 : 0},
+            .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
+        struct router_topk_args choice = {.gating = 0};
+        struct router_weights_args weights = {.gating = other};
+
+        q.n_row = q.n_part = 1;
+        assert_true(folds(REWRITE_ATTEND_BLOCKS, GPU_attend_merge, &merge,
+                          GPU_quantize, &q, false) == !other);
+        assert_true(folds(REWRITE_VALUES_BLOCKS, GPU_binary, &sum, GPU_quantize,
+                          &q, false) == !other);
+        assert_true(folds(REWRITE_MATRIX_SUM, GPU_matvec_q8_0, &matrix,
+                          GPU_binary, &sum, false) == !other);
+        assert_true(folds(REWRITE_CHOICE_WEIGHTS, GPU_router_topk, &choice,
+                          GPU_router_weights, &weights, false) == !other);
+    }
 }
 
 /* ---- programs ------------------------------------------------------------ */
 
-enum { TOK = 3, WIDE = 64, N_OUT = TOK * WIDE };
+enum { TOK = 3, WIDE = 64, N_OUT = TOK * WIDE, VALUES = 10 };
 
+/* Values %0 to %5 overlap in pairs. The blocks %13 lie over rows of %9, whose
+ * first values are %14. */
 static const char head[] = "programs 1\n"
                            "max n_tok 3\n"
                            "device 0\n"
-                           "  %0: f32[n_tok, 64]\n"
-                           "  %1: f32[n_tok, 64]\n"
-                           "  %2: f32[64, 64] weights packed\n"
-                           "  %3: f32[n_tok, 64]\n"
-                           "  %4: f32[n_tok, 64]\n"
-                           "  %5: f32[n_tok, 64]\n"
-                           "  %6: f32[n_tok, 64]\n"
+                           "  %0: f32[n_tok, 64] work @0\n"
+                           "  %1: f32[n_tok, 64] work @512\n"
+                           "  %2: f32[n_tok, 64] work @2048\n"
+                           "  %3: f32[n_tok, 64] work @2560\n"
+                           "  %4: f32[n_tok, 64] work @4096\n"
+                           "  %5: f32[n_tok, 64] work @4608\n"
+                           "  %6: f32[n_tok, 64] work @6144\n"
+                           "  %7: f32[n_tok, 64] work @8192\n"
+                           "  %8: f32[n_tok, 64] work @10240\n"
+                           "  %9: f32[n_tok, 64] work @12288\n"
+                           "  %10: f32[64, 64] weights packed\n"
+                           "  %11: q8_0[64, 64] weights packed\n"
+                           "  %12: f32[64] weights\n"
+                           "  %13: f32[n_tok, 64] work @12544 q8\n"
+                           "  %14: f32[n_tok, 1] work @12288\n"
                            "variant\n";
 
-/* Returns the program's launches on a GPU, whose %3 .. %6 must have the CPU's
- * bits. */
-static int launches(const char *steps)
+/* Runs a program on a GPU, whose values must have the CPU's bits. Returns its
+ * number of launches in a step of n_tok tokens. */
+static int launches(const char *insns, int64_t n_tok)
 {
     struct arena a = {0};
-    struct device_run run = build_run(TOK);
-    float x[2][N_OUT], w[WIDE * WIDE], out[2][4][N_OUT];
-    char text[1000];
+    struct device_run run = build_run(n_tok);
+    float x[VALUES][N_OUT], w[WIDE * WIDE], out[2][VALUES][N_OUT];
+    char text[3000];
     uint64_t seed = 5;
+    struct cpu_kernels plain;
     int n = 0;
 
-    for (int i = 0; i < N_OUT; i++) {
-        x[0][i] = test_unit(&seed);
-        x[1][i] = test_unit(&seed);
-    }
+    cpu_kernels_init(&plain, KERNEL_SET_GENERIC);
+    for (int i = 0; i < VALUES * N_OUT; i++)
+        x[i / N_OUT][i % N_OUT] = test_unit(&seed);
     for (int i = 0; i < WIDE * WIDE; i++)
         w[i] = test_unit(&seed);
-    strcat(strcpy(text, head), steps);
+    snprintf(text, sizeof text, "%s%s", head, insns);
     for (int k = 0; k < 2; k++) {
-        struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
+        struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                     .kernels = &plain};
         struct device_set *s = build_set_as(k ? "emu" : "cpu", 1, &opt);
 
         LOAD_OK(s, build_text(&a, text, 1));
-        build_put(s, 0, 0, x[0], N_OUT);
-        build_put(s, 0, 1, x[1], N_OUT);
-        build_put(s, 0, 2, w, WIDE * WIDE);
-        for (int i = 0; i < 4; i++)
-            build_put(s, 0, 3 + i, x[0], N_OUT);
+        for (int i = 0; i < VALUES; i++)
+            build_put(s, 0, i, x[i], N_OUT);
+        build_put(s, 0, 10, w, WIDE * WIDE);
+        build_put(s, 0, 12, w, WIDE);
         for (int i = 0; i < 3; i++)
             RUN_OK(s, &run);
-        for (int i = 0; i < 4; i++)
-            build_get(s, 0, 3 + i, out[k][i], N_OUT);
+        for (int i = 0; i < VALUES; i++)
+            build_get(s, 0, i, out[k][i], N_OUT);
         if (k)
             n = ((const struct gpu_device *)device_of(s, 0)->own)->image.list.n;
         device_set_free(s);
     }
-    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    for (int i = 0; i < VALUES * N_OUT; i++) {
+        float c = out[0][i / N_OUT][i % N_OUT],
+              g = out[1][i / N_OUT][i % N_OUT];
+
+        if (memcmp(&c, &g, sizeof c) != 0 && (c == c || g == g))
+            fail_msg("%%%d has %g, not %g, in steps of %d tokens of\n%s",
+                     i / N_OUT, (double)g, (double)c, (int)n_tok, insns);
+    }
     arena_fini(&a);
     return n;
 }
 
 TEST(gpu_programs_have_fewer_launches_and_the_same_values)
 {
-    assert_int_equal(launches("  0: %3 = add(%0, %1)\n"
-                              "  0: %4 = rms_norm(%3, -) eps=1e-5\n"
-                              "  0: %5 = matmul(%4, %2, -)\n"
-                              "  0: %6 = matmul(%4, %2, -)\n"),
+    assert_int_equal(launches("  0: %7 = add(%0, %2)\n"
+                              "  0: %4 = rms_norm(%7, -) eps=1e-5\n"
+                              "  0: %8 = matmul(%4, %10, -)\n"
+                              "  0: %9 = matmul(%4, %10, -)\n"
+                              "  0: %6 = add(%9, %12)\n",
+                              3),
                      2);
-    /* the operand of both products is one tensor, but it is computed again in
-     * between */
-    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
+    /* blocks over an operand of the sum, in steps of one row and of several */
+    for (int n = 1; n <= 2; n++)
+        assert_int_equal(launches("  0: %7 = add(%0, %9)\n"
+                                  "  0: %4 = rms_norm(%7, -) eps=1e-5\n"
+                                  "  0: %13 = quantize(%4)\n",
+                                  n),
+                         n);
+    /* the second product overwrites what the blocks read, which are done before
+     * the first one or, in steps of several rows, after it */
+    for (int n = 1; n <= TOK; n += 2)
+        assert_int_equal(launches("  0: %7 = add(%0, %9)\n"
+                                  "  0: %8 = matmul(%2, %10, -)\n"
+                                  "  0: %4 = rms_norm(%7, -) eps=1e-5\n"
+                                  "  0: %13 = quantize(%4)\n"
+                                  "  0: %4 = matmul(%2, %10, -)\n",
+                                  n),
+                         n == 1 ? 2 : 4);
+    /* an operand of both products is computed again in between */
+    assert_int_equal(launches("  0: %7 = matmul(%0, %10, -)\n"
                               "  0: %0 = scale(%0) scale=2\n"
-                              "  0: %6 = matmul(%0, %2, -)\n"),
+                              "  0: %8 = matmul(%0, %10, -)\n",
+                              3),
                      3);
     /* an instruction in between reads what the second product overwrites */
-    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
-                              "  0: %3 = scale(%6) scale=2\n"
-                              "  0: %6 = matmul(%0, %2, -)\n"),
+    assert_int_equal(launches("  0: %7 = matmul(%0, %10, -)\n"
+                              "  0: %4 = scale(%8) scale=2\n"
+                              "  0: %8 = matmul(%0, %10, -)\n",
+                              3),
                      3);
-    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
-                              "  0: %3 = scale(%1) scale=2\n"
-                              "  0: %6 = matmul(%0, %2, -)\n"),
+    assert_int_equal(launches("  0: %7 = matmul(%0, %10, -)\n"
+                              "  0: %4 = scale(%2) scale=2\n"
+                              "  0: %8 = matmul(%0, %10, -)\n",
+                              3),
                      2);
+}
+
+/* The weights of the norm come into the inbox after the sum, others in each
+ * step. */
+TEST(gpu_fuse_moves_nothing_before_the_bytes_of_the_inbox)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
+    struct device_set *s = build_set_as("cpu*1,emu", 1, &opt);
+    struct device_run run = build_run(1);
+    struct arena a = {0};
+    float x[WIDE], w[WIDE], out[2][WIDE];
+
+    LOAD_OK(s, build_text(&a,
+                          "programs 2\nmax n_tok 1\n"
+                          "device 0\n"
+                          "  %0: f32[64]\n"
+                          "device 1\n"
+                          "  %0: f32[64] inbox\n"
+                          "  %1: f32[n_tok, 64]\n"
+                          "  %2: f32[n_tok, 64]\n"
+                          "  %3: f32[n_tok, 64]\n"
+                          "variant\n"
+                          "  0: push 1.%0 <- %0 256\n"
+                          "  0: post 0\n"
+                          "  1: wait 0.0\n"
+                          "  1: %2 = add(%1, %1)\n"
+                          "  1: %3 = rms_norm(%2, %0) eps=1e-5\n",
+                          2));
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < WIDE; i++) {
+            x[i] = (float)i;
+            w[i] = (float)(k + 1);
+        }
+        build_put(s, 0, 0, w, WIDE);
+        build_put(s, 1, 1, x, WIDE);
+        RUN_OK(s, &run);
+        build_get(s, 1, 3, out[k], WIDE);
+    }
+    for (int i = 0; i < WIDE; i++)
+        assert_true(out[1][i] == 2 * out[0][i]);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+static bool is_over(int a, int b)
+{
+    return a == b || (a < 6 && b < 6 && a / 2 == b / 2);
+}
+
+/* Draws a value that is not over `out`, mostly `last`. */
+static int draw(uint64_t *rng, int out, int last)
+{
+    int i = last;
+
+    if (test_below(rng, 3) == 0)
+        i = (int)test_below(rng, VALUES);
+    while (i < 0 || is_over(i, out))
+        i = (int)test_below(rng, VALUES);
+    return i;
+}
+
+/* Appends an instruction to the text. Returns the value that it computes. */
+static int add_insn(char *text, size_t max, uint64_t *rng, int last)
+{
+    static const char *const of[] = {"%%%d = add(%%%d, %%%d)",
+                                     "%%%d = swiglu(%%%d, %%%d)",
+                                     "%%%d = mul(%%%d, %%14)",
+                                     "%%%d = rms_norm(%%%d, -) eps=1e-5",
+                                     "%%%d = matmul(%%%d, %%10, -)",
+                                     "%%%d = add(%%%d, %%12)",
+                                     "%%%d = rms_norm(%%%d, %%12) eps=1e-5"};
+    size_t n = strlen(text), kind = (size_t)test_below(rng, 9);
+    int out = (int)test_below(rng, 9), x = draw(rng, out, last);
+
+    n += (size_t)snprintf(text + n, max - n, "  0: ");
+    if (kind >= sizeof of / sizeof *of) {
+        snprintf(text + n, max - n, "%%13 = quantize(%%%d)\n", x);
+        return last;
+    }
+    n += (size_t)snprintf(text + n, max - n, of[kind], out, x,
+                          draw(rng, out, -1));
+    snprintf(text + n, max - n, "\n");
+    return out;
+}
+
+TEST(gpu_fusion_keeps_the_values_of_any_program)
+{
+    enum { PROGRAMS = 100, INSNS = 10 };
+    uint64_t rng = test_seed();
+    int n_insn = 0, n_launch = 0;
+
+    for (int i = 0; i < PROGRAMS; i++) {
+        char insns[1000] = "";
+        int last = -1;
+
+        for (int k = 0; k < INSNS; k++)
+            last = add_insn(insns, sizeof insns, &rng, last);
+        n_launch += launches(insns, i % 2 ? 1 : TOK);
+        n_insn += INSNS;
+    }
+    if (n_launch > n_insn * 19 / 20)
+        fail_msg("%d instructions are %d launches", n_insn, n_launch);
 }

@@ -22,16 +22,6 @@ bool gpu_accesses_conflict(const struct gpu_access *touch, const int *first,
     return false;
 }
 
-bool gpu_access_clobbers(const struct gpu_access *touch, const int *first,
-                         int i, int k)
-{
-    for (int a = first[i]; a < first[i + 1]; a++)
-        for (int b = first[k]; b < first[k + 1]; b++)
-            if (touch[b].writes && meet(&touch[a], &touch[b]))
-                return true;
-    return false;
-}
-
 static bool put(struct gpu_deps *o, int at, int i)
 {
     if (at == o->n_max) {

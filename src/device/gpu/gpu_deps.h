@@ -18,9 +18,6 @@ struct gpu_access {
  * write what the other touches? */
 bool gpu_accesses_conflict(const struct gpu_access *touch, const int *first,
                            int i, int k);
-/* Does thing k write what thing i touches? */
-bool gpu_access_clobbers(const struct gpu_access *touch, const int *first,
-                         int i, int k);
 
 struct gpu_deps {
     int n;

@@ -1,144 +1,485 @@
-/* Launches that were done before, and such that others do (gpu_fuse.h). */
+/* Implementation of gpu_fuse.h: the search for groups, and the conditions of
+ * the rewrites. Instructions are compared by their kernels, attributes and
+ * tensors, whose sizes are those of the largest step. */
 #include "device/gpu/gpu_fuse.h"
 
 #include <string.h>
 
-#include "device/gpu/gpu_fuse_rules.h"
-#include "device/gpu/gpu_launch.h"
+#include "device/gpu/gpu_fuse_args.h"
 
-enum { SORTING = 3 }; /* launches: keys, places, blocks */
+struct planning {
+    const struct program *p;
+    const struct variant *v;
+    struct gpu_fused *plan; /* [v->n_insn], valid below `at` */
+    int at;                 /* index of the instruction that may join a group */
+};
 
-static bool same(const struct launch_list *l, int a, int b)
+/* ---- instructions and their arguments ------------------------------------ */
+
+static const struct insn_kernel *kernel_of(const struct planning *x, int i)
 {
-    const struct gpu_launch *x = &l->launch[a], *y = &l->launch[b];
-
-    return x->kernel == y->kernel && x->n_group == y->n_group &&
-           memcmp(l->bytes + x->args, l->bytes + y->args,
-                  gpu_kernel_args(x->kernel)) == 0;
+    return &x->v->insn[i].kernel;
 }
 
-static void take_out(struct launch_list *l, int first)
+/* Returns argument `a` of instruction i, or NULL if it is absent. */
+static const struct prog_tensor *arg(const struct planning *x, int i, int a)
 {
-    memmove(l->launch + first, l->launch + first + SORTING,
-            (size_t)(l->n - first - SORTING) * sizeof *l->launch);
-    l->n -= SORTING;
+    const struct insn_kernel *k = kernel_of(x, i);
+
+    return a < k->n_arg && k->arg[a].tensor >= 0
+               ? &x->p->tensor[k->arg[a].tensor]
+               : NULL;
 }
 
-bool gpu_fuse_routes(struct gpu_sorted *s, struct launch_list *l, int first)
+/* Returns true if both are the same memory. Their dimensions may differ. */
+static bool is_at(const struct prog_tensor *t, const struct prog_tensor *u)
 {
-    struct route_args r;
-    bool again = s->launch >= 0;
+    return t && u && t->region == u->region && t->offset == u->offset &&
+           t->bytes == u->bytes;
+}
 
-    if (l->n < first + SORTING || l->launch[first].kernel != GPU_route_keys)
+/* Returns true if argument `a` of instruction k is the result of i. */
+static bool is_result(const struct planning *x, int i, int k, int a)
+{
+    return is_at(arg(x, k, a), arg(x, i, 0));
+}
+
+static size_t bytes_of(const struct planning *x, int i, int a)
+{
+    const struct insn_kernel *k = kernel_of(x, i);
+    size_t more = a == 0 && k->tree.n_out > 1
+                      ? (size_t)(k->tree.n_out - 1) * k->out_stride
+                      : 0;
+
+    return more + arg(x, i, a)->bytes;
+}
+
+static bool overlap(const struct planning *x, int i, int a, int k, int b)
+{
+    const struct prog_tensor *t = arg(x, i, a), *u = arg(x, k, b);
+
+    return t && u && t->region == u->region &&
+           t->offset < u->offset + bytes_of(x, k, b) &&
+           u->offset < t->offset + bytes_of(x, i, a);
+}
+
+/* Members of a rewrite's set `reads` that do not stand for arguments. */
+#define BESIDE (1U << KERNEL_MAX_ARG)
+#define ALONE  (2U << KERNEL_MAX_ARG)
+#define OTHERS (4U << KERNEL_MAX_ARG)
+
+/* Returns true if one of the instructions writes what the other accesses.
+ * Arguments of k in the set `reads` may be the result of i, and with ALONE k
+ * may write what i only reads. */
+static bool conflict(const struct planning *x, int i, int k, unsigned reads)
+{
+    const struct insn_kernel *m = kernel_of(x, i), *n = kernel_of(x, k);
+
+    for (int a = 0; a < m->n_arg; a++)
+        for (int b = 0; b < n->n_arg; b++)
+            if (((m->arg[a].access | n->arg[b].access) & ACCESS_WRITE) &&
+                overlap(x, i, a, k, b) &&
+                !(reads & ALONE && m->arg[a].access == ACCESS_READ) &&
+                !(a == 0 && reads >> b & 1 && is_result(x, i, k, b)))
+                return true;
+    return false;
+}
+
+/* Returns the last instruction before i in group h, or -1. */
+static int before(const struct planning *x, int h, int i)
+{
+    while (--i >= h)
+        if (x->plan[i].group == h)
+            return i;
+    return -1;
+}
+
+/* ---- conditions ---------------------------------------------------------- */
+
+/* Conditions of the rewrites on their first and second instruction. */
+enum likeness {
+    PLAIN = 1,   /* the first is a binary kernel of floats whose operands are as
+                    large as its result */
+    ROW = 2,     /* the results have the same last dimension, */
+    DIMS = 4,    /* all dimensions */
+    ATTR = 8,    /* the attributes are equal */
+    POOL = 16,   /* the results are caches of one pool */
+    LEADS = 32,  /* the first is the first of its group */
+    JOINED = 64, /* the first is not */
+    ONE_SUM = 128 /* the rank tree of the first leaves one sum */
+};
+
+static bool same_dim(pl_dim a, pl_dim b)
+{
+    return a.n == b.n && a.symbol == b.symbol;
+}
+
+static bool same_dims(const struct prog_tensor *t, const struct prog_tensor *u)
+{
+    if (t->n_dim != u->n_dim)
         return false;
-    for (int i = 0; again && i < SORTING; i++)
-        again = same(l, s->launch + i, first + i);
-    if (again) {
-        take_out(l, first);
-        return true;
-    }
-    memcpy(&r, l->bytes + l->launch[first].args, sizeof r);
-    *s = (struct gpu_sorted){
-        .launch = first, .from = r.id, .to = r.id + (uint64_t)r.n_pair * 4};
+    for (int i = 0; i < t->n_dim; i++)
+        if (!same_dim(t->dim[i], u->dim[i]))
+            return false;
     return true;
 }
 
-void gpu_fuse_written(struct gpu_sorted *s, uint64_t from, uint64_t to)
+static int64_t row_of(const struct prog_tensor *t)
 {
-    if (from < s->to && s->from < to)
-        s->launch = -1;
+    return t->n_dim > 0 ? t->dim[t->n_dim - 1].n : 1;
 }
 
-/* ---- launches that others do --------------------------------------------- */
+static bool is_plain(const struct planning *x, int i)
+{
+    for (int a = 1; a <= 2; a++)
+        if (arg(x, i, a)->format != PL_F32 ||
+            !same_dims(arg(x, i, a), arg(x, i, 0)))
+            return false;
+    return true;
+}
 
-struct fusing {
-    struct launch_list *l;
-    const int *first;
-    const struct gpu_fuse_insns *s;
-    int *fused_into;
+static const struct graph_attr *attr_of(const struct planning *x, int i)
+{
+    static const struct graph_attr none;
+
+    return kernel_of(x, i)->attr ? kernel_of(x, i)->attr : &none;
+}
+
+static bool same_attr(const struct graph_attr *a, const struct graph_attr *b)
+{
+#define SAME(type, name) memcmp(&a->name, &b->name, sizeof a->name) == 0 &&
+    return GRAPH_ATTR_MAP(SAME) true;
+#undef SAME
+}
+
+static bool is_like(const struct planning *x, int i, int k, unsigned like)
+{
+    const struct prog_tensor *t = arg(x, i, 0), *u = arg(x, k, 0);
+
+#define IF(condition) !(like & (condition)) ||
+    return (IF(PLAIN) is_plain(x, i)) && (IF(ROW) row_of(t) == row_of(u)) &&
+           (IF(DIMS) same_dims(t, u)) &&
+           (IF(ATTR) same_attr(attr_of(x, i), attr_of(x, k))) &&
+           (IF(POOL) prog_tensor_pool(t) == prog_tensor_pool(u)) &&
+           (IF(LEADS) x->plan[i].with < 0) &&
+           (IF(JOINED) x->plan[i].with >= 0) &&
+           (IF(ONE_SUM) kernel_of(x, i)->tree.n_out == 1);
+#undef IF
+}
+
+/* Returns true if the tensor has n values, whatever the step. */
+static bool has_values(const struct prog_tensor *t, int64_t n)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        count *= t->dim[i].symbol == PL_CONST ? t->dim[i].n : 0;
+    return count == n;
+}
+
+/* The second operand is one value, or one for each row. */
+static bool fits_product(const struct planning *x, int i, int k)
+{
+    const struct prog_tensor *out = arg(x, k, 0), *y = arg(x, k, 2);
+    struct prog_tensor rows = *out;
+
+    (void)i;
+    if (out->n_dim == 0)
+        return false;
+    rows.dim[rows.n_dim - 1].n = 1;
+    return y->format == PL_F32 && row_of(out) % 32 == 0 &&
+           (has_values(y, 1) || same_dims(y, &rows));
+}
+
+/* ---- conditions of contractions ------------------------------------------ */
+
+static bool same_table(const void *a, int n, const void *b, int m, size_t bytes)
+{
+    return n == m && (n == 0 || memcmp(a, b, (size_t)n * bytes) == 0);
+}
+
+/* Matrices of as many columns, which are divided among ranks alike. */
+static bool same_columns(const struct planning *x, int i, int k)
+{
+    const struct insn_kernel *a = kernel_of(x, i), *b = kernel_of(x, k);
+    const struct prog_tensor *t = arg(x, i, 2), *u = arg(x, k, 2);
+    const struct pack *p = t->pack, *q = u->pack;
+
+    return t->format == u->format && t->n_dim == u->n_dim && !p == !q &&
+           row_of(t) == row_of(u) &&
+           (t->n_dim < 3 || t->dim[0].n == u->dim[0].n) &&
+           (!p || same_table(p->chunk, p->n_chunk, q->chunk, q->n_chunk,
+                             sizeof *p->chunk)) &&
+           same_table(a->tree.item, a->tree.n, b->tree.item, b->tree.n,
+                      sizeof *a->tree.item) &&
+           same_table(a->span, a->n_span, b->span, b->n_span, sizeof *a->span);
+}
+
+/* Returns true if the instruction needs memory for partial sums. */
+static bool has_stack(const struct planning *x, int i)
+{
+    return kernel_of(x, i)->tree.depth > kernel_of(x, i)->tree.n_out;
+}
+
+static bool fits_matrices(const struct planning *x, int i, int k)
+{
+    const struct insn_kernel *a = kernel_of(x, i), *b = kernel_of(x, k);
+    int n = 0;
+
+    for (int m = k; (m = before(x, x->plan[i].group, m)) >= 0;)
+        n += kernel_of(x, m)->kernel == a->kernel;
+    return n <= CONTRACT_MORE && a->kernel == b->kernel && !has_stack(x, i) &&
+           !has_stack(x, k) && a->tree.n_out == b->tree.n_out &&
+           (a->tree.n_out == 1 || a->out_stride == b->out_stride) &&
+           same_columns(x, i, k);
+}
+
+/* Returns true if the next instruction that adds the result of k adds it to
+ * that of i. */
+static bool is_added(const struct planning *x, int i, int k)
+{
+    for (int m = k + 1; m < x->v->n_insn && m <= k + GPU_FUSE_REACH; m++)
+        if (x->v->insn[m].kind == INSN_KERNEL &&
+            kernel_of(x, m)->kernel == KERNEL_add && is_result(x, k, m, 2))
+            return is_result(x, i, m, 1);
+    return false;
+}
+
+/* The ids that select experts also look up a row for each matrix, which is then
+ * added to the result. */
+static bool fits_matrix_rows(const struct planning *x, int i, int k)
+{
+    const struct prog_tensor *w = arg(x, i, 2), *t = arg(x, k, 1);
+
+    return is_at(arg(x, i, 3), arg(x, k, 2)) && t->format == PL_F32 &&
+           !t->pack && kernel_of(x, k)->n_span == 0 &&
+           kernel_of(x, k)->tree.n_out == 1 && t->dim[0].n == w->dim[0].n &&
+           t->dim[1].n == w->dim[1].n && is_added(x, i, k);
+}
+
+/* One row is added to all rows of the result. */
+static bool fits_matrix_sum(const struct planning *x, int i, int k)
+{
+    const struct prog_tensor *out = arg(x, k, 0), *row = arg(x, k, 2);
+
+    (void)i;
+    return row->format == PL_F32 && row_of(row) == row_of(out) &&
+           has_values(row, row_of(out)) && same_dims(arg(x, k, 1), out);
+}
+
+/* ---- rewrites ------------------------------------------------------------ */
+
+#define ONE(kernel)   KERNEL_##kernel, KERNEL_##kernel
+#define BINARY        KERNEL_add, KERNEL_swiglu_oai
+#define MATRIX        KERNEL_matmul, KERNEL_expert_matmul
+#define ATTENTION     KERNEL_attention, KERNEL_latent_attention
+#define FUSED(kernel) GPU_##kernel
+#define KEPT          GPU_KERNEL_COUNT
+#define ARG(i)        (1U << (i))
+#define SET(name)     (1U << REWRITE_##name)
+#define fits_all      NULL
+
+/* Rewrites that groups with RoPE, and those with matrices, may have. */
+#define ROPE_PARTS (SET(NORMS) | SET(NORM_ROPE) | SET(NORM_ROPE_2) | SET(ROPES))
+#define MATRIX_PARTS                                                           \
+    (SET(MATRICES) | SET(MATRIX_ROWS) | SET(MATRIX_SUM) | SET(ROWS_SUM))
+
+static const struct rewrite {
+    /* kernels first .. first_end and second .. second_end */
+    enum kernel first, first_end, second, second_end;
+    enum gpu_kernel kernel;
+    unsigned reads, same, needs, after, like;
+    bool (*fits)(const struct planning *x, int i, int k);
+    gpu_fold_fn *fold;
+} rewrites[REWRITE_COUNT] = {
+#define GPU_REWRITE(name, first, second, kernel, reads, same, needs, after,    \
+                    like, fits, fold)                                          \
+    {first, second,          kernel, reads,       same,                        \
+     needs, after | (needs), like,   fits_##fits, gpu_fold_##fold},
+#include "device/gpu/gpu_rewrites.def"
+#undef GPU_REWRITE
 };
 
-typedef bool touches_fn(const struct gpu_access *touch, const int *first, int i,
-                        int k);
-
-/* Is it so of step k and of one that h does? */
-static bool with_any(touches_fn *is_so, const struct fusing *f, int h, int k)
+bool gpu_fuse_is_of(enum gpu_rewrite r, enum kernel first, enum kernel second)
 {
-    for (int i = h; i < k; i++)
-        if (f->fused_into[i] == h && is_so(f->s->touch, f->s->touched, i, k))
+    const struct rewrite *w = &rewrites[r];
+
+    return first >= w->first && first <= w->first_end && second >= w->second &&
+           second <= w->second_end;
+}
+
+/* Returns true if a group that had the rewrites `parts` may have this one. */
+static bool is_next(const struct rewrite *r, unsigned parts)
+{
+    return (parts & ~r->after) == 0 && (parts & r->needs) == r->needs;
+}
+
+/* Returns true if i and k meet the conditions of the rewrite. */
+static bool agree(const struct planning *x, enum gpu_rewrite r, int i, int k)
+{
+    const struct rewrite *w = &rewrites[r];
+
+    for (int a = 0; a < KERNEL_MAX_ARG; a++)
+        if (w->same >> a & 1 && (arg(x, i, a) || arg(x, k, a)) &&
+            !is_at(arg(x, i, a), arg(x, k, a)))
+            return false;
+    return is_like(x, i, k, w->like) && (!w->fits || w->fits(x, i, k));
+}
+
+/* ---- the search ---------------------------------------------------------- */
+
+static bool same_predicate(const struct insn *a, const struct insn *b)
+{
+    return a->micro == b->micro && a->pred_out == b->pred_out &&
+           a->min_rows == b->min_rows && a->max_rows == b->max_rows;
+}
+
+/* Returns true if instruction x->at conflicts with any of group h. */
+static bool with_group(const struct planning *x, int h, unsigned reads)
+{
+    for (int i = x->at; (i = before(x, h, i)) >= 0;)
+        if (conflict(x, i, x->at, reads))
             return true;
     return false;
 }
 
-static bool has_one(const struct fusing *f, int i)
+/* Returns the instruction of group h that computes the first argument of
+ * x->at in the set `reads`, or -1. */
+static int maker_of(const struct planning *x, int h, unsigned reads)
 {
-    return f->first[i + 1] - f->first[i] == 1;
+    int a = 0;
+
+    while (!(reads >> a & 1))
+        a++;
+    for (int i = x->at; (i = before(x, h, i)) >= 0;)
+        if (a < KERNEL_MAX_ARG && is_result(x, i, x->at, a))
+            return i;
+    return -1;
 }
 
-/* Can the last launch of h do the work of k too? It then does. Beside others of
- * h nothing is done. */
-static bool joins(struct fusing *f, int h, int k)
+/* Lets instruction x->at join group h by the rewrite, if it can. */
+static bool join(struct planning *x, int h, enum gpu_rewrite r)
 {
-    struct gpu_pair p;
-    struct launch_list *l = f->l;
-    enum gpu_fusion kind = PAIR_NONE;
-    int last = f->first[h + 1] - 1;
+    const struct rewrite *w = &rewrites[r];
+    int k = x->at, maker = maker_of(x, h, w->reads);
+    bool alone;
 
-    if (last >= f->first[h])
-        kind = gpu_pair(l, last, f->first[k], &p);
-    if (kind == PAIR_NONE ||
-        (kind == FUSE_HORIZONTAL &&
-         (!has_one(f, h) || with_any(gpu_accesses_conflict, f, h, k))) ||
-        (kind == FUSE_VERTICAL_LOCAL && with_any(gpu_access_clobbers, f, h, k)))
+    if ((maker < 0 && !(w->reads & BESIDE)) ||
+        !same_predicate(&x->v->insn[h], &x->v->insn[k]))
         return false;
-    gpu_list_add(l, p.kernel, p.n_group, p.args);
-    if (l->no_memory)
+    alone = with_group(x, h, w->reads & ~ALONE);
+    if (alone && (!(w->reads & ALONE) || with_group(x, h, w->reads)))
         return false;
-    l->launch[last] = l->launch[--l->n];
-    f->fused_into[k] = h;
-    return true;
+    for (int i = k; (i = before(x, h, i)) >= 0;)
+        if ((maker < 0 || i == maker || w->reads & OTHERS) &&
+            gpu_fuse_is_of(r, kernel_of(x, i)->kernel,
+                           kernel_of(x, k)->kernel) &&
+            agree(x, r, i, k)) {
+            x->plan[k].group = h;
+            x->plan[k].with = i;
+            x->plan[k].rewrite = r;
+            x->plan[k].alone = alone;
+            x->plan[h].parts |= 1U << r;
+            return true;
+        }
+    return false;
 }
 
-static void fuse_insn(struct fusing *f, int k)
+static void find_group(struct planning *x)
 {
-    const struct gpu_fuse_insns *s = f->s;
+    int k = x->at;
 
     for (int h = k - 1; h >= 0 && k - h <= GPU_FUSE_REACH; h--) {
-        if (s->queue[h] != s->queue[k])
+        if (x->v->insn[h].queue != x->v->insn[k].queue)
             continue;
-        if (s->is_fusion_barrier[h])
+        if (x->v->insn[h].kind != INSN_KERNEL)
             return;
-        if (f->fused_into[h] == h &&
-            (joins(f, h, k) || with_any(gpu_accesses_conflict, f, h, k)))
+        if (x->plan[h].group != h)
+            continue;
+        for (int r = 0; r < REWRITE_COUNT; r++)
+            if (rewrites[r].second <= kernel_of(x, k)->kernel &&
+                kernel_of(x, k)->kernel <= rewrites[r].second_end &&
+                is_next(&rewrites[r], x->plan[h].parts) &&
+                join(x, h, (enum gpu_rewrite)r))
+                return;
+        if (with_group(x, h, 0))
             return;
     }
 }
 
-/* The launches of steps that others do are left out. */
-static void close_up(struct launch_list *l, int *first, int n, const int *host)
+/* Finds an expert_matmul that sorts the same ids, which nothing has written
+ * since, nor the scratch memory. */
+static void find_routes(struct planning *x)
 {
-    int from = first[0], to = first[0];
+    int k = x->at;
 
-    for (int i = 0; i < n; i++) {
-        int end = first[i + 1];
-
-        first[i] = to;
-        for (; from < end; from++)
-            if (host[i] == i)
-                l->launch[to++] = l->launch[from];
+    for (int i = k - 1; i >= 0; i--) {
+        if (x->v->insn[i].queue != x->v->insn[k].queue)
+            continue;
+        if (x->v->insn[i].kind != INSN_KERNEL)
+            return;
+        if (kernel_of(x, i)->kernel == KERNEL_expert_matmul &&
+            is_at(arg(x, i, 3), arg(x, k, 3)) &&
+            arg(x, i, 2)->dim[0].n == arg(x, k, 2)->dim[0].n &&
+            !has_stack(x, i) && !has_stack(x, k) &&
+            same_predicate(&x->v->insn[i], &x->v->insn[k]))
+            x->plan[k].routes = i;
+        if (x->plan[k].routes >= 0 || x->plan[i].has_scratch ||
+            conflict(x, i, k, 0))
+            return;
     }
-    first[n] = l->n = to;
 }
 
-void gpu_fuse_insns(struct launch_list *l, int *first,
-                    const struct gpu_fuse_insns *s, int *host)
+void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
+                   const struct variant *v)
 {
-    struct fusing f = {l, first, s, host};
+    struct planning x = {.p = p, .v = v, .plan = plan};
 
-    for (int k = 0; k < s->n; k++) {
-        host[k] = k;
-        if (s->queue[k] >= 0 && !s->is_fusion_barrier[k] && has_one(&f, k))
-            fuse_insn(&f, k);
+    for (x.at = 0; x.at < v->n_insn; x.at++) {
+        struct gpu_fused *f = &plan[x.at];
+
+        f->group = x.at;
+        f->parts = 0;
+        f->with = f->routes = -1;
+        if (v->insn[x.at].kind != INSN_KERNEL)
+            continue;
+        if (v->insn[x.at].kernel.kernel == KERNEL_expert_matmul)
+            find_routes(&x);
+        find_group(&x);
     }
-    close_up(l, first, s->n, host);
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+static void load(struct gpu_fold_launch *to, const struct launch_list *l, int i)
+{
+    const struct gpu_launch *from = &l->launch[i];
+
+    to->kernel = from->kernel;
+    to->n_group = from->n_group;
+    memcpy(&to->a, l->bytes + from->args, gpu_kernel_args(from->kernel));
+}
+
+bool gpu_fuse_launches(struct launch_list *l, int to, enum gpu_rewrite r,
+                       bool alone, uint64_t result, unsigned *parts)
+{
+    struct gpu_fold f = {.result = result};
+    enum gpu_kernel k = rewrites[r].kernel;
+    int64_t n_group;
+
+    if (!is_next(&rewrites[r], *parts))
+        return false;
+    load(&f.first, l, to);
+    load(&f.second, l, l->n - 1);
+    n_group = rewrites[r].fold(&f);
+    if (n_group == 0 || (alone && n_group > 1))
+        return false;
+    gpu_list_add(l, k < GPU_KERNEL_COUNT ? k : f.first.kernel, n_group,
+                 &f.first.a);
+    if (l->no_memory)
+        return false;
+    l->launch[to] = l->launch[l->n - 1];
+    l->n -= 2;
+    *parts |= 1U << r;
+    return true;
 }

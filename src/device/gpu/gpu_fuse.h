@@ -1,50 +1,75 @@
-/* Fewer launches for the same steps.
+/* Fuses instructions of a program, so that a GPU does their work in fewer
+ * launches.
  *
- * Of a list those are taken out whose results are there already: sorting the
- * routes of tokens to experts, where the launches before have sorted the same
- * ones and nothing has touched them since.
+ * A rewrite (gpu_rewrites.def) is a pair of instructions whose work one launch
+ * can do: the second one continues with the result of the first, or does the
+ * same beside it. gpu_fuse_plan() applies the rewrites to the instructions of a
+ * variant, once, when a GPU gets its program. An instruction joins the group of
+ * an earlier one, so it is executed earlier. No instruction of the queue in
+ * between may access what it writes, or write what it accesses.
  *
- * And a launch joins an earlier one that can do its work too
- * (gpu_fuse_rules.h). It is done earlier then, so no step between the two may
- * touch what it writes, or write what it touches. */
+ * The work groups of a launch run in any order. So an instruction that joins a
+ * group may access nothing that the group writes, and write nothing that the
+ * group accesses. The exceptions are the arguments that the rewrite names: the
+ * work group that reads such a result has computed it. And a row, such as that
+ * of a single token, may be written where a launch of one work group has read.
+ *
+ * The launches of a step are made for its sizes, and gpu_fuse_launches() puts
+ * those of a group together. It refuses what the kernel cannot do: if a GEMM
+ * kernel was chosen, if the step has many tokens or softmax states, or for
+ * operands of another shape. The instruction then keeps its own launches. */
 #ifndef DEVICE_GPU_GPU_FUSE_H
 #define DEVICE_GPU_GPU_FUSE_H
 
-#include "device/gpu/gpu_deps.h"
 #include "device/gpu/gpu_kernel.h"
 
-/* Routes that are sorted now. */
-struct gpu_sorted {
-    int launch;    /* the first of those that did it; -1: none are */
-    uint64_t from; /* bytes of their ids: from .. to - 1 */
-    uint64_t to;
+enum gpu_rewrite {
+#define GPU_REWRITE(name, first, second, kernel, reads, same, needs, after,    \
+                    like, fits, fold)                                          \
+    REWRITE_##name,
+#include "device/gpu/gpu_rewrites.def"
+#undef GPU_REWRITE
+    REWRITE_COUNT
 };
 
-/* The list's launches from `first` on are a step's: do they sort, and for
- * nothing, they are taken out; else *s is of them. False: they do not sort. */
-bool gpu_fuse_routes(struct gpu_sorted *s, struct launch_list *l, int first);
-/* Bytes that are written. */
-void gpu_fuse_written(struct gpu_sorted *s, uint64_t from, uint64_t to);
-
-/* Steps between one and another that does its work, at most. */
-enum { GPU_FUSE_REACH = 24 };
-
-/* Steps one after another as the pass sees them: step i is a queue's, -1: it is
- * not done at all. It touches touch[touched[i]] to touch[touched[i + 1] - 1].
- */
-struct gpu_fuse_insns {
-    int n;
-    const int *queue;              /* [n] */
-    const bool *is_fusion_barrier; /* [n]: it stays where it is, and nothing of
-                                      its queue moves past it */
-    const struct gpu_access *touch;
-    const int *touched; /* [n + 1] */
+enum {
+    /* most instructions between the first of a group and one that joins it */
+    GPU_FUSE_REACH = 24
 };
 
-/* The launches of step i are first[i] .. first[i + 1] - 1 of the list, before
- * and after. host[i]: the step whose launches do the work of i, most often its
- * own. l->no_memory may be set. */
-void gpu_fuse_insns(struct launch_list *l, int *first,
-                    const struct gpu_fuse_insns *s, int *host);
+/* The plan for one instruction. */
+struct gpu_fused {
+    int group;      /* index of the first instruction of its group */
+    unsigned parts; /* of a group's first instruction: the set of the rewrites
+                       that the group had, by bits 1 << rewrite */
+    /* the rewrite by which it joins, and the index of the rewrite's first
+     * instruction; `with` is -1 if it joins no group */
+    enum gpu_rewrite rewrite;
+    int with;
+    bool alone; /* it may join a launch of one work group only */
+    /* Index of an earlier expert_matmul that sorts the same routes, which are
+     * (token, expert) pairs, if the sorted ones are still in the scratch
+     * memory; else -1. */
+    int routes;
+    bool has_scratch; /* set by the caller: the instruction may use the scratch
+                         memory of its queue */
+};
+
+/* Sets plan[v->n_insn], except has_scratch. */
+void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
+                   const struct variant *v);
+
+/* Returns true if the rewrite is for two instructions with these kernels. */
+bool gpu_fuse_is_of(enum gpu_rewrite r, enum kernel first, enum kernel second);
+
+/* Replaces launch `to` and the last launch of the list, which are of the two
+ * instructions of a rewrite, by one launch, at `to`. `result` is the device
+ * address of the first instruction's result. *parts is the set of rewrites that
+ * the instructions of launch `to` had; the rewrite is added. Returns false
+ * without effect if one launch cannot do both at the sizes of the step, if it
+ * has several work groups although `alone`, or if out of memory
+ * (l->no_memory). */
+bool gpu_fuse_launches(struct launch_list *l, int to, enum gpu_rewrite r,
+                       bool alone, uint64_t result, unsigned *parts);
 
 #endif

@@ -73,66 +73,7 @@ static uint64_t at(const struct gpu_image *m, const void *key, size_t bytes)
     return bytes > 0 ? m->tables_at + gpu_tables_at(&m->tables, key, bytes) : 0;
 }
 
-/* ---- init and fini ------------------------------------------------------- */
-
-pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
-                         const struct device *d, pl_err *err)
-{
-    const struct program *p = d->prog;
-    int n_step = 0;
-
-    m->set = set;
-    m->prog = p;
-    m->n_unit = d->desc.n_unit;
-    m->variant = NULL;
-    arena_init(&m->arena);
-    for (int i = 0; i < p->n_variant; i++)
-        if (p->variant[i].n_insn > n_step)
-            n_step = p->variant[i].n_insn;
-    m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
-    m->first = calloc((size_t)n_step + 1, sizeof *m->first);
-    m->fused_into = calloc((size_t)n_step + 1, sizeof *m->fused_into);
-    m->queue = calloc((size_t)n_step + 1, sizeof *m->queue);
-    m->is_fusion_barrier =
-        calloc((size_t)n_step + 1, sizeof *m->is_fusion_barrier);
-    m->touched = calloc((size_t)n_step + 1, sizeof *m->touched);
-    m->view =
-        calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
-    if (!m->tensor || !m->first || !m->view || !m->fused_into || !m->queue ||
-        !m->is_fusion_barrier || !m->touched ||
-        !gpu_inbox_init(&m->inbox, p, n_step))
-        return err_no_memory(err, "a device's tables");
-    for (int i = 0; i < p->n_tensor; i++)
-        tensor_tables(m, &p->tensor[i]);
-    for (int i = 0; i < p->n_variant; i++)
-        for (int k = 0; k < p->variant[i].n_insn; k++)
-            insn_tables(m, &p->variant[i].insn[k]);
-    if (m->tables.no_memory)
-        return err_no_memory(err, "a device's tables");
-    gpu_tables_lay(&m->tables);
-    return PL_OK;
-}
-
-void gpu_image_fini(struct gpu_image *m)
-{
-    free(m->tensor);
-    free(m->first);
-    free(m->fused_into);
-    free(m->queue);
-    free(m->is_fusion_barrier);
-    free(m->touched);
-    gpu_touches_free(&m->touches);
-    free(m->view);
-    gpu_tables_free(&m->tables);
-    gpu_list_free(&m->list);
-    gpu_inbox_free(&m->inbox);
-    arena_fini(&m->arena);
-    m->tensor = NULL;
-    m->first = m->fused_into = m->queue = m->touched = NULL;
-    m->is_fusion_barrier = NULL;
-    m->view = NULL;
-    m->variant = NULL;
-}
+/* ---- calls of kernels ---------------------------------------------------- */
 
 static void resolve(struct gpu_tensor *t, const struct prog_tensor *p,
                     const struct graph_sizes *z)
@@ -158,8 +99,6 @@ void gpu_image_place(struct gpu_image *m)
             m->tensor[i].grid = at(m, grid, bytes);
     }
 }
-
-/* ---- calls of kernels ---------------------------------------------------- */
 
 /* Initializes a call, except its tensors and addresses. */
 static void fill(struct gpu_call *c, const struct insn_kernel *k)
@@ -296,6 +235,88 @@ size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st)
                : 0;
 }
 
+/* ---- init and fini ------------------------------------------------------- */
+
+/* Plans which instructions are fused, in all variants. Returns false if out of
+ * memory. */
+static bool plan_fusion(struct gpu_image *m)
+{
+    const struct program *p = m->prog;
+
+    for (int i = 0; i < p->n_tensor; i++)
+        resolve(&m->tensor[i], &p->tensor[i], &p->max);
+    for (int i = 0; i < p->n_variant; i++) {
+        const struct variant *v = &p->variant[i];
+        struct gpu_fused *plan = calloc((size_t)v->n_insn + 1, sizeof *plan);
+
+        m->plan[i] = plan;
+        if (!plan)
+            return false;
+        for (int k = 0; k < v->n_insn; k++)
+            plan[k].has_scratch =
+                v->insn[k].kind == INSN_KERNEL &&
+                kernel_scratch(p, m->tensor, &v->insn[k].kernel, &p->max,
+                               m->n_unit) > 0;
+        gpu_fuse_plan(plan, p, v);
+    }
+    return true;
+}
+
+pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
+                         const struct device *d, pl_err *err)
+{
+    const struct program *p = d->prog;
+    int n_step = 0;
+
+    m->set = set;
+    m->prog = p;
+    m->n_unit = d->desc.n_unit;
+    m->variant = NULL;
+    arena_init(&m->arena);
+    for (int i = 0; i < p->n_variant; i++)
+        if (p->variant[i].n_insn > n_step)
+            n_step = p->variant[i].n_insn;
+    m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
+    m->first = calloc((size_t)n_step + 1, sizeof *m->first);
+    m->fused_into = calloc((size_t)n_step + 1, sizeof *m->fused_into);
+    m->done = calloc((size_t)n_step + 1, sizeof *m->done);
+    m->view =
+        calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
+    if (!m->tensor || !m->first || !m->view || !m->fused_into || !m->done ||
+        !gpu_inbox_init(&m->inbox, p, n_step) || !plan_fusion(m))
+        return err_no_memory(err, "a device's tables");
+    for (int i = 0; i < p->n_tensor; i++)
+        tensor_tables(m, &p->tensor[i]);
+    for (int i = 0; i < p->n_variant; i++)
+        for (int k = 0; k < p->variant[i].n_insn; k++)
+            insn_tables(m, &p->variant[i].insn[k]);
+    if (m->tables.no_memory)
+        return err_no_memory(err, "a device's tables");
+    gpu_tables_lay(&m->tables);
+    return PL_OK;
+}
+
+void gpu_image_fini(struct gpu_image *m)
+{
+    free(m->tensor);
+    free(m->first);
+    free(m->fused_into);
+    free(m->done);
+    for (int i = 0; i < PROG_MAX_VARIANT; i++)
+        free(m->plan[i]);
+    free(m->view);
+    gpu_tables_free(&m->tables);
+    gpu_list_free(&m->list);
+    gpu_inbox_free(&m->inbox);
+    arena_fini(&m->arena);
+    m->tensor = NULL;
+    m->first = m->fused_into = NULL;
+    m->done = NULL;
+    memset(m->plan, 0, sizeof m->plan);
+    m->view = NULL;
+    m->variant = NULL;
+}
+
 /* ---- launches of a step -------------------------------------------------- */
 
 struct reach {
@@ -348,67 +369,55 @@ bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
     return true;
 }
 
-struct written {
-    const struct gpu_image *m;
-    struct gpu_sorted *sorted;
-};
-
-static void look_at_written(void *user, const struct insn_access *u)
+/* Removes the launches that sort the routes of instruction i, whose launches
+ * are the last of the list, if that is done already. */
+static void sort_once(struct gpu_image *m, int i, bool is_sorted)
 {
-    struct written *w = user;
-    const struct prog_tensor *t =
-        &device_of(w->m->set, u->dev)->prog->tensor[u->tensor];
-    uint64_t at = gpu_image_at(w->m, u->dev, u->tensor) + u->off;
+    enum { SORTING = 3 }; /* launches: keys, places, blocks */
+    int first = m->first[i], n = m->list.n - first;
+    bool sorts = n > SORTING && m->list.launch[first].kernel == GPU_route_keys;
 
-    if (u->access != ACCESS_READ)
-        gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
+    m->done[i].sorted = is_sorted || sorts;
+    if (!is_sorted || !sorts)
+        return;
+    memmove(m->list.launch + first, m->list.launch + first + SORTING,
+            (size_t)(n - SORTING) * sizeof *m->list.launch);
+    m->list.n -= SORTING;
 }
 
-/* Removes the launches that sort the routes, which are (token, expert) pairs,
- * if they are sorted already (gpu_fuse.h). Called after the launches of a
- * compute queue instruction were added, the first of which is `first`. After an
- * instruction that uses the queue's scratch memory, the routes count as not
- * sorted, because the instruction may have overwritten them. */
-static void fuse(struct gpu_image *m, struct gpu_sorted *s,
-                 const struct insn *st, int first)
+/* Returns true if instruction i may join launches of h. The plan lets it pass
+ * instructions that are executed before its group. None of these may have kept
+ * its own launches. */
+static bool may_move(const struct gpu_image *m, const struct gpu_fused *plan,
+                     int h, int i)
 {
-    struct written w = {m, s};
-
-    if (insn_is_event(st) || (!gpu_fuse_routes(s, &m->list, first) &&
-                              gpu_image_insn_scratch(m, st) > 0))
-        s->launch = -1;
-    insn_accesses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
+    for (int k = h + 1; k < i; k++)
+        if (plan[k].group < plan[i].group && m->first[k + 1] > m->first[k])
+            return false;
+    return true;
 }
 
-/* Fuses launches of different instructions, after all launches of a step have
- * been created. No launch is moved across an instruction that either is not a
- * KERNEL or needs bytes copied from the inbox. */
-static void fuse_insns(struct gpu_image *m, const struct variant *c,
-                       const struct device_run *run)
+/* Fuses instruction i, whose launches are the last of the list, as the plan
+ * says. It must not move before instruction `from`, because bytes that it reads
+ * may come from the inbox there. */
+static void fuse(struct gpu_image *m, const struct variant *v,
+                 const struct gpu_fused *plan, int i, int from)
 {
-    struct gpu_fuse_insns s = {.n = c->n_insn,
-                               .queue = m->queue,
-                               .is_fusion_barrier = m->is_fusion_barrier,
-                               .touched = m->touched};
+    struct launch_list *l = &m->list;
+    int first = m->first[i], r = plan[i].routes, with = plan[i].with, h, last;
 
-    m->touches.n = 0;
-    for (int i = 0; i < c->n_insn; i++) {
-        const struct insn *st = &c->insn[i];
-        bool runs = insn_enabled(st, run->n_micro, run->sizes);
-
-        m->queue[i] = runs ? (int)st->queue : -1;
-        m->is_fusion_barrier[i] = st->kind != INSN_KERNEL ||
-                                  m->inbox.first[i + 1] > m->inbox.first[i];
-        m->touched[i] = m->touches.n;
-        if (runs && !m->is_fusion_barrier[i])
-            gpu_touches_add(&m->touches, m, st);
-    }
-    m->touched[c->n_insn] = m->touches.n;
-    s.touch = m->touches.touch;
-    if (m->touches.no_memory)
-        m->list.no_memory = true;
-    else
-        gpu_fuse_insns(&m->list, m->first, &s, m->fused_into);
+    sort_once(m, i, r >= 0 && m->done[r].sorted);
+    h = with >= 0 ? m->fused_into[with] : -1;
+    if (m->by_insn || h < 0 || h < from || l->n != first + 1 ||
+        !may_move(m, plan, h, i))
+        return;
+    last = m->first[h + 1] - 1;
+    if ((last == m->first[h] ||
+         (last > m->first[h] && l->launch[last].kernel == GPU_attend_merge)) &&
+        gpu_fuse_launches(l, last, plan[i].rewrite, plan[i].alone,
+                          m->tensor[v->insn[with].kernel.arg[0].tensor].at,
+                          &m->done[h].parts))
+        m->fused_into[i] = h;
 }
 
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
@@ -416,7 +425,8 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
 {
     const struct variant *c = device_variant(d, run);
     const struct prog_tensor *t = m->prog->tensor;
-    struct gpu_sorted sorted = {.launch = -1};
+    const struct gpu_fused *plan = m->plan[c - m->prog->variant];
+    int arrived[QUEUE_COUNT] = {0};
 
     if (m->variant == c && m->is_by_insn == m->by_insn &&
         gpu_image_same_sizes(m->n_micro, m->sizes, m->n_page, run))
@@ -438,22 +448,22 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
 
         m->first[i] = m->list.n;
         m->inbox.first[i] = m->inbox.n;
+        m->fused_into[i] = i;
+        m->done[i] = (struct gpu_done){0};
         if (!insn_enabled(st, run->n_micro, run->sizes))
             continue;
         gpu_inbox_insn(m, st);
+        if (m->inbox.n > m->inbox.first[i])
+            arrived[st->queue] = i;
         if (st->kind == INSN_KERNEL)
             add_kernel(m, st);
         else if (!insn_is_event(st) && gpu_image_reaches(m, st))
             gpu_move_launch(m, st);
-        if (st->queue == QUEUE_COMPUTE && !m->list.no_memory)
-            fuse(m, &sorted, st, m->first[i]);
+        if (st->kind == INSN_KERNEL && !m->list.no_memory)
+            fuse(m, c, plan, i, arrived[st->queue]);
     }
     m->first[c->n_insn] = m->list.n;
     m->inbox.first[c->n_insn] = m->inbox.n;
-    for (int i = 0; i < c->n_insn; i++)
-        m->fused_into[i] = i;
-    if (!m->by_insn && !m->list.no_memory)
-        fuse_insns(m, c, run);
     if (m->list.no_memory || m->inbox.no_memory)
         return false;
     m->variant = c;

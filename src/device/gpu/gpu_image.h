@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "device/device_ops.h"
-#include "device/gpu/gpu_access.h"
+#include "device/gpu/gpu_fuse.h"
 #include "device/gpu/gpu_kernel.h"
 #include "device/gpu/gpu_tables.h"
 #include "program/copy_loops.h"
@@ -103,16 +103,14 @@ struct gpu_image {
     /* by instruction, the index of the instruction into whose launches it was
      * fused, or its own; [most instructions of a variant]; owned */
     int *fused_into;
-    /* by instruction, its queue, or -1 if it is disabled; for gpu_fuse_insns();
-     * [most instructions of a variant]; owned */
-    int *queue;
-    /* by instruction: no launch may be moved across it; [most instructions of a
+    /* by instruction, which fusions were made; [most instructions of a
      * variant]; owned */
-    bool *is_fusion_barrier;
-    /* by instruction, the index in touches.touch of its first memory access;
-     * [most instructions of a variant + 1]; owned */
-    int *touched;
-    struct gpu_access_set touches;
+    struct gpu_done {
+        unsigned parts; /* rewrites of its launch, as in gpu_fuse_launches() */
+        bool sorted;    /* the scratch memory has the routes of its experts */
+    } * done;
+    /* by variant, which fusions are planned, [n_insn]; owned */
+    struct gpu_fused *plan[PROG_MAX_VARIANT];
 };
 
 /* Prepares the image of device `d`, whose program is set, and collects the

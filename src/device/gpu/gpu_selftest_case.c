@@ -609,26 +609,71 @@ static void add_calls(struct making *m)
                    i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
 }
 
-/* Creates the launches of all calls, then fuses those of different calls. */
+/* Returns call i, counted from 0, of the case. */
+static const struct cpu_call *call_of(const struct selftest_case *t, int i)
+{
+    return i == 0 ? &t->call : &t->also_call[i - 1];
+}
+
+static enum kernel kernel_of(const struct selftest_case *t, int i)
+{
+    return i == 0 ? t->kernel : t->also[i - 1];
+}
+
+/* Returns the call that computes the first operand of call i that an earlier
+ * call computes, or -1. */
+static int maker_of(const struct selftest_case *t, int i)
+{
+    const struct cpu_call *c = call_of(t, i);
+
+    for (int in = 0; in < c->n_in; in++)
+        for (int k = i - 1; k >= 0; k--)
+            if (c->in[in].data && c->in[in].data == call_of(t, k)->out.data)
+                return k;
+    return -1;
+}
+
+/* Fuses the launch of call i, the last of the list, with that of the calls
+ * before, by a rewrite of call k and i. *parts is as in gpu_fuse_launches().
+ * Returns false if there is none. */
+static bool fuse_calls(struct selftest_case *t, int k, int i, unsigned *parts)
+{
+    uint64_t result = trial_at(t, call_of(t, k)->out.data);
+
+    for (int r = 0; r < REWRITE_COUNT; r++)
+        if (gpu_fuse_is_of((enum gpu_rewrite)r, kernel_of(t, k),
+                           kernel_of(t, i)) &&
+            gpu_fuse_launches(&t->list, t->n_alone - 1, (enum gpu_rewrite)r,
+                              false, result, parts))
+            return true;
+    return false;
+}
+
+/* Fuses call i with the one whose result it reads, if it can, else with any. */
+static void fuse_call(struct selftest_case *t, int i, unsigned *parts)
+{
+    int maker = maker_of(t, i), k = i - 1;
+
+    if (maker >= 0 && fuse_calls(t, maker, i, parts))
+        return;
+    while (k >= 0 && !fuse_calls(t, k, i, parts))
+        k--;
+}
+
+/* Creates the launches of all calls, and fuses those of different calls. */
 static void add_all_launches(struct selftest_case *t)
 {
-    int first[TRIAL_CALLS + 1] = {0}, host[TRIAL_CALLS];
-    static const int queue[TRIAL_CALLS], touched[TRIAL_CALLS + 1];
-    static const bool bars[TRIAL_CALLS];
-    struct gpu_fuse_insns s = {.n = t->n_also + 1,
-                               .queue = queue,
-                               .is_fusion_barrier = bars,
-                               .touched = touched};
+    unsigned parts = 0;
 
     add_launches(t, t->kernel, &t->call);
     t->n_alone = t->list.n;
-    for (int i = 0; i < t->n_also; i++) {
-        first[i + 1] = t->list.n;
-        add_launches(t, t->also[i], &t->also_call[i]);
+    for (int i = 1; i <= t->n_also; i++) {
+        int n = t->list.n;
+
+        add_launches(t, kernel_of(t, i), call_of(t, i));
+        if (t->list.n == n + 1 && t->n_alone > 0)
+            fuse_call(t, i, &parts);
     }
-    first[s.n] = t->list.n;
-    if (t->n_also > 0 && !t->list.no_memory)
-        gpu_fuse_insns(&t->list, first, &s, host);
 }
 
 /* ---- a case -------------------------------------------------------------- */
