@@ -154,6 +154,8 @@ fi
 # What drivers compile they keep; and where containers have them.
 export HOME=${HOME:-/root}
 export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-${TMPDIR:-/tmp}/plait-gpu-check}
+# Compiled kernels and measured rates serve all parts of this check, and no one else.
+export XDG_CACHE_HOME=$tmp/cache PLAIT_TEST_CACHE=$tmp/cache
 for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
     [ -e "$dir/libcuda.so.1" ] &&
         export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir"
@@ -214,14 +216,12 @@ else
 fi
 cat "$tmp/rates"
 [ -z "$keep" ] || cp "$tmp/rates" "$keep/rates.txt"
-part 60 "rates for plans" env XDG_CACHE_HOME="$tmp/measured" "$bin/plait-emu" \
-    devices --measure -dev "$device"
+part 60 "rates for plans" "$bin/plait-emu" devices --measure -dev "$device"
 cat "$tmp/said"
 
 # ---- kernels, models ---------------------------------------------------------
 
 export PLAIT_GPU_TEST=$device
-export PLAIT_TEST_CACHE=$tmp/cache
 bits() { # bits SECONDS GROUP
     part "$1" "bits of kernels, $2" "$bin/plait-test" -v "$2" || return
     grep -q 'went through the GPU: [1-9]' "$tmp/said" || {

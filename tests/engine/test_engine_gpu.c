@@ -1,7 +1,7 @@
 /* Whole models on GPUs have the bits that cpu devices give with as many ranks:
  * one model per type of memory, with and without experts, in floats and in
  * blocks, whatever other devices there are and wherever experts and caches are.
- * The GPUs are emulated (device/gpu/emu), those of CUDA and HIP behind fake
+ * The GPUs are emulated (tests/emu), those of CUDA and HIP behind fake
  * libraries, so models are small and few. A real GPU that PLAIT_GPU_TEST names,
  * an item of -dev, runs all of them. */
 #include "device/device_inner.h"
