@@ -5,10 +5,11 @@
  * call. KERNEL(name, arguments, lanes) begins a kernel, whose arguments are `a`
  * and whose work groups have `lanes` lanes. KERNEL_DENSE begins one that uses
  * many registers; they should still suffice for two work groups per compute
- * unit. KERNEL_AHEAD is like it, but the kernel itself calls AWAIT(). Before
- * that, launches that precede it may still be running, so the kernel may only
- * PREFETCH() weights in device memory. LANE() is the lane's number in its work
- * group, GROUP() that of the work group, N_GROUP() the number of work groups.
+ * unit, those of KERNEL_THREE for three. KERNEL_AHEAD is like KERNEL_DENSE, but
+ * the kernel itself calls AWAIT(). Before that, launches that precede it may
+ * still be running, so the kernel may only PREFETCH() weights in device memory.
+ * LANE() is the lane's number in its work group, GROUP() that of the work
+ * group, N_GROUP() the number of work groups.
  * LOCAL_ARRAY declares memory that the lanes of a work group share, at the top
  * of a kernel. Either all lanes of a work group reach a BARRIER() or none does.
  * BARRIER_32() is one for 32 adjacent lanes, from a multiple of 32. It may be a
@@ -44,6 +45,7 @@ typedef int64_t s64;
 #define UNROLL
 #define KERNEL(name, args, lanes)       DEV void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_THREE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
 #define GLOBAL

@@ -39,6 +39,7 @@ struct attention {
     int32_t heads, per_kv;
     enum gpu_kernel kernel;
     bool codes;   /* keys or values have codes of 4 or 5 bits */
+    bool direct;  /* the kernel reads the cache without stages */
     bool alone;   /* the rows of a work group are heads of one token */
     int32_t rows; /* rows of a work group */
     int32_t wide; /* columns of a stack entry of the tile kernels; 0 for
@@ -122,6 +123,15 @@ static void set_heads(struct attention *a)
     a->per_kv = in_order ? a->heads : 0;
 }
 
+/* Returns true if the values of a position are whole units of 16 bytes, which
+ * kernels with stages load. */
+static bool has_units(const struct gpu_call *c)
+{
+    pl_format f = c->in[2].format;
+
+    return c->out.dim[2] * (f == PL_F32 ? 4 : f == PL_Q8_0 ? 1 : 2) % 16 == 0;
+}
+
 /* Chooses a kernel without tiles by the number of rows. If there are few tokens
  * per sequence, a group processes one token, because tokens of different
  * sequences share no keys. A kernel computes all of its rows, even unused ones,
@@ -130,13 +140,14 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 {
     int64_t rows;
 
+    a->direct = a->codes || (!latent && !has_units(a->c));
     a->alone = n_tok <= ALONE || n_tok <= ALONE_EACH * a->c->n_seq;
     rows = a->heads * (a->alone ? 1 : n_tok);
-    a->rows = a->codes && latent                  ? MAX_ROWS
-              : rows <= 4                         ? 4
-              : rows <= 8 && !latent && !a->codes ? 8
-                                                  : MAX_ROWS;
-    if (a->codes)
+    a->rows = a->direct && latent                  ? MAX_ROWS
+              : rows <= 4                          ? 4
+              : rows <= 8 && !latent && !a->direct ? 8
+                                                   : MAX_ROWS;
+    if (a->direct)
         a->kernel = latent         ? GPU_attend_codes_latent
                     : a->rows == 4 ? GPU_attend_codes_4
                                    : GPU_attend_codes_16;

@@ -8,15 +8,23 @@
  * elements which the lane loads. The softmax state of each row, l [16], m and
  * acc [e], goes to memory, where attend_merge merges the states. The spans that
  * exist depend on positions, which only the device knows. So a work group that
- * has no span returns. */
+ * has no span returns.
+ *
+ *   attend_4, _8, _16     few tokens (attend_tmpl.h)
+ *   attend_latent_*       latents, which are keys and values at once
+ *   attend_codes_*        caches of 4 or 5 bits (attend_direct_tmpl.h)
+ *   attend_tile_*         many tokens (attend_tile_tmpl.h)
+ *   attend_merge          states of a row to its result */
 
-/* A lane loads up to ATTEND_FAR values of keys or values, or at the end
+/* A lane of the direct kernels loads up to ATTEND_FAR values, or at the end
  * ATTEND_AHEAD, before it uses the first. The fewer rows a kernel computes, the
  * more it waits for memory, and the more registers it has for loads. */
 enum {
     ATTEND_BLOCKS = TEXT_SPAN / TEXT_PAGE,
     ATTEND_AHEAD = 8,
-    ATTEND_FAR = 32
+    ATTEND_FAR = 32,
+    CODE_AHEAD = 8,  /* positions of V, in formats of codes */
+    STAGE_WIDE = 128 /* columns of V in a stage */
 };
 
 DEV float lowest_(void)
@@ -106,117 +114,177 @@ DEV void tile_sees(GLOBAL const s32 *pos, s32 t0, s32 t1, s32 window,
     *most = hi;
 }
 
-/* ---- scores -------------------------------------------------------------- */
+/* ---- the softmax of a span ----------------------------------------------- */
 
-/* Computes s[r] = fma(w[r], x, s[r]) for r < n. n is a multiple of 4. */
+/* Shared memory of a work group for one span, and the positions of the span
+ * that its rows attend to. */
+struct span {
+    LOCAL float *p;    /* scores, later probabilities, [256][rows] */
+    LOCAL float *part; /* [256] */
+    /* by block and row, [4][rows]: greatest score, greatest score up to and
+     * including the block, and the factor of the row's earlier sums */
+    LOCAL float *top, *m, *f;
+    /* by row: positions of the span that it attends to, see_lo .. see_hi - 1 */
+    LOCAL s32 *see_lo, *see_hi;
+    LOCAL s64 *row_q;     /* by row: index of its query; -1: unused row */
+    LOCAL s64 *row_state; /* by row: index of its softmax state */
+    /* positions that any row attends to, and those that all rows do */
+    s32 any_lo, any_hi, all_lo, all_hi;
+};
+
+/* Declares the arrays of struct span except p, and those of tile_heads(). */
+#define SPAN_ARRAYS(rows)                                                      \
+    LOCAL_ARRAY(float, part, 256);                                             \
+    LOCAL_ARRAY(float, top, ATTEND_BLOCKS *(rows));                            \
+    LOCAL_ARRAY(float, m, ATTEND_BLOCKS *(rows));                              \
+    LOCAL_ARRAY(float, f, ATTEND_BLOCKS *(rows));                              \
+    LOCAL_ARRAY(s32, see_lo, rows);                                            \
+    LOCAL_ARRAY(s32, see_hi, rows);                                            \
+    LOCAL_ARRAY(s64, row_q, rows);                                             \
+    LOCAL_ARRAY(s64, row_state, rows);                                         \
+    LOCAL_ARRAY(s32, head, rows);                                              \
+    LOCAL_ARRAY(s32, head_count, 1)
+/* Sets the pointers of a struct span to these arrays. */
+#define SPAN_INIT(x, probabilities)                                            \
+    ((x).p = (probabilities), (x).part = part, (x).top = top, (x).m = m,       \
+     (x).f = f, (x).see_lo = see_lo, (x).see_hi = see_hi, (x).row_q = row_q,   \
+     (x).row_state = row_state)
+
+/* Sets the positions of the span from u0 on that tokens which see positions
+ * `least` to `most` attend to. */
+DEV void span_sees(struct span *x, s32 u0, s32 least, s32 most)
+{
+    x->any_lo = within(least - u0, 0, TEXT_SPAN);
+    x->any_hi = within(most + 1 - u0, 0, TEXT_SPAN);
+    x->all_lo = 0;
+    x->all_hi = TEXT_SPAN;
+}
+
+/* Returns true if a row attends to a position of block b. */
+DEV s32 span_has(const struct span *x, s32 b)
+{
+    return b * TEXT_PAGE < x->any_hi && (b + 1) * TEXT_PAGE > x->any_lo;
+}
+
+/* Sets up row `id`: query head h of token t, which exists if t < t1. `first` is
+ * the first token of the launch, n_state the states of a row. */
+DEV void span_row(struct span *x, s32 id, GLOBAL const s32 *pos, s32 t, s32 t1,
+                  s32 h, s32 window, s32 u0, s32 first, s32 n_head, s32 n_state,
+                  s32 e)
+{
+    x->row_q[id] = -1;
+    x->see_lo[id] = x->see_hi[id] = 0;
+    if (t < t1) {
+        s32 lo = first_seen(pos[t], window);
+
+        x->row_q[id] = (s64)t * n_head + h;
+        x->row_state[id] = (((s64)(t - first) * n_head + h) * n_state +
+                            u0 / TEXT_SPAN - lo / TEXT_SPAN) *
+                           (TEXT_SOFT + e);
+        x->see_lo[id] = within(lo - u0, 0, TEXT_SPAN);
+        x->see_hi[id] = within(pos[t] + 1 - u0, 0, TEXT_SPAN);
+    }
+}
+
+/* Makes probabilities of the scores s[rows] of position `id`, which it may
+ * change: p, m and f. Sets all_lo and all_hi. All lanes call this function. */
+DEV void span_softmax(struct span *x, s32 rows, float *s, float scale,
+                      float softcap, s32 id)
+{
+    for (s32 r = 0; r < rows; r++) {
+        s[r] = mul_(s[r], scale);
+        if (softcap != 0)
+            s[r] = mul_(tanh_(div_(s[r], softcap)), softcap);
+        if (id < x->see_lo[r] || id >= x->see_hi[r])
+            s[r] = lowest_();
+        x->p[id * rows + r] = s[r];
+        if (x->row_q[r] >= 0) {
+            x->all_lo = x->see_lo[r] > x->all_lo ? x->see_lo[r] : x->all_lo;
+            x->all_hi = x->see_hi[r] < x->all_hi ? x->see_hi[r] : x->all_hi;
+        }
+    }
+    /* there is no position that all rows attend to */
+    if (x->all_lo >= x->all_hi)
+        x->all_lo = x->all_hi = x->any_hi;
+    BARRIER();
+    x->part[id] = lowest_();
+    for (s32 k = 0; k < rows; k++)
+        x->part[id] =
+            max_(x->p[(id / rows * rows + k) * rows + id % rows], x->part[id]);
+    BARRIER();
+    if (id < ATTEND_BLOCKS * rows) {
+        x->top[id] = lowest_();
+        for (s32 k = 0; k < TEXT_PAGE / rows; k++)
+            x->top[id] =
+                max_(x->part[(id / rows * (TEXT_PAGE / rows) + k) * rows +
+                             id % rows],
+                     x->top[id]);
+    }
+    BARRIER();
+    if (id < rows) {
+        float now = lowest_();
+
+        for (s32 b = 0; b < ATTEND_BLOCKS; b++) {
+            float next = x->top[b * rows + id], was = now;
+
+            now = next > was ? next : was;
+            x->m[b * rows + id] = now;
+            x->f[b * rows + id] = next > was ? exp_(sub_(was, now)) : 1.0f;
+        }
+    }
+    BARRIER();
+    for (s32 r = 0; r < rows; r++)
+        x->p[id * rows + r] = exp_(sub_(s[r], x->m[id / TEXT_PAGE * rows + r]));
+    BARRIER();
+}
+
+/* Writes l and m of the rows' softmax states. */
+DEV void span_put(const struct span *x, s32 rows, GLOBAL float *state, s32 id)
+{
+    for (s32 k = id; k < 16 * rows; k += 256) {
+        s32 r = k % rows, i = k / rows;
+        float l = 0;
+
+        if (x->see_lo[r] >= x->see_hi[r])
+            continue;
+        for (s32 b = 0; b < ATTEND_BLOCKS; b++) {
+            if (x->see_lo[r] >= (b + 1) * TEXT_PAGE ||
+                x->see_hi[r] <= b * TEXT_PAGE)
+                continue;
+            l = mul_(l, x->f[b * rows + r]);
+            for (s32 j = b * TEXT_PAGE + i; j < (b + 1) * TEXT_PAGE; j += 16)
+                l = add_(l, x->p[j * rows + r]);
+        }
+        state[x->row_state[r] + i] = l;
+        if (i == 0)
+            state[x->row_state[r] + 16] = x->m[(ATTEND_BLOCKS - 1) * rows + r];
+    }
+}
+
+/* ---- products ------------------------------------------------------------ */
+
+/* Computes s[r] = fma(w[r], x, s[r]) for r < n. n is a multiple of 2. */
 DEV void add_rows(float *s, s32 n, LOCAL const float *w, float x)
 {
-    for (s32 r = 0; r < n; r += 4) {
+    for (s32 r = 0; r + 4 <= n; r += 4) {
         float y[4];
 
         quad_get(y, w + r);
         for (s32 k = 0; k < 4; k++)
             s[r + k] = fma_(y[k], x, s[r + k]);
     }
-}
+    if (n % 4) {
+        float y[2];
 
-/* Adds to the scores s[rows] of position j the products of key values i0 + i ..
- * i0 + n - 1 with the same values of each row's query: s[r] = fma(q[i][r],
- * key[i], s[r]). q is [n][rows]. Loads `ahead` values at a time, which is at
- * most ATTEND_FAR, and returns the first i for which fewer are left. Blocks of
- * values with one scale begin at multiples of ATTEND_FAR. ahead, rows and
- * format are constants where this function is inlined. */
-DEV s32 add_keys_by(s32 ahead, float *s, s32 rows, LOCAL const float *q,
-                    GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
-                    s32 i, s32 n)
-{
-    for (; i + ahead <= n; i += ahead) {
-        float x[ATTEND_FAR];
-        float scale = tile_scale(tile, format, 0, d, j, i0 + i);
-
-        UNROLL
-        for (s32 k = 0; k < ahead; k++)
-            x[k] = tile_value(tile, format, 0, d, j, i0 + i + k, scale);
-        UNROLL
-        for (s32 k = 0; k < ahead; k++)
-            add_rows(s, rows, q + (i + k) * rows, x[k]);
-    }
-    return i;
-}
-/* The same for all n values, at most `far` at a time. */
-DEV void add_keys(s32 far, float *s, s32 rows, LOCAL const float *q,
-                  GLOBAL const u8 *tile, s32 format, s32 d, s32 j, s32 i0,
-                  s32 n)
-{
-    s32 i = 0;
-
-    if (far > ATTEND_AHEAD)
-        i = add_keys_by(far, s, rows, q, tile, format, d, j, i0, i, n);
-    i = add_keys_by(ATTEND_AHEAD, s, rows, q, tile, format, d, j, i0, i, n);
-    add_keys_by(1, s, rows, q, tile, format, d, j, i0, i, n);
-}
-
-/* Like add_keys, but the n values of the key are floats in shared memory. */
-DEV void add_latents(float *s, s32 rows, LOCAL const float *q,
-                     LOCAL const float *key, s32 n)
-{
-    for (s32 i = 0; i < n; i++)
-        add_rows(s, rows, q + i * rows, key[i]);
-}
-
-/* ---- sums of V ----------------------------------------------------------- */
-
-/* Adds the values of column c, weighted by probabilities, to the sums of n
- * rows: acc[r] = fma(p[j][r], value[j][c], acc[r]) for positions j .. hi - 1,
- * ascending. p is [64][rows]. Loads `ahead` values at a time and returns the
- * first j for which fewer are left. ahead, n, rows and format are constants
- * where this function is inlined. */
-DEV s32 add_values_by(s32 ahead, float *acc, s32 n, s32 rows,
-                      LOCAL const float *p, GLOBAL const u8 *tile, s32 format,
-                      s32 d, s32 c, s32 j, s32 hi)
-{
-    for (; j + ahead <= hi; j += ahead) {
-        float x[ATTEND_FAR];
-
-        UNROLL
-        for (s32 k = 0; k < ahead; k++)
-            x[k] = tile_value(tile, format, 1, d, j + k, c,
-                              tile_scale(tile, format, 1, d, j + k, c));
-        UNROLL
-        for (s32 k = 0; k < ahead; k++)
-            add_rows(acc, n, p + (j + k) * rows, x[k]);
-    }
-    return j;
-}
-/* The same for positions lo .. hi - 1, at most `far` at a time. */
-DEV void add_values(s32 far, float *acc, s32 n, s32 rows, LOCAL const float *p,
-                    GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
-                    s32 hi)
-{
-    s32 j = lo;
-
-    if (far > ATTEND_AHEAD)
-        j = add_values_by(far, acc, n, rows, p, tile, format, d, c, j, hi);
-    j = add_values_by(ATTEND_AHEAD, acc, n, rows, p, tile, format, d, c, j, hi);
-    add_values_by(1, acc, n, rows, p, tile, format, d, c, j, hi);
-}
-
-/* Like add_values, but row r skips the positions of the span before see_lo[r]
- * and from see_hi[r] on. The block begins at position j0 of the span. */
-DEV void add_some(float *acc, s32 n, s32 rows, LOCAL const float *p,
-                  GLOBAL const u8 *tile, s32 format, s32 d, s32 c, s32 lo,
-                  s32 hi, s32 j0, LOCAL const s32 *see_lo,
-                  LOCAL const s32 *see_hi)
-{
-    for (s32 j = lo; j < hi; j++) {
-        float x = tile_value(tile, format, 1, d, j, c,
-                             tile_scale(tile, format, 1, d, j, c));
-
-        for (s32 r = 0; r < n; r++)
-            if (j0 + j >= see_lo[r] && j0 + j < see_hi[r])
-                acc[r] = fma_(p[j * rows + r], x, acc[r]);
+        pair_get(y, w + n / 4 * 4);
+        for (s32 k = 0; k < 2; k++)
+            s[n / 4 * 4 + k] = fma_(y[k], x, s[n / 4 * 4 + k]);
     }
 }
+
+#include "attend_stage.h"
+
+#include "attend_direct.h"
 
 /* ---- merging of softmax states ------------------------------------------- */
 
@@ -251,28 +319,19 @@ DEV s32 low_bits_set(s32 i)
 
 /* ---- the kernels --------------------------------------------------------- */
 
-#define ATTEND_KERNEL(name, args, lanes)       KERNEL(name, args, lanes)
 #define ATTEND_KERNEL_DENSE(name, args, lanes) KERNEL_DENSE(name, args, lanes)
+#define ATTEND_KERNEL_THREE(name, args, lanes) KERNEL_THREE(name, args, lanes)
 
 #define ATTEND_NAME                            attend_4
 #define ROWS                                   4
-#define COLUMN_ROWS                            4
-#define LATENT                                 0
-#define CODES                                  0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_8
 #define ROWS        8
-#define COLUMN_ROWS 8
-#define LATENT      0
-#define CODES       0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_16
 #define ROWS        16
-#define COLUMN_ROWS 8
-#define LATENT      0
-#define CODES       0
 #include "attend_tmpl.h"
 
 #define ATTEND_NAME attend_latent_4
@@ -280,46 +339,50 @@ DEV s32 low_bits_set(s32 i)
 #define COLUMN_ROWS 4
 #define LATENT      1
 #define CODES       0
-#include "attend_tmpl.h"
+#include "attend_direct_tmpl.h"
 
 #define ATTEND_NAME attend_latent_16
 #define ROWS        16
 #define COLUMN_ROWS 8
 #define LATENT      1
 #define CODES       0
-#include "attend_tmpl.h"
+#include "attend_direct_tmpl.h"
 
 #define ATTEND_NAME attend_codes_4
 #define ROWS        4
 #define COLUMN_ROWS 4
 #define LATENT      0
 #define CODES       1
-#include "attend_tmpl.h"
+#include "attend_direct_tmpl.h"
 
 #define ATTEND_NAME attend_codes_16
 #define ROWS        16
 #define COLUMN_ROWS 8
 #define LATENT      0
 #define CODES       1
-#include "attend_tmpl.h"
+#include "attend_direct_tmpl.h"
 
 #define ATTEND_NAME attend_codes_latent
 #define ROWS        16
 #define COLUMN_ROWS 8
 #define LATENT      1
 #define CODES       1
-#include "attend_tmpl.h"
+#include "attend_direct_tmpl.h"
 
 #include "attend_tile.h"
 
 /* ---- attend_merge -------------------------------------------------------- */
 
-/* Merges up to MERGE_STATES adjacent states of a row, which are a subtree of
- * the row's tree of spans. If there is no next level, these are all states of
- * the row, and the final result acc / (l + exp(sink - m)) is written. A work
- * group processes one row. If the result is quantized in parts, it processes
- * the rows of a token whose columns are in its part. Shared memory has space
- * for `most` states of each row. */
+/* part [n_row, n_state, TEXT_SOFT + e] to out [n_row, e], or to states of the
+ * next level. Merges up to MERGE_STATES adjacent states of a row, which are a
+ * subtree of the row's tree of spans. If there is no next level, these are all
+ * states of the row, and the final result acc / (l + exp(sink - m)) is written.
+ * A work group processes one row. If the result is quantized in parts, it
+ * processes the rows of a token whose columns are in its part.
+ *
+ * Lanes have a column and every so many states. Shared memory has space for
+ * `most` states of each row. Order of sums: a tree over adjacent states,
+ * soft_join() for each pair. */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);

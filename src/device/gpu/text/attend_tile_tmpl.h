@@ -9,7 +9,8 @@
  *
  * A work group processes all spans of a softmax state. It merges them in the
  * order of the tree, as a binary counter carries: a left subtree waits on a
- * stack in memory until its right one is complete. */
+ * stack in memory until its right one is complete. Inside a span the order of
+ * sums is that of attend_tmpl.h. */
 #define WIDE  (16 * COLUMNS)
 #define PITCH (TILE_ROWS + 4)
 

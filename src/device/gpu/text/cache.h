@@ -94,6 +94,44 @@ DEV float codes_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
     return x;
 }
 
+/* Returns the float that code_value() subtracts from a code: 2^23 + bias. */
+DEV float codes_base(s32 format)
+{
+    return int_float((1 << 23) + codes_bias(format));
+}
+
+/* Returns the value of code c, like codes_value(): 2^23 + c as a float, less
+ * `base`, is the code's level, exact. `least` is the block's minimum, or -0,
+ * whose addition changes nothing. */
+DEV float code_value(s32 iq4, u32 c, float base, float scale, float least)
+{
+    float level = iq4 ? int_float(iq4_level((s32)c))
+                      : sub_(float_from_bits(0x4b000000u | c), base);
+
+    return add_(mul_(level, scale), least);
+}
+
+/* Returns element `at` of a tile as it lies there, and the value of such a word
+ * without its scale, in a format without codes. */
+DEV u32 tile_word(GLOBAL const u8 *tile, s32 format, s32 d, s32 at)
+{
+    if (format == TEXT_F32)
+        return ((GLOBAL const u32 *)tile)[at];
+    if (format == TEXT_Q8_0)
+        return (u32)tile_q8(tile, d)[at];
+    return ((GLOBAL const u16 *)tile)[at];
+}
+DEV float word_value(s32 format, u32 word)
+{
+    if (format == TEXT_F32)
+        return float_from_bits(word);
+    if (format == TEXT_F16)
+        return f16_to_f32((u16)word);
+    if (format == TEXT_BF16)
+        return bf16_float((u16)word);
+    return int_float((s32)word);
+}
+
 /* Returns value i of position j in any format. `scale` is tile_scale() of this
  * value. */
 DEV float tile_value(GLOBAL const u8 *tile, s32 format, s32 values, s32 d,
@@ -280,7 +318,9 @@ DEV void tiles_put(GLOBAL u8 *tile, s64 tile_bytes, s32 format, s32 values,
     }
 }
 
-/* Writes new keys or values into the cache, transposing them in shared memory.
+/* Writes new keys or values, x [n_tok, n_head, d], into the cache, transposing
+ * them in shared memory. A work group has CACHE_VALUES values of one head of
+ * CACHE_TOKENS tokens; blocks are encoded as tiles_put() does.
  * Lanes read adjacent values of a token. They write adjacent elements of a
  * tile: neighbouring positions if it has keys, neighbouring values
  * otherwise. */

@@ -32,8 +32,9 @@ DEV struct text_place piece_place(s64 i, s64 n, s64 per, s64 n1)
     return p;
 }
 
-/* Executes up to TEXT_PIECES copies. A lane loads four units before it stores
- * them, so that four loads are in flight. */
+/* Executes up to TEXT_PIECES copies. A piece has its own work groups; lanes
+ * have adjacent units. A lane loads four units before it stores them, so that
+ * four loads are in flight. No shared memory. */
 KERNEL(copy_pieces, struct copy_pieces_args, 256)
 {
     u64 value[4];
@@ -89,7 +90,7 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
 
 /* Sums one value per lane, over all addends, along the rank tree. The copy
  * descriptor a.piece says where in each addend the value lies. A lane loads
- * eight addends at once. */
+ * eight addends at once. No shared memory. */
 KERNEL(merge_tree, struct merge_tree_args, 256)
 {
     float stack[TEXT_DEPTH], x[8];

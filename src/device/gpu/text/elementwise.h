@@ -29,6 +29,8 @@ DEV float unary_value(float x, s32 op, float p, float q)
     return max_(0.0f, x);
 }
 
+/* Computes out[i] = op(x[i]) for n elements. Lanes have adjacent elements, and
+ * a lane goes on after all work groups' elements. No shared memory, no sums. */
 KERNEL(unary, struct unary_args, 256)
 {
     for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;
@@ -64,9 +66,10 @@ DEV float binary_value(float x, float y, s32 op, float lo, float hi,
     return mul_(add_(u, 1.0f), g);
 }
 
-/* Computes x op y. The host has merged dimensions that are contiguous in both
- * operands, so most often dim[0] covers all n elements and no index is
- * divided. */
+/* Computes out[i] = x op y for n elements. The host has merged dimensions that
+ * are contiguous in both operands, so most often dim[0] covers all n elements
+ * and no index is divided. Lanes have adjacent elements, as in `unary`. No
+ * shared memory, no sums. */
 KERNEL(binary, struct binary_args, 256)
 {
     for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;
@@ -84,6 +87,8 @@ KERNEL(binary, struct binary_args, 256)
     }
 }
 
+/* Converts n elements from one format to another. Lanes have adjacent elements,
+ * as in `unary`. No shared memory, no sums. */
 KERNEL(cast, struct cast_args, 256)
 {
     for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;

@@ -2,6 +2,9 @@
  * plain rows. The including file defines FORMAT, the format's name; WORD, the
  * type of a stored weight; and VALUE(word), its value as a float. All three are
  * undefined at the end. */
+/* weights that a lane of matvec loads ahead; of 4 bytes, so many need too many
+ * registers, and fewer bring as many bytes */
+#define AHEAD (sizeof(WORD) == 4 ? 32 : 48)
 
 /* Loads 16 weights of a row. They are w_k elements apart: ROWS if the weights
  * are packed, else 1. */
@@ -40,10 +43,10 @@ DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step,
 
 /* The work of a matvec lane in one segment of k (up to 256 values): the n
  * weights of its row, from address w on and w_k elements apart, and the
- * activations from address x on. A lane loads up to FLOAT_AHEAD weights before
+ * activations from address x on. A lane loads up to AHEAD weights before
  * it uses them, sixteen at a time. */
 struct OF(segment) {
-    WORD word[FLOAT_AHEAD];
+    WORD word[AHEAD];
     /* every 16th of the activations to be stored in shared memory next */
     float next[SEGMENT / 16];
     GLOBAL const WORD *w;
@@ -89,13 +92,13 @@ DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
     g->w = (GLOBAL const WORD *)(f->w + (u64)matrix * f->matrix_bytes) +
            i * g->w_k;
     UNROLL
-    for (s32 p = 0; p < FLOAT_AHEAD; p += 16)
+    for (s32 p = 0; p < AHEAD; p += 16)
         if (g->has_row && p + 16 <= g->n)
             OF(ask_words)(g->w + p * g->w_k, g->w_k, g->word + p);
     if (f->n == 1)
         OF(ask_x)(g, 0, 1, 1, r, 0, SEGMENT);
     else
-        OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, FLOAT_AHEAD);
+        OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, AHEAD);
 }
 
 /* Adds values i .. i + step - 1 of the segment to the sums of n_row rows of
@@ -105,13 +108,13 @@ DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
 DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
                       s32 step, s32 from, s32 n_row, float *sum)
 {
-    s32 ahead = step < FLOAT_AHEAD ? step : FLOAT_AHEAD;
+    s32 ahead = step < AHEAD ? step : AHEAD;
     s32 end = i + step < g->n ? i + step : g->n;
 
     for (s32 j = i; j < end; j += ahead) {
         UNROLL
         for (s32 p = 0; p < ahead; p += 16) {
-            s32 next = j + p + FLOAT_AHEAD;
+            s32 next = j + p + AHEAD;
 
             if (j + p + 16 <= end)
                 OF(add_words)
@@ -139,7 +142,7 @@ DEV void OF(add_segment)(struct OF(segment) * g, LOCAL float *held, s32 r,
         sum[j] = 0;
     for (s32 i = 0; i < SEGMENT;) {
         UNROLL
-        for (s32 from = 0; from < FLOAT_AHEAD; from += step) {
+        for (s32 from = 0; from < AHEAD; from += step) {
             UNROLL
             for (s32 p = 0; p < n_row * step / 16; p++)
                 held[16 * p + r] = g->next[p];
@@ -184,7 +187,12 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
 }
 
 /* Contraction of few rows of activations. It is the algorithm of matvec_tmpl.h,
- * with segments of 256 values in place of units. */
+ * with segments of 256 values in place of units.
+ *
+ * Lanes: 16 lanes have a segment of the panel's 16 rows, so a round is 16
+ * segments. Shared memory: activations of each segment, or 48 or 32 values of
+ * each of four rows of them; the segments' sums. Order of sums: in a segment
+ * one chain of fma from 0, by ascending k; segments are added ascending. */
 KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads, 16 * (SEGMENT + 4) / 4);
@@ -254,7 +262,7 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
                     OF(add_segment)(&g, held, r, 1, SEGMENT, 0, 1, sum);
                 else
                     OF(add_segment)
-                (&g, held, r, FEW_TOKENS, FLOAT_AHEAD, run.x_next, f.n, sum);
+                (&g, held, r, FEW_TOKENS, AHEAD, run.x_next, f.n, sum);
                 UNROLL
                 for (s32 j = 0; j < FEW_TOKENS; j++)
                     if (j == 0 || f.n > 1)
@@ -285,7 +293,7 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
  * panels for MANY_TOKENS rows of activations. Shared memory has FLOAT_STAGE
  * values of k of both at a time. A lane computes eight weight rows,
  * float_row(), for four rows of activations, so three loads of four floats
- * serve 32 multiply-adds. */
+ * serve 32 multiply-adds. Order of sums: that of matvec. */
 KERNEL_OF(OF(matmul), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads_w, 2 * FLOAT_STAGE * FLOAT_ROWS / 4);
@@ -417,3 +425,4 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
 #undef FORMAT
 #undef WORD
 #undef VALUE
+#undef AHEAD

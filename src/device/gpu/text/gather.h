@@ -427,7 +427,9 @@ DEV float gather_element(GLOBAL const u8 *p, s32 format)
 
 enum { GATHER_VALUES = 1024 }; /* most values that a work group looks up */
 
-/* A work group looks up GATHER_VALUES values of one row, or the rest. */
+/* Looks up rows of a table by their ids: out [n_id, width] of F32, a table of
+ * any format. A work group looks up GATHER_VALUES values of one row, or the
+ * rest. No shared memory, no sums. */
 KERNEL(gather, struct gather_args, 256)
 {
     s32 parts = (s32)((a.width + GATHER_VALUES - 1) / GATHER_VALUES), entry;

@@ -385,6 +385,9 @@ DEV s32 OF(stage_tiles)(s32 t, s32 len, s32 first)
     return n < len - t ? n : len - t;
 }
 
+/* The kernel of this file. Shared memory: two stages of the activations'
+ * blocks, [MANY_TOKENS][MANY_STRIDE] dwords each, the rows' indices, and with
+ * matrix units the blocks' sums for minima. */
 KERNEL_MANY_OF(OF(matmul), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct dwords, blocks, 2 * MANY_BUFFER / 4);

@@ -496,6 +496,11 @@ DEV float OF(round)(struct OF(unit) * u, const struct OF(place) * here,
 }
 #endif
 
+/* The kernel of this file. Shared memory: the slots of a round, [rows of
+ * activations][TOKEN_STRIDE] dwords, the lanes' partial integer sums, and the
+ * order of a token's experts. Order of sums: a tile's or chunk's integers are
+ * exact; then one chain of fma by ascending k, two links where formats have
+ * minima. */
 KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct dwords, slots, HELD_TOKENS * TOKEN_STRIDE / 4);

@@ -1,4 +1,5 @@
-/* Kernels that change the order of elements: permute and transpose. A lane
+/* Kernels that change the order of elements: permute and transpose. No sums. In
+ * permute, which has no shared memory, a lane
  * writes one element of the result at a time. */
 
 KERNEL(permute, struct permute_args, 256)

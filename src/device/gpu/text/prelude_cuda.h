@@ -24,6 +24,7 @@ typedef long long s64;
     DEV void body_##name(const args &a)
 #define KERNEL(name, args, lanes)       KERNEL_AWAITS(name, args, (lanes))
 #define KERNEL_DENSE(name, args, lanes) KERNEL_AWAITS(name, args, (lanes, 2))
+#define KERNEL_THREE(name, args, lanes) KERNEL_AWAITS(name, args, (lanes, 3))
 #define UNROLL                          _Pragma("unroll")
 #define GLOBAL
 #define LOCAL

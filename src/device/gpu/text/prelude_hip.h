@@ -20,6 +20,7 @@ typedef long long s64;
 /* If SOME_KERNELS is defined, compiles only the kernels that have a `#define
  * WANT_name ~, KERNEL_MADE`. */
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_THREE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_MADE(name, args, lanes)                                         \
     extern "C" __global__                                                      \

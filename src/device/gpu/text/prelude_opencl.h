@@ -14,6 +14,7 @@ typedef ulong u64;
 typedef long s64;
 
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_THREE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void name(     \

@@ -44,6 +44,8 @@ DEV void probe_doubles(GLOBAL u32 *out, double x, double y, s32 pos)
     out[PROBE_SIN] = probe_float(si);
 }
 
+/* Computes each operation of the prelude for n triples x [n, 3] of words: out
+ * [n, PROBE_COUNT]. A lane has one triple. No shared memory. */
 KERNEL(probe, struct probe_args, 64)
 {
     s32 i = GROUP() * 64 + LANE();

@@ -125,9 +125,11 @@ DEV void quantize_put(const float *x, const struct q8_part *p, s32 spans,
     }
 }
 
-/* A lane quantizes four values. 8 lanes have a common scale, or up to 64 if
- * there are spans. Before that, the kernel may compute the values: x op y, and
- * a product with one factor per row. */
+/* Quantizes the rows of x [n_row, k] to blocks of 32 (quant/q8.h). A lane
+ * quantizes four values. 8 lanes have a common scale, or up to 64 if there are
+ * spans. Before that, the kernel may compute the values: x op y, and a product
+ * with one factor per row. Shared memory: greatest magnitudes and sums of
+ * lanes; all sums are of integers. */
 KERNEL(quantize, struct quantize_args, 256)
 {
     LOCAL_ARRAY(u32, top, 256);

@@ -24,7 +24,10 @@ DEV s32 run_before(GLOBAL const s32 *seq, s32 t, s32 most)
     return n;
 }
 
-/* Short convolution: a lane computes one channel of one token. */
+/* Short convolution over time of x [n_tok, n_channel], with n_tap taps for each
+ * channel. A lane computes one channel of one token; inputs before its run come
+ * from the state. No shared memory. Order of sums: one chain of fma, oldest tap
+ * first. */
 KERNEL(short_conv, struct short_conv_args, 256)
 {
     s32 blocks = (s32)((a.n_channel + 255) / 256);
@@ -95,9 +98,11 @@ KERNEL(short_conv_state, struct short_conv_args, 256)
  * slot that it writes. */
 enum { RUN_END = 1, RUN_READ, RUN_WRITTEN, RUN_WORDS };
 
-/* Prepares the delta net. A work group has one token and one key head: half of
- * its lanes normalize the key, the other half the query. The last work group
- * writes the list of runs instead. */
+/* Prepares the delta net. A work group has one token and one key head of d_k
+ * values: half of its lanes normalize the key, the other half the query. The
+ * last work group writes the list of runs instead. Shared memory: partial sums.
+ * Order of sums: norms as in rms_norm; the product of key and query, four
+ * chains by index mod 4. */
 KERNEL(delta_norm, struct delta_net_args, 128)
 {
     LOCAL_ARRAY(float, part, 128);
@@ -200,8 +205,12 @@ enum { DELTA_COLUMNS = 32 };
 #define NAME delta_net_256
 #include "delta_tmpl.h"
 
-/* The gated delta net for keys of any size d_k. The state stays in device
- * memory. */
+/* The gated delta net for keys of any size d_k. The state [d_k, d_v] of a head
+ * stays in device memory.
+ *
+ * Lanes: four have a column of the state, each every fourth element. Shared
+ * memory: the lanes' chains. Order of sums: four chains of fma by index mod 4,
+ * added in pairs. */
 KERNEL(delta_net_wide, struct delta_net_args, 128)
 {
     LOCAL_ARRAY(float, chain, 2 * 2 * 128);

@@ -89,9 +89,14 @@ DEV void rope_norm(GLOBAL const float *x, GLOBAL float *out,
 #define PUT_TAKES(i, result)                                                   \
     (a.put[i].cache && a.put[i].n_head == 0 && a.put[i].x == (result))
 
-/* Rotates heads: a lane computes one pair of elements in all heads of the work
- * group. After that the work group may write the heads to a cache. Other work
- * groups only write heads without rotation to a cache. */
+/* Rotates heads of x [n_tok, n_head, d], after a norm of each if there is a
+ * weight for it. A work group has some heads of one token; a lane computes one
+ * pair of elements in all of them. After that the work group may write the
+ * heads to a cache. Other work groups only write heads without rotation to a
+ * cache.
+ *
+ * Shared memory: partial sums of the norm, and heads on their way to the cache.
+ * Order of sums: the norm's is that of rms_norm; angles are doubles. */
 KERNEL(rope, struct rope_args, 64)
 {
     LOCAL_ARRAY(float, part, ROPE_HEADS * 64);

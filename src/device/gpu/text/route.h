@@ -2,7 +2,8 @@
  * contractions of many rows of activations. Three launches follow one another:
  * route_keys, route_places, route_blocks. */
 
-/* Computes the key of each pair; a lane computes one. */
+/* Computes the key of each of n_tok * n_used pairs; a lane computes one. No
+ * shared memory. */
 KERNEL(route_keys, struct route_args, 256)
 {
     s32 i = GROUP() * 256 + LANE();
@@ -28,7 +29,8 @@ KERNEL(route_keys, struct route_args, 256)
 }
 
 /* Finds where the pairs with one key begin in the sorted list, and writes these
- * pairs there. A work group has one key. */
+ * pairs there, ascending. A work group has one key; a lane counts in adjacent
+ * pairs. Shared memory: the lanes' counts. */
 KERNEL(route_places, struct route_args, 256)
 {
     LOCAL_ARRAY(s32, below, 256);
@@ -61,7 +63,8 @@ KERNEL(route_places, struct route_args, 256)
     }
 }
 
-/* Divides the pairs of each key into blocks. There is one work group. */
+/* Divides the pairs of each key into blocks of up to MANY_TOKENS. There is one
+ * work group; a lane has adjacent keys. Shared memory: the lanes' counts. */
 KERNEL(route_blocks, struct route_args, 256)
 {
     LOCAL_ARRAY(s32, count, 256);

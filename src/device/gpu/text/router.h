@@ -69,9 +69,13 @@ DEV void router_weigh(GLOBAL const float *x, GLOBAL const s32 *id,
 
 enum { ROUTER_TILE = 1024 };
 
-/* Chooses the experts of a row. A score's place in the result is the number of
- * scores that are chosen before it, so each lane places its experts without the
- * other lanes. */
+/* Chooses n_used of the e experts of a row, x [n_row, e], one work group a row.
+ * A score's place in the result is the number of scores that are chosen before
+ * it, so each lane places its experts without the other lanes. Equal scores
+ * are placed by ascending expert.
+ *
+ * Lanes: every 256th expert. Shared memory: ROUTER_TILE scores, and partial
+ * results. Order of sums: that of softmax; weights by ascending place. */
 KERNEL(router_topk, struct router_topk_args, 256)
 {
     LOCAL_ARRAY(float, part, 256);
@@ -144,6 +148,9 @@ KERNEL(router_topk, struct router_topk_args, 256)
                  a.normalise, a.weight, lane, 256, part);
 }
 
+/* Computes the weights of a row's chosen experts, id [n_row, n_used], one work
+ * group a row. Lanes: every 64th expert. Shared memory: partial results. Order
+ * of sums: that of softmax; weights by ascending place. */
 KERNEL(router_weights, struct router_weights_args, 64)
 {
     LOCAL_ARRAY(float, part, 64);

@@ -4,8 +4,14 @@
 /* values of a row that a work group has in shared memory */
 enum { NORM_HOLD = 4096 };
 
-/* RMS norm of a row. All loads come before the operations that need them, so
- * that many loads are in flight. */
+/* RMS norm of a row of d values, x [n_row, d], of x + y if there is a y; may
+ * also quantize the result.
+ *
+ * Lanes: lane i has values i, i + 256 and so on. All loads come before the
+ * operations that need them, so that many loads are in flight.
+ * Shared memory: NORM_HOLD values of the row, the partial sums, and those that
+ * quantizing needs.
+ * Order of sums: 64 partial sums by index mod 64, ascending, then a tree. */
 KERNEL(rms_norm, struct rms_norm_args, 256)
 {
     LOCAL_ARRAY(float, hold, NORM_HOLD);
@@ -146,7 +152,9 @@ DEV float row_sum(GLOBAL const float *x, s64 n, float top, GLOBAL float *out,
     return sum;
 }
 
-/* Softmax of a row: out = exp(x - max) / sum. */
+/* Softmax of a row of d values, x [n_row, d]: out = exp(x - max) / sum. Lanes
+ * have every 64th value. Shared memory: their partial results. Order of sums:
+ * 16 partial sums by index mod 16, ascending, then the tree of sum16(). */
 KERNEL(softmax, struct softmax_args, 64)
 {
     LOCAL_ARRAY(float, part, 64);
@@ -159,8 +167,9 @@ KERNEL(softmax, struct softmax_args, 64)
         out[i] = div_(out[i], sum);
 }
 
-/* Sums the rows of x. A lane computes one column: it adds the rows of each rank
- * in ascending order, then the sums of the ranks along the rank tree. */
+/* Sums the u rows of each of x [n, u, d]. A lane computes one column: it adds
+ * the rows of each rank in ascending order, then the sums of the ranks along
+ * the rank tree. No shared memory. */
 KERNEL(sum, struct sum_args, 256)
 {
     float stack[TEXT_RANKS];

@@ -1,6 +1,13 @@
 /* Reads and writes an element of an unpacked tensor by its format, and adds 16
  * partial sums. */
 
+/* Keeps the compiler of CUDA from unrolling a loop that rarely runs. */
+#ifdef __CUDACC__
+#define UNROLL_NONE _Pragma("unroll 1")
+#else
+#define UNROLL_NONE
+#endif
+
 DEV float bf16_float(u16 h)
 {
     return float_from_bits((u32)h << 16);
@@ -104,6 +111,18 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[1] = q.y;
     x[2] = q.z;
     x[3] = q.w;
+}
+
+/* Two of them. */
+struct __attribute__((aligned(8))) pair {
+    float x, y;
+};
+DEV void pair_get(float *x, LOCAL const float *p)
+{
+    struct pair d = *(LOCAL const struct pair *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
 }
 
 /* Four or two 32-bit words that are loaded or stored at once, like struct

@@ -35,8 +35,6 @@ enum {
     /* dwords from one block of activations to the next in matvec's shared
      * memory: rows that a warp reads together begin in different banks */
     X_STRIDE = 12,
-    /* weights that a lane of matvec loads ahead, float formats */
-    FLOAT_AHEAD = 48,
     /* values of k in each of matmul's two buffers, float formats */
     FLOAT_STAGE = 16,
     /* floats from one k to the next in matmul's buffer of weights: its 128
