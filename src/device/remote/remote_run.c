@@ -312,7 +312,7 @@ static bool take_message(struct remote *r, int from,
         return false;
     if (number < r->begun || r->finished == r->begun || has_failed(r))
         return true;
-    if (m->tag < r->n_dev * QUEUE_COUNT)
+    if (m->tag >= 0 && m->tag < r->n_dev * QUEUE_COUNT)
         i = r->channel_of[r->run.variant][m->tag];
     if (i >= 0 && r->machine[messages_of(r)->channel[i].dev] == from)
         store(r, i, &p);
