@@ -17,6 +17,7 @@
 struct backend_ops; /* defined in device_ops.h */
 struct topology;    /* defined in machine/topology.h */
 struct cpu_kernels; /* defined in cpu/cpu_kernel.h */
+struct network;     /* defined in network.h */
 
 /* The properties of a device that are known before it is opened. The planner
  * reads them. */
@@ -120,6 +121,9 @@ struct device_list {
     const struct topology *topology; /* reference to this machine's topology;
                                         NULL if the devices are only
                                         described */
+    /* the network to other machines that have devices of the list; borrowed;
+     * NULL if there are none, or if the devices are only described */
+    struct network *network;
 };
 
 #define DEVICE_DEFAULT "cpu" /* the -dev string if none is given */
@@ -196,6 +200,7 @@ struct device_options {
     bool sim_merge;
     /* accept devices whose kernels give other bits than the CPU's */
     bool inexact;
+    uint64_t plan_hash; /* of the numeric plan; the same on all machines */
     /* for tests: seconds without progress after which a GPU counts as lost; 0
      * for the default */
     double gpu_limit_s;
@@ -260,6 +265,10 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
  * device fails, all devices leave the run; returns PL_DEVICE and the first
  * failure's message. */
 pl_status device_set_wait(struct device_set *s, pl_err *err);
+/* On a machine other than 0: executes what machine 0 orders, until that unloads
+ * its set. Machine 0 calls the functions above instead. Returns PL_DEVICE if
+ * machine 0 is lost. */
+pl_status device_set_serve(struct device_set *s, pl_err *err);
 /* Calls device_set_submit, then device_set_wait. */
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
                          pl_err *err);

@@ -39,7 +39,8 @@ struct device_set {
     struct device_options opt;
     /* this machine's topology; a counted reference */
     const struct topology *topology;
-    struct guard *guard; /* the memory guard; owned; NULL if !opt.guard */
+    struct network *network; /* to other machines; borrowed; NULL if none */
+    struct guard *guard;     /* the memory guard; owned; NULL if !opt.guard */
     struct trace trace;
 
     /* the run in progress; NULL between runs */

@@ -58,6 +58,19 @@ static inline void device_flag_raise(struct device_flag *f, uint64_t value)
         device_flag_wake(f);
 }
 
+/* Seconds spent, defined as in pl_device_counters, as far as the backend can
+ * measure them. The rest of a run counts as waiting. */
+struct device_times {
+    double busy_s, reduce_s, copy_s;
+};
+
+/* A device's counters, accumulated since it was created. */
+struct device_counts {
+    uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
+        copy_bytes;
+    struct device_times spent;
+};
+
 /* A device of a set. */
 struct device {
     /* state that the backend keeps for this device; owned by the backend */
@@ -89,16 +102,10 @@ struct device {
      * share */
     struct device_flag *event;
     size_t event_bytes;
-    /* ---- counters, updated by device_count() and device_trace_add() */
+    /* ---- updated by device_trace_add() and device_count() */
     size_t first_timing; /* index of the device's first event in the trace */
     int n_timing;
-    uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
-        copy_bytes;
-    /* Seconds spent, defined as in pl_device_counters, as far as the backend
-     * can measure them. The rest of a run counts as waiting. */
-    struct device_times {
-        double busy_s, reduce_s, copy_s;
-    } spent;
+    struct device_counts counts;
 };
 
 /* Adds the time of an instruction, in seconds, to the member for instructions
@@ -223,6 +230,11 @@ struct backend_ops {
     /* Called after wait() of all backends has returned and the guard, if any,
      * has made all memory accessible again. May be NULL. */
     void (*ended)(struct backend *b);
+
+    /* ---- the backend for devices of other machines ---- */
+    /* Implements device_set_serve(). NULL for all other backends; -dev does not
+     * name a backend that has it. */
+    pl_status (*serve)(struct backend *b, pl_err *err);
 };
 
 /* The backends that -dev and --device-spec accept; NULL ends the table. A
@@ -240,6 +252,9 @@ int device_set_size(const struct device_set *s);
 /* Returns this machine's topology, or NULL if the device list has none. */
 const struct topology *device_set_topology(const struct device_set *s);
 const struct device_options *device_set_options(const struct device_set *s);
+/* Returns the network to the other machines of the set; NULL if there are
+ * none. */
+struct network *device_set_network(const struct device_set *s);
 /* Returns how many threads the devices of all backends except `but` keep busy.
  * If more threads than cores are busy, no thread should spin for long. */
 int device_set_threads(const struct device_set *s, const struct backend *but);
@@ -270,6 +285,10 @@ void device_set_adopt(struct device_set *s, const struct device_run *run,
  * returns. */
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
+/* Fails the run with the error of another machine. */
+void device_set_fail(struct device_set *s, const pl_err *err);
+/* Sets *err to the error of a run that has failed. */
+void device_set_failure(const struct device_set *s, pl_err *err);
 /* Returns true in a forked copy of the process that created the set. The device
  * memory and the devices' threads do not exist there, and other memory may have
  * the same addresses. */

@@ -10,10 +10,29 @@
 #include "base/err.h"
 #include "base/hash64.h"
 #include "device/device_inner.h"
+#include "device/network.h"
 #include "machine/topology.h"
 #include "program/program_check.h"
 
 /* ---- lifetime ---------------------------------------------------------- */
+
+/* Checks that each machine of the network has a device. */
+static pl_status check_machines(const struct device_list *l, pl_err *err)
+{
+    int n = l->network ? l->network->n_machine : 1;
+
+    for (int m = 0; m < n; m++) {
+        bool any = false;
+
+        for (int i = 0; i < l->n; i++)
+            any |= l->dev[i].machine == m;
+        if (!any)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "machine %d of %d has no device; leave it out", m,
+                           n);
+    }
+    return PL_OK;
+}
 
 static pl_status check_list(const struct device_list *l,
                             const struct device_options *opt, pl_err *err)
@@ -28,6 +47,7 @@ static pl_status check_list(const struct device_list *l,
                            "%s is only described (--device-spec): use it with "
                            "plan, not to run",
                            l->dev[i].name);
+    PL_TRY(check_machines(l, err));
     if (!kernel_set_runs(opt->kernel_set))
         return err_set(
             err, PL_UNSUPPORTED,
@@ -37,11 +57,27 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
+static const struct backend_ops *remote_backend(void)
+{
+    int i = 0;
+
+    while (!device_backends[i]->serve)
+        i++;
+    return device_backends[i];
+}
+
+/* Returns true if device `dev` is on this process's machine. */
+static bool is_here(const struct device_set *s, int dev)
+{
+    return s->dev[dev].desc.machine == (s->network ? s->network->machine : 0);
+}
+
 /* Adds device `dev` to the set's instance of its backend. The first device of a
  * backend creates the instance. Returns false if out of memory. */
 static bool add_to_backend(struct device_set *s, int dev)
 {
-    const struct backend_ops *ops = s->dev[dev].desc.ops;
+    const struct backend_ops *ops =
+        is_here(s, dev) ? s->dev[dev].desc.ops : remote_backend();
     struct backend *b = s->backend;
 
     while (b < s->backend + s->n_backend && b->ops != ops)
@@ -60,17 +96,23 @@ static bool add_to_backend(struct device_set *s, int dev)
 
 /* Creates an instance of each backend that the devices have. The backend that
  * uses the caller's thread comes first, because other devices may wait for its
- * devices until that thread works. Returns false if out of memory. */
+ * devices until that thread works. That of other machines comes last, because
+ * its run ends after those of all devices here. Returns false if out of
+ * memory. */
 static bool make_backends(struct device_set *s)
 {
     s->backend = calloc((size_t)s->n, sizeof *s->backend);
     if (!s->backend)
         return false;
-    for (int later = 0; later < 2; later++)
-        for (int i = 0; i < s->n; i++)
-            if (s->dev[i].desc.ops->uses_caller_thread == !later &&
-                !add_to_backend(s, i))
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < s->n; i++) {
+            int of = !is_here(s, i)                           ? 2
+                     : s->dev[i].desc.ops->uses_caller_thread ? 0
+                                                              : 1;
+
+            if (of == turn && !add_to_backend(s, i))
                 return false;
+        }
     return true;
 }
 
@@ -106,6 +148,7 @@ pl_status device_set_create(struct device_set **out,
     s->opt = *opt;
     s->trace.on = opt->trace;
     s->topology = topology_keep(l->topology);
+    s->network = l->network;
     s->shared = topology_share(sizeof *s->shared);
     if (!s->shared || !make_devices(s, l))
         st = err_no_memory(err, "a device set");
@@ -197,14 +240,20 @@ int device_set_threads(const struct device_set *s, const struct backend *but)
 
     for (int i = 0; i < s->n; i++)
         if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
-            !s->dev[i].desc.io)
+            is_here(s, i) && !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
     /* adds a thread for each backend whose devices do not compute on the CPU's
      * cores, because at least one thread serves them */
     for (int k = 0; k < s->n_backend; k++)
         n += &s->backend[k] != but &&
-             !s->dev[s->backend[k].dev[0]].desc.on_cores;
+             (!s->dev[s->backend[k].dev[0]].desc.on_cores ||
+              s->backend[k].ops->serve);
     return n;
+}
+
+struct network *device_set_network(const struct device_set *s)
+{
+    return s->network;
 }
 
 const struct device_run *device_set_current_run(const struct device_set *s,
@@ -258,8 +307,13 @@ void device_fail(struct device_set *s, const struct device *d, int step,
     else
         err_set(&err, PL_DEVICE, "%s, instruction %d of its program: %s",
                 d->desc.name, step, what);
+    device_set_fail(s, &err);
+}
+
+void device_set_fail(struct device_set *s, const pl_err *err)
+{
     if (!atomic_flag_test_and_set(&s->shared->err_taken))
-        s->shared->err = err;
+        s->shared->err = *err;
     atomic_store(&s->shared->failed, true);
 }
 
@@ -268,17 +322,17 @@ void device_count(struct device *d, const struct insn *st,
 {
     if (st->kind == INSN_KERNEL)
         for (int i = 0; i < st->kernel.n_cost; i++)
-            d->macs[st->kernel.cost[i].rank] +=
+            d->counts.macs[st->kernel.cost[i].rank] +=
                 (uint64_t)(st->kernel.cost[i].macs * rows);
     if (insn_is_collective(st) && st->merge.counted) {
-        d->n_collective++;
-        d->collective_bytes +=
+        d->counts.n_collective++;
+        d->counts.collective_bytes +=
             (uint64_t)dim_value(st->merge.collective_bytes[0], z) +
             (uint64_t)dim_value(st->merge.collective_bytes[1], z);
     }
     if (insn_is_group_copy(st)) {
-        d->copies++;
-        d->copy_bytes += (uint64_t)bytes;
+        d->counts.copies++;
+        d->counts.copy_bytes += (uint64_t)bytes;
     }
 }
 
@@ -328,7 +382,8 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
         for (int k = 0; k < s->n; k++)
             if (k == i || device_shares_memory(&d->desc, &s->dev[k].desc))
                 all += needed(&s->dev[k]);
-        if (d->desc.available_bytes > 0 && all > d->desc.available_bytes)
+        if (is_here(s, i) && d->desc.available_bytes > 0 &&
+            all > d->desc.available_bytes)
             return too_little(d, " and shares its memory with other devices",
                               all, err);
     }
@@ -444,8 +499,8 @@ pl_status device_write(struct device_set *s, int dev, enum region r,
                        pl_err *err)
 {
     PL_TRY(range(s, dev, r, offset, bytes, err));
-    return bytes ? s->dev[dev].desc.ops->write(&s->dev[dev], r, offset, src,
-                                               bytes, err)
+    return bytes ? s->dev[dev].backend->ops->write(&s->dev[dev], r, offset, src,
+                                                   bytes, err)
                  : PL_OK;
 }
 
@@ -453,22 +508,23 @@ pl_status device_read(struct device_set *s, int dev, enum region r,
                       size_t offset, void *dst, size_t bytes, pl_err *err)
 {
     PL_TRY(range(s, dev, r, offset, bytes, err));
-    return bytes ? s->dev[dev].desc.ops->read(&s->dev[dev], r, offset, dst,
-                                              bytes, err)
+    return bytes ? s->dev[dev].backend->ops->read(&s->dev[dev], r, offset, dst,
+                                                  bytes, err)
                  : PL_OK;
 }
 
 pl_status device_flush(struct device_set *s, pl_err *err)
 {
     for (int i = 0; i < s->n; i++)
-        if (s->dev[i].desc.ops->flush)
-            PL_TRY(s->dev[i].desc.ops->flush(&s->dev[i], err));
+        if (s->dev[i].backend->ops->flush)
+            PL_TRY(s->dev[i].backend->ops->flush(&s->dev[i], err));
     return PL_OK;
 }
 
 void *device_map(struct device_set *s, int dev, enum region r)
 {
-    if (range(s, dev, r, 0, 0, NULL) != PL_OK || s->dev[dev].desc.memory < 0)
+    if (range(s, dev, r, 0, 0, NULL) != PL_OK || !is_here(s, dev) ||
+        s->dev[dev].desc.memory < 0)
         return NULL;
     return s->dev[dev].at[r];
 }
@@ -540,9 +596,9 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     return PL_OK;
 }
 
-/* Copies the error of a failed run to *err. Terminates the message, because the
- * process that wrote it may have been killed meanwhile. */
-static void copy_failure(const struct device_set *s, pl_err *err)
+/* Terminates the message, because the process that wrote it may have been
+ * killed meanwhile. */
+void device_set_failure(const struct device_set *s, pl_err *err)
 {
     *err = s->shared->err;
     err->status = PL_DEVICE;
@@ -565,11 +621,21 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
         if (err)
-            copy_failure(s, err);
+            device_set_failure(s, err);
         return PL_DEVICE;
     }
     s->n_run++;
     return PL_OK;
+}
+
+pl_status device_set_serve(struct device_set *s, pl_err *err)
+{
+    for (int k = 0; k < s->n_backend; k++)
+        if (s->backend[k].ops->serve && s->loaded && !is_here(s, s->n - 1))
+            return s->backend[k].ops->serve(&s->backend[k], err);
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "only a machine other than 0 serves, after it has loaded "
+                   "its programs");
 }
 
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
@@ -583,7 +649,7 @@ void device_set_device(const struct device_set *s, int dev,
                        pl_device_counters *c)
 {
     const struct device *d = &s->dev[dev];
-    const struct device_times *x = &d->spent;
+    const struct device_times *x = &d->counts.spent;
     bool beside = !d->desc.one_queue;
     double wait = s->run_s - x->busy_s - x->reduce_s - (beside ? 0 : x->copy_s);
 
@@ -593,7 +659,7 @@ void device_set_device(const struct device_set *s, int dev,
                               .reduce_s = x->reduce_s,
                               .wait_s = wait > 0 ? wait : 0,
                               .copy_s = x->copy_s,
-                              .copy_bytes = d->copy_bytes,
+                              .copy_bytes = d->counts.copy_bytes,
                               .beside = beside,
                               .whole = d->desc.ops->driver != NULL};
 }
@@ -604,11 +670,11 @@ void device_set_counters(const struct device_set *s, pl_counters *c)
         const struct device *d = &s->dev[i];
 
         for (int r = 0; r < PL_MAX_RANKS; r++)
-            c->macs[r] += d->macs[r];
-        c->messages += d->n_collective;
-        c->message_bytes += d->collective_bytes;
-        c->copies += d->copies;
-        c->copy_bytes += d->copy_bytes;
+            c->macs[r] += d->counts.macs[r];
+        c->messages += d->counts.n_collective;
+        c->message_bytes += d->counts.collective_bytes;
+        c->copies += d->counts.copies;
+        c->copy_bytes += d->counts.copy_bytes;
     }
     c->steps += s->n_run;
 }

@@ -19,6 +19,12 @@
 #include "base/err.h"
 #include "base/numeral.h"
 
+/* Returns true if -dev can name the backend's devices. */
+static bool is_named(const struct backend_ops *ops)
+{
+    return ops->open && !ops->serve;
+}
+
 /* Returns the backend with this name of n letters, in capitals or not; NULL if
  * there is none. rocm is what llama.cpp calls hip. */
 static const struct backend_ops *find_backend(const char *name, size_t n)
@@ -28,7 +34,8 @@ static const struct backend_ops *find_backend(const char *name, size_t n)
         n = 3;
     }
     for (int i = 0; device_backends[i]; i++)
-        if (device_backends[i]->open && strlen(device_backends[i]->name) == n &&
+        if (is_named(device_backends[i]) &&
+            strlen(device_backends[i]->name) == n &&
             ascii_same_start(device_backends[i]->name, name, n))
             return device_backends[i];
     return NULL;
@@ -316,7 +323,7 @@ static pl_status unknown_backend(const struct device_item *it, size_t n,
         return device_item_bad(it, err,
                                "none excludes other devices; give it alone");
     for (int i = 0; device_backends[i] && at + 20 < sizeof names; i++)
-        if (device_backends[i]->open)
+        if (is_named(device_backends[i]))
             at += (size_t)snprintf(names + at, sizeof names - at, "%s, ",
                                    device_backends[i]->name);
     return device_item_bad(it, err,
@@ -576,6 +583,7 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
     out->n = l->n;
     out->host_described = l->host_described;
     out->host = l->host;
+    out->network = l->network;
     out->topology = topology_keep(l->topology);
     return PL_OK;
 }

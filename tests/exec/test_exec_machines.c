@@ -493,10 +493,11 @@ TEST(machines_get_each_byte_before_it_is_read)
         compiled_free(p);
     }
     pl_graph_free(g);
-    print_message("%d plans: %d messages, %d by copy queues, %d of pages, %d "
-                  "bytes; %d instructions skipped, %d reads\n",
-                  (int)seen.plans, (int)seen.messages, (int)seen.copied,
-                  (int)seen.pages, (int)seen.bytes, (int)seen.skipped,
-                  (int)seen.reads);
+    print_message("%lld plans: %lld messages, %lld by copy queues, %lld of "
+                  "pages, %lld bytes; %lld instructions skipped, %lld reads\n",
+                  (long long)seen.plans, (long long)seen.messages,
+                  (long long)seen.copied, (long long)seen.pages,
+                  (long long)seen.bytes, (long long)seen.skipped,
+                  (long long)seen.reads);
     assert_true(seen.copied && seen.pages && seen.skipped && seen.reads);
 }

@@ -1,7 +1,10 @@
 /* Several micro-batches in one step. A pipeline over the groups of a model's
  * layers gives each the bits that it has alone on one device, for every number
- * of micro-batches and any sizes, and whatever transports move its values. */
+ * of micro-batches and any sizes, whatever transports move its values, and on
+ * several machines too. */
+#include "device/device_ops.h"
 #include "exec/exec.h"
+#include "lib/pair_network.h"
 #include "lib/place_model.h"
 #include "lib/support.h"
 #include "lower/transfers.h"
@@ -9,8 +12,11 @@
 #include "quant/format.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     N_LAYER = 6,
@@ -458,4 +464,250 @@ TEST(pipeline_transfers_from_other_shards_are_refused)
     unmake(&y);
     print_message("%d lists refused\n", n_refused);
     assert_true(n_refused > 20);
+}
+
+/* ---- several machines ---------------------------------------------------- */
+
+enum { MACHINES = 3 };
+
+/* A plan whose devices are on several machines, and their processes. */
+struct job {
+    struct pair_network net;
+    const struct graph *y;
+    struct compiled *p;
+    /* of the other machines: they compile a plan for fewer tokens; their first
+     * instruction fails */
+    bool differs, fails;
+    pid_t child[MACHINES]; /* of machines 1, 2 ... */
+};
+
+/* Compiles a plan whose devices are on the machines in turn. */
+static struct compiled *compile_for(const struct graph *y, const pl_options *o,
+                                    struct network *net)
+{
+    struct arena a = {0};
+    struct notes notes = {.a = &a};
+    struct plan_config in = {0};
+    struct compiled *p;
+    pl_err err;
+
+    TEST_OK(plan_config_parse(&in, &a, y->g, o, &notes, &err), err);
+    for (int d = 0; d < in.list.n; d++)
+        in.list.dev[d].machine = d % net->n_machine;
+    TEST_OK(compile_config(&p, &in, &err), err);
+    p->stream_from = 2;
+    p->list.network = net;
+    plan_config_free(&in);
+    arena_fini(&a);
+    return p;
+}
+
+/* Executes the orders of machine 0 in a process of its own. */
+static void serve(struct job *j, const pl_options *o, int machine)
+{
+    pl_options own = *o;
+    pl_status s;
+    pl_exec *x;
+    pl_err err;
+
+    pair_network_join(&j->net, machine);
+    own.n_ubatch -= j->differs;
+    if (j->differs)
+        j->p = compile_for(j->y, &own, &j->net.net);
+    s = exec_create(&x, j->p, &own, &err);
+    for (int d = 0; s == PL_OK && j->fails && d < j->p->list.n; d++)
+        device_of(x->set, d)->fail_insn = 0;
+    if (s == PL_OK) {
+        s = device_set_serve(x->set, &err);
+        exec_free(x);
+    }
+    pair_network_close(&j->net);
+    _exit((int)s);
+}
+
+/* Compiles a plan, starts the processes, and makes this one machine 0. */
+static void start_job(struct job *j, const pl_options *o, int n_machine)
+{
+    pair_network_open(&j->net, n_machine);
+    j->p = compile_for(j->y, o, &j->net.net);
+    for (int m = 1; m < n_machine; m++) {
+        j->child[m] = fork();
+        assert_true(j->child[m] >= 0);
+        if (j->child[m] == 0)
+            serve(j, o, m);
+    }
+    pair_network_join(&j->net, 0);
+}
+
+/* Fails the case unless the process of each other machine ended with status
+ * `want`. */
+static void end_job(struct job *j, pl_status want)
+{
+    for (int m = 1; m < j->net.net.n_machine; m++) {
+        int status;
+
+        assert_int_equal(waitpid(j->child[m], &status, 0), j->child[m]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), want);
+    }
+    pair_network_close(&j->net);
+    compiled_free(j->p);
+}
+
+/* Returns the number of devices of a split. */
+static int count_devices(const char *devices)
+{
+    int n = 0;
+
+    for (const char *s = devices; s; s = strchr(s, ',')) {
+        const char *star;
+
+        s += *s == ',';
+        star = strchr(s, '*');
+        n += star && (!strchr(s, ',') || star < strchr(s, ',')) ? atoi(star + 1)
+                                                                : 1;
+    }
+    return n;
+}
+
+/* Fails the case unless the devices of all machines have counted the work of
+ * one device. */
+static void same_counts(const pl_exec *x, const pl_exec *alone)
+{
+    pl_counters got = {0}, want = {0};
+
+    device_set_counters(x->set, &got);
+    device_set_counters(alone->set, &want);
+    assert_memory_equal(got.macs, want.macs, sizeof got.macs);
+    assert_true(got.macs[0] > 0);
+}
+
+/* Two or three processes, each with some of the devices and its own copy of all
+ * inboxes, compute the bits of one device. */
+TEST(pipeline_over_machines_gives_the_same_bits)
+{
+    int n_split = (int)(sizeof splits / sizeof *splits);
+    uint64_t seed = test_seed();
+    struct graph y;
+
+    make(&y, &seed);
+    for (int r = 0; r < n_split * test_draws(1, 10); r++) {
+        pl_options o = options_of(r % n_split, 2 + r % 3, &seed);
+        pl_options one = options(2 + r % 3);
+        int n_dev = count_devices(o.devices);
+        struct job j = {.y = &y};
+        pl_exec *alone, *x;
+        pl_err err;
+
+        if (n_dev < 2)
+            continue;
+        start_job(&j, &o, n_dev == 2 ? 2 : 2 + (int)test_below(&seed, 2));
+        j.net.delay = (int)test_below(&seed, 4);
+        TEST_OK(exec_create(&x, j.p, &o, &err), err);
+        set_weights(&y, x);
+        alone = open_exec(&y, &one);
+        same_as_alone(&y, x, alone, 1, &seed, &o);
+        same_as_alone(&y, x, alone, exec_n_micro(x), &seed, &o);
+        same_counts(x, alone);
+        pl_exec_free(alone);
+        exec_free(x);
+        end_job(&j, PL_OK);
+    }
+    unmake(&y);
+}
+
+/* Machines with other programs, or without devices, are refused by all before
+ * the first step. */
+TEST(pipeline_machines_with_other_programs_are_refused)
+{
+    uint64_t seed = test_seed();
+    struct graph y;
+    struct job j = {.y = &y, .differs = true};
+    pl_options o = options(2);
+    pl_exec *x;
+    pl_err err;
+
+    make(&y, &seed);
+    o.devices = "cpu*2";
+    start_job(&j, &o, 2);
+    assert_int_equal(exec_create(&x, j.p, &o, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "machine 1 has other programs"));
+    assert_non_null(strstr(err.message, "use the same version"));
+    end_job(&j, PL_BAD_ARGUMENT);
+    j.differs = false;
+    o.devices = "cpu";
+    start_job(&j, &o, 2);
+    assert_int_equal(exec_create(&x, j.p, &o, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "machine 1 of 2 has no device"));
+    end_job(&j, PL_BAD_ARGUMENT);
+    unmake(&y);
+}
+
+/* Runs a step that fails; returns its error. */
+static pl_err failed_step(pl_exec *x)
+{
+    static const int32_t zero[PAGES];
+    const pl_step_tokens row = {sizeof row, 1, 1, zero, zero, {zero}, PAGES};
+    pl_err err;
+
+    assert_int_equal(exec_run_micro_batches(x, 1, &row, &err), PL_DEVICE);
+    return err;
+}
+
+/* Starts a job of one cpu device a machine, and loads its weights. */
+static pl_exec *open_cpus(struct job *j, const pl_options *o, int n_machine)
+{
+    pl_exec *x;
+    pl_err err;
+
+    start_job(j, o, n_machine);
+    TEST_OK(exec_create(&x, j->p, o, &err), err);
+    set_weights(j->y, x);
+    return x;
+}
+
+/* A device that fails on one machine fails each step on all. */
+TEST(pipeline_device_of_another_machine_may_fail)
+{
+    uint64_t seed = test_seed();
+    struct graph y;
+    struct job j = {.y = &y, .fails = true};
+    pl_options o = options(3);
+    pl_exec *x;
+
+    make(&y, &seed);
+    o.devices = "cpu*3";
+    x = open_cpus(&j, &o, 3);
+    for (int i = 0; i < 3; i++) {
+        pl_err err = failed_step(x);
+
+        assert_non_null(strstr(err.message, "instruction 0 of its program"));
+    }
+    exec_free(x);
+    end_job(&j, PL_OK);
+    unmake(&y);
+}
+
+/* A machine whose process is killed fails the step. The other one ends as it
+ * should. */
+TEST(pipeline_machine_may_be_lost)
+{
+    uint64_t seed = test_seed();
+    struct graph y;
+    struct job j = {.y = &y};
+    pl_options o = options(3);
+    pl_exec *x;
+    pl_err err;
+
+    make(&y, &seed);
+    o.devices = "cpu*3";
+    x = open_cpus(&j, &o, 3);
+    kill(j.child[2], SIGKILL);
+    assert_int_equal(waitpid(j.child[2], NULL, 0), j.child[2]);
+    err = failed_step(x);
+    assert_non_null(strstr(err.message, "cpu2: its machine was lost"));
+    exec_free(x);
+    j.net.net.n_machine = 2;
+    end_job(&j, PL_OK);
+    unmake(&y);
 }

@@ -389,7 +389,7 @@ static void run_to_end(struct worker *w)
  * device's totals. */
 static void report_times(const struct worker *w)
 {
-    struct device_times *x = &w->dev->spent;
+    struct device_times *x = &w->dev->counts.spent;
     double busy = w->spent.busy_s - w->not_compute_s;
 
     x->busy_s += busy > 0 ? busy : 0;

@@ -397,7 +397,7 @@ static void run_variant(struct gpu_device *x)
         count_pages(x, c);
     else
         abort_run(x);
-    x->dev->spent.busy_s += device_now() - began - x->waited_s;
+    x->dev->counts.spent.busy_s += device_now() - began - x->waited_s;
     x->waited_s = 0;
     x->run = NULL;
 }

@@ -268,17 +268,6 @@ static void submit(struct backend *b)
                           send_run(&p->dev[i], run, number);
 }
 
-static void take_counters(struct device *d, const struct proc_done *done)
-{
-    d->n_timing = done->n_timing;
-    memcpy(d->macs, done->macs, sizeof d->macs);
-    d->n_collective = done->n_collective;
-    d->collective_bytes = done->collective_bytes;
-    d->copies = done->copies;
-    d->copy_bytes = done->copy_bytes;
-    d->spent = done->spent;
-}
-
 static void await_all(struct backend *b)
 {
     struct proc_backend *p = b->own;
@@ -286,8 +275,11 @@ static void await_all(struct backend *b)
     for (int i = 0; i < p->n; i++) {
         struct proc_done done;
 
-        if (p->dev[i].asked && proc_receive(&p->dev[i].end, &done, sizeof done))
-            take_counters(p->dev[i].d, &done);
+        if (!p->dev[i].asked ||
+            !proc_receive(&p->dev[i].end, &done, sizeof done))
+            continue;
+        p->dev[i].d->n_timing = done.n_timing;
+        p->dev[i].d->counts = done.counts;
     }
     proc_run_ends(p);
 }

@@ -116,13 +116,7 @@ static void run(struct child *c, const struct proc_order *o)
     device_set_adopt(c->set, &c->run, o->run_number);
     cpu_ops.submit(&c->backend);
     cpu_ops.wait(&c->backend);
-    done = (struct proc_done){.n_timing = d->n_timing,
-                              .n_collective = d->n_collective,
-                              .collective_bytes = d->collective_bytes,
-                              .copies = d->copies,
-                              .copy_bytes = d->copy_bytes,
-                              .spent = d->spent};
-    memcpy(done.macs, d->macs, sizeof done.macs);
+    done = (struct proc_done){.n_timing = d->n_timing, .counts = d->counts};
     proc_send(&c->end, &done, sizeof done);
 }
 

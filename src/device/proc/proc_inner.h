@@ -33,12 +33,9 @@ struct proc_loaded {
     pl_err err;
 };
 
-/* The device's counters, accumulated since it was created. */
 struct proc_done {
     int n_timing;
-    uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
-        copy_bytes;
-    struct device_times spent;
+    struct device_counts counts;
 };
 
 /* ---- state of the parent ------------------------------------------------- */

@@ -579,7 +579,7 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     if (insn_is_transfer(st) && l->due > 0)
         end = fmax(device_since(s->set, l->due), l->begun);
     pthread_mutex_lock(&d->lock);
-    device_add_time(&d->dev->spent, st, end - l->begun);
+    device_add_time(&d->dev->counts.spent, st, end - l->begun);
     if (device_traces(s->set))
         device_trace_add(s->set, d->dev, l->step[l->head], l->begun, end);
     pthread_mutex_unlock(&d->lock);

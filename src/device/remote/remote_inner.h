@@ -1,0 +1,124 @@
+/* State of the backend of other machines' devices, shared by its files.
+ *
+ * remote.c is the backend: loading, memory, the start and the end of a run.
+ * remote_serve.c is the loop in which a machine other than 0 executes orders.
+ * remote_run.c is the progress thread, which carries the messages of a run and
+ * takes those of other machines. */
+#ifndef DEVICE_REMOTE_INNER_H
+#define DEVICE_REMOTE_INNER_H
+
+#include <pthread.h>
+
+#include "device/device_ops.h"
+#include "device/network.h"
+#include "program/program_messages.h"
+
+/* Tags of messages that are not those of programs (message_tag()). */
+enum remote_tag {
+    REMOTE_LOADED = QUEUE_COUNT * DEVICE_MAX, /* struct remote_loaded */
+    REMOTE_ORDER, /* struct remote_order, then bytes; from machine 0 */
+    REMOTE_REPLY, /* struct remote_reply, then bytes; to machine 0 */
+    REMOTE_DONE,  /* struct remote_done, then remote_counts; to machine 0 */
+    REMOTE_FAIL,  /* struct remote_fail */
+};
+
+/* Hashes of all that machines must have in common: the numeric plan, and the
+ * programs with the machines of their devices. */
+struct remote_loaded {
+    uint64_t plan, programs;
+};
+
+enum remote_verb { REMOTE_WRITE, REMOTE_READ, REMOTE_RUN, REMOTE_END };
+
+struct remote_order {
+    enum remote_verb verb;
+    enum region region;
+    int dev;
+    size_t offset, bytes;
+    uint64_t number; /* of the run */
+};
+
+struct remote_reply {
+    pl_status status;
+    pl_err err;
+};
+
+struct remote_done {
+    uint64_t number; /* of the run */
+    int n;           /* number of remote_counts that follow */
+};
+
+struct remote_counts {
+    int dev;
+    struct device_counts counts;
+};
+
+struct remote_fail {
+    uint64_t number; /* of the run */
+    pl_err err;
+};
+
+/* An order that was received and is not executed yet. */
+struct remote_queued {
+    struct remote_queued *next;
+    struct remote_order order;
+    unsigned char data[];
+};
+
+struct remote_peer {
+    bool loaded, lost;
+    struct remote_loaded hash;
+    uint64_t done; /* number of its last run that has ended */
+    /* `message` was received before this machine has begun its run */
+    bool held;
+    struct network_message message;
+};
+
+/* The state of a channel in a run: its next message, if `more`. */
+struct remote_channel {
+    struct message_cursor at;
+    struct sent_message next;
+    bool more;
+};
+
+struct remote {
+    struct device_set *set;
+    struct network *net;
+    struct arena arena;
+    int n_dev, *machine; /* [n_dev] machine of each device */
+    struct messages m[PROG_MAX_VARIANT];
+    /* by tag: index of the channel to this machine; -1 if none */
+    int *channel_of[PROG_MAX_VARIANT];
+    pthread_mutex_t calling; /* held while an order waits for its reply */
+
+    /* ---- protected by `lock`, which is also held while the network is used */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* any of the following */
+    pthread_t thread;
+    bool started, stop;
+    int n_waiting; /* callers that wait for other machines */
+    struct remote_peer peer[PROG_MAX_MACHINE];
+    /* Numbers of the last run that began, whose devices of this machine have
+     * ended, and whose messages have all been sent and received. */
+    uint64_t begun, ended, finished;
+    bool told; /* the others know that the run has failed */
+    struct device_run run;
+    struct remote_channel *channel; /* of the run's variant */
+    struct remote_queued *first, **last;
+    unsigned char *reply; /* the last one; owned */
+    size_t reply_bytes;
+    bool replied;
+    unsigned char *buf; /* for packing; owned */
+    size_t cap;
+};
+
+/* Implements backend_ops.serve(): see remote_serve.c. */
+pl_status remote_serve(struct backend *b, pl_err *err);
+/* The progress thread; `user` is a struct remote. */
+void *remote_progress(void *user);
+/* Begins to carry the messages of r->run. The caller holds the lock. */
+void remote_begin(struct remote *r, uint64_t number);
+/* Fails the run because machine `m` is lost. */
+void remote_fail_lost(struct remote *r, int m);
+
+#endif

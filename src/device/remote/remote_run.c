@@ -1,0 +1,508 @@
+/* The progress thread of a machine. It sends the messages of this machine's
+ * programs when their events are posted, stores those of other machines and
+ * raises their events, and takes orders and replies. No other thread receives.
+ *
+ * Between runs it sleeps, the longer the longer no message came. A message of a
+ * run that this machine has not begun is held, and so are later messages of its
+ * sender. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "device/remote/remote_inner.h"
+
+/* ---- messages of programs ------------------------------------------------ */
+
+/* A message that is packed or unpacked: the number of the run, then the bytes
+ * of its parts. */
+struct parcel {
+    struct device *dev; /* whose inbox is read or written */
+    unsigned char *at;
+    size_t n; /* bytes that are left */
+    bool unpacks;
+    bool too_short; /* n was too small */
+};
+
+/* Returns the next n bytes of a parcel; NULL if it has fewer. */
+static unsigned char *take(struct parcel *p, size_t n)
+{
+    unsigned char *at = p->at;
+
+    if (p->too_short || n > p->n) {
+        p->too_short = true;
+        return NULL;
+    }
+    p->at += n;
+    p->n -= n;
+    return at;
+}
+
+static void copy_span(void *user, size_t offset, size_t bytes)
+{
+    struct parcel *p = user;
+    unsigned char *inbox = p->dev->at[REGION_INBOX] + offset;
+    unsigned char *at = take(p, bytes);
+
+    if (at && p->unpacks)
+        memcpy(inbox, at, bytes);
+    else if (at)
+        memcpy(at, inbox, bytes);
+}
+
+static void count_span(void *user, size_t offset, size_t bytes)
+{
+    (void)offset;
+    *(size_t *)user += bytes;
+}
+
+static const struct messages *messages_of(const struct remote *r)
+{
+    return &r->m[r->run.variant];
+}
+
+static bool is_enabled(const struct remote *r, const struct message_channel *c,
+                       int insn)
+{
+    const struct device *d = device_of(r->set, c->dev);
+
+    return insn_enabled(&device_variant(d, &r->run)->insn[insn], r->run.n_micro,
+                        r->run.sizes);
+}
+
+/* Copies the set of pages of a PAGES part between a parcel and pages[]. Returns
+ * false if the parcel is too short, or if this process cannot read the token
+ * table. */
+static bool copy_page_set(struct remote *r, const struct message_channel *c,
+                          const struct message_part *x, struct parcel *p,
+                          uint64_t *pages, size_t bytes)
+{
+    const struct device *d = device_of(r->set, c->dev);
+    const struct insn *s = &device_variant(d, &r->run)->insn[x->insn];
+    const struct prog_tensor *t = &d->prog->tensor[s->pages.token_table];
+    unsigned char *at = take(p, bytes);
+
+    if (!at)
+        return false;
+    if (p->unpacks) {
+        memcpy(pages, at, bytes);
+        return true;
+    }
+    if (!d->at[t->region])
+        return false;
+    message_page_set(messages_of(r), c, x, r->run.sizes,
+                     d->at[t->region] + t->offset, pages);
+    memcpy(at, pages, bytes);
+    return true;
+}
+
+/* Copies the parts of a message between the inboxes and a parcel. Returns false
+ * if that is not possible. */
+static bool copy_parts(struct remote *r, const struct message_channel *c,
+                       const struct sent_message *s, struct parcel *p)
+{
+    const struct messages *m = messages_of(r);
+    bool ok = true;
+
+    for (int i = s->first; ok && i < s->end; i++) {
+        const struct message_part *x = &c->part[i];
+        size_t bytes = message_page_words(m, c, x) * sizeof(uint64_t);
+        uint64_t *pages = NULL;
+
+        if (!is_enabled(r, c, x->insn))
+            continue;
+        p->dev = device_of(r->set, x->dev);
+        if (bytes > 0) {
+            pages = malloc(bytes);
+            ok = pages && copy_page_set(r, c, x, p, pages, bytes);
+        }
+        if (ok)
+            message_spans(m, c, x, r->run.sizes, pages, copy_span, p);
+        free(pages);
+    }
+    return ok && !p->too_short;
+}
+
+/* Returns the greatest size of a message in bytes. */
+static size_t most_bytes(const struct remote *r,
+                         const struct message_channel *c,
+                         const struct sent_message *s)
+{
+    const struct messages *m = messages_of(r);
+    size_t n = sizeof r->begun;
+
+    for (int i = s->first; i < s->end; i++) {
+        const struct message_part *x = &c->part[i];
+        size_t words = message_page_words(m, c, x);
+
+        if (!is_enabled(r, c, x->insn))
+            continue;
+        if (words > 0)
+            n += words * sizeof(uint64_t) +
+                 device_of(r->set, x->dev)->bytes[REGION_INBOX];
+        else
+            message_spans(m, c, x, r->run.sizes, NULL, count_span, &n);
+    }
+    return n;
+}
+
+/* ---- failures ------------------------------------------------------------ */
+
+static bool has_failed(const struct remote *r)
+{
+    return atomic_load(device_failed(r->set));
+}
+
+/* Fails the run because of the messages of a channel. */
+static void fail_channel(struct remote *r, const struct message_channel *c,
+                         const char *text)
+{
+    device_fail(r->set, device_of(r->set, c->dev), -1, text);
+}
+
+void remote_fail_lost(struct remote *r, int m)
+{
+    for (int d = 0; d < r->n_dev; d++)
+        if (r->machine[d] == m) {
+            device_fail(r->set, device_of(r->set, d), -1,
+                        "its machine was lost");
+            return;
+        }
+}
+
+/* Tells all others that the run has failed, once. */
+static void tell_failure(struct remote *r)
+{
+    struct remote_fail f;
+
+    if (r->told)
+        return;
+    r->told = true;
+    memset(&f, 0, sizeof f);
+    f.number = r->begun;
+    device_set_failure(r->set, &f.err);
+    for (int m = 0; m < r->net->n_machine; m++)
+        if (m != r->net->machine)
+            r->net->ops->send(r->net, m, REMOTE_FAIL, &f, sizeof f);
+}
+
+/* ---- sending ------------------------------------------------------------- */
+
+static void advance(struct remote *r, int i)
+{
+    const struct messages *m = messages_of(r);
+    struct remote_channel *x = &r->channel[i];
+
+    x->more = message_next(m, &m->channel[i], &x->at, r->run.n_micro,
+                           r->run.sizes, &x->next);
+}
+
+void remote_begin(struct remote *r, uint64_t number)
+{
+    r->begun = number;
+    r->told = false;
+    for (int i = 0; i < messages_of(r)->n; i++) {
+        r->channel[i].at = (struct message_cursor){0};
+        advance(r, i);
+    }
+}
+
+/* Returns the flag of a message's event. */
+static struct device_flag *event_of(const struct remote *r,
+                                    const struct message_channel *c, int post)
+{
+    const struct device *d = device_of(r->set, c->dev);
+
+    return &d->event[device_variant(d, &r->run)->insn[post].post.event];
+}
+
+/* Returns true if the device has executed all that the message needs. */
+static bool is_ready(const struct remote *r, const struct message_channel *c,
+                     const struct sent_message *s)
+{
+    if (s->post < 0)
+        return r->ended >= r->begun;
+    return atomic_load(&event_of(r, c, s->post)->v) >= r->begun;
+}
+
+static void send_message(struct remote *r, const struct message_channel *c,
+                         const struct sent_message *s)
+{
+    struct parcel p = {.n = most_bytes(r, c, s)};
+    size_t n = p.n;
+
+    if (n > r->cap) {
+        unsigned char *q = realloc(r->buf, n);
+
+        if (!q) {
+            fail_channel(r, c, "out of memory for a message");
+            return;
+        }
+        r->buf = q;
+        r->cap = n;
+    }
+    p.at = r->buf;
+    memcpy(take(&p, sizeof r->begun), &r->begun, sizeof r->begun);
+    if (!copy_parts(r, c, s, &p))
+        fail_channel(r, c,
+                     "cache pages cannot be sent to another machine; "
+                     "turn the offload off");
+    else if (!r->net->ops->send(r->net, c->machine, message_tag(c), r->buf,
+                                n - p.n))
+        fail_channel(r, c, "out of memory for a message");
+}
+
+/* Sends all messages that are ready. Returns true if there was one. Sets *all
+ * to true if the run has no message left. */
+static bool send_ready(struct remote *r, bool *all)
+{
+    const struct messages *m = messages_of(r);
+    bool any = false;
+
+    *all = r->ended >= r->begun;
+    for (int i = 0; i < m->n; i++) {
+        const struct message_channel *c = &m->channel[i];
+        struct remote_channel *x = &r->channel[i];
+        bool sends = r->machine[c->dev] == r->net->machine;
+
+        while (x->more && sends && is_ready(r, c, &x->next)) {
+            send_message(r, c, &x->next);
+            advance(r, i);
+            any = true;
+        }
+        if (x->more && (sends || c->machine == r->net->machine))
+            *all = false;
+    }
+    return any;
+}
+
+/* ---- receiving ----------------------------------------------------------- */
+
+/* Stores message number i of a program and raises its event. */
+static void store(struct remote *r, int i, struct parcel *p)
+{
+    const struct message_channel *c = &messages_of(r)->channel[i];
+    const struct sent_message s = r->channel[i].next;
+
+    if (!r->channel[i].more || !copy_parts(r, c, &s, p) || p->n > 0) {
+        fail_channel(r, c,
+                     "a message has another length than its program says");
+        return;
+    }
+    if (s.post >= 0)
+        device_flag_raise(event_of(r, c, s.post), r->begun);
+    advance(r, i);
+}
+
+/* Takes a message of a program. Returns false if it has to be held. */
+static bool take_message(struct remote *r, int from,
+                         const struct network_message *m)
+{
+    struct parcel p = {.at = (unsigned char *)(uintptr_t)m->data,
+                       .n = m->bytes,
+                       .unpacks = true};
+    const unsigned char *at = take(&p, sizeof r->begun);
+    uint64_t number = 0;
+    int i = -1;
+
+    if (at)
+        memcpy(&number, at, sizeof number);
+    if (number > r->begun)
+        return false;
+    if (number < r->begun || r->finished == r->begun || has_failed(r))
+        return true;
+    if (m->tag >= 0 && m->tag < r->n_dev * QUEUE_COUNT)
+        i = r->channel_of[r->run.variant][m->tag];
+    if (i >= 0 && r->machine[messages_of(r)->channel[i].dev] == from)
+        store(r, i, &p);
+    return true;
+}
+
+static bool take_failure(struct remote *r, const struct network_message *m)
+{
+    struct remote_fail f;
+
+    if (m->bytes != sizeof f)
+        return true;
+    memcpy(&f, m->data, sizeof f);
+    if (f.number > r->begun)
+        return false;
+    if (f.number == r->begun && r->finished < r->begun) {
+        f.err.message[sizeof f.err.message - 1] = '\0';
+        r->told = true; /* its sender has told all */
+        device_set_fail(r->set, &f.err);
+    }
+    return true;
+}
+
+static void take_order(struct remote *r, const struct network_message *m)
+{
+    struct remote_queued *q;
+    size_t n;
+
+    if (m->bytes < sizeof q->order || r->net->machine == 0)
+        return;
+    n = m->bytes - sizeof q->order;
+    q = malloc(sizeof *q + n);
+    if (!q) {
+        r->peer[0].lost = true;
+        return;
+    }
+    q->next = NULL;
+    memcpy(&q->order, m->data, sizeof q->order);
+    memcpy(q->data, (const char *)m->data + sizeof q->order, n);
+    if (n != (q->order.verb == REMOTE_READ ? 0 : q->order.bytes))
+        q->order.verb = REMOTE_END;
+    *r->last = q;
+    r->last = &q->next;
+}
+
+static void take_reply(struct remote *r, const struct network_message *m)
+{
+    unsigned char *p = realloc(r->reply, m->bytes + 1);
+
+    if (p) {
+        r->reply = p;
+        memcpy(p, m->data, m->bytes);
+    }
+    r->reply_bytes = p ? m->bytes : 0;
+    r->replied = true;
+}
+
+static void take_done(struct remote *r, int from,
+                      const struct network_message *m)
+{
+    const unsigned char *at = m->data;
+    struct remote_done done;
+    struct remote_counts c;
+
+    if (m->bytes < sizeof done)
+        return;
+    memcpy(&done, at, sizeof done);
+    for (size_t i = sizeof done; i + sizeof c <= m->bytes; i += sizeof c) {
+        memcpy(&c, at + i, sizeof c);
+        if (c.dev >= 0 && c.dev < r->n_dev && r->machine[c.dev] == from)
+            device_of(r->set, c.dev)->counts = c.counts;
+    }
+    r->peer[from].done = done.number;
+}
+
+/* Takes a message. Returns false if it has to be held. */
+static bool take_from(struct remote *r, int from,
+                      const struct network_message *m)
+{
+    struct remote_peer *p = &r->peer[from];
+
+    switch (m->tag) {
+    case NETWORK_LOST:
+        p->lost = true;
+        if (r->begun > r->finished)
+            remote_fail_lost(r, from);
+        return true;
+    case REMOTE_LOADED:
+        if (m->bytes == sizeof p->hash) {
+            memcpy(&p->hash, m->data, sizeof p->hash);
+            p->loaded = true;
+        }
+        return true;
+    case REMOTE_ORDER:
+        take_order(r, m);
+        return true;
+    case REMOTE_REPLY:
+        take_reply(r, m);
+        return true;
+    case REMOTE_DONE:
+        take_done(r, from, m);
+        return true;
+    case REMOTE_FAIL:
+        return take_failure(r, m);
+    default:
+        return take_message(r, from, m);
+    }
+}
+
+/* Receives a message of each other machine, if one has come. Returns true if
+ * any was taken. */
+static bool receive(struct remote *r)
+{
+    bool any = false;
+
+    for (int m = 0; m < r->net->n_machine; m++) {
+        struct remote_peer *p = &r->peer[m];
+
+        if (m == r->net->machine || p->lost)
+            continue;
+        if (!p->held)
+            p->held = r->net->ops->receive(r->net, m, &p->message);
+        if (!p->held || !take_from(r, m, &p->message))
+            continue;
+        p->held = false;
+        any = true;
+        if (p->message.tag >= REMOTE_LOADED || p->lost)
+            pthread_cond_broadcast(&r->changed);
+    }
+    return any;
+}
+
+/* ---- the thread ---------------------------------------------------------- */
+
+/* Carries the messages of the run in progress. Returns true if it sent any. */
+static bool carry(struct remote *r)
+{
+    bool all = r->ended >= r->begun, any = false;
+
+    if (has_failed(r))
+        tell_failure(r);
+    else
+        any = send_ready(r, &all);
+    if (all) {
+        r->finished = r->begun;
+        pthread_cond_broadcast(&r->changed);
+    }
+    return any;
+}
+
+/* Waits for something to do. Yields during a run, and while a caller waits for
+ * another machine. Else sleeps for at most 2 ms; a caller of this process wakes
+ * it. */
+static void idle(struct remote *r, double since)
+{
+    double s = (device_now() - since) / 8;
+    struct timespec end;
+
+    if (r->begun > r->finished || r->n_waiting > 0) {
+        pthread_mutex_unlock(&r->lock);
+        sched_yield();
+        pthread_mutex_lock(&r->lock);
+        return;
+    }
+    s = s < 50e-6 ? 50e-6 : s > 2e-3 ? 2e-3 : s;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += (long)(s * 1e9);
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_nsec -= 1000000000;
+        end.tv_sec++;
+    }
+    pthread_cond_timedwait(&r->changed, &r->lock, &end);
+}
+
+void *remote_progress(void *user)
+{
+    struct remote *r = user;
+    double since = device_now();
+
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        bool any = receive(r);
+
+        if (r->begun > r->finished)
+            any |= carry(r);
+        if (any)
+            since = device_now();
+        else
+            idle(r, since);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
