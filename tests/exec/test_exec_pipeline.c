@@ -495,7 +495,7 @@ static struct compiled *compile_for(const struct graph *y, const pl_options *o,
     for (int d = 0; d < in.list.n; d++)
         in.list.dev[d].machine = d % net->n_machine;
     TEST_OK(compile_config(&p, &in, &err), err);
-    p->stream_from = 2;
+    p->variants.stream_from = 2;
     p->list.network = net;
     plan_config_free(&in);
     arena_fini(&a);
