@@ -428,4 +428,5 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
     assert_int_equal(made->hold[0].tensor, 0);
     assert_int_equal(made->hold[0].until, 3);
     arena_fini(&w.scratch);
+    arena_fini(&a);
 }
