@@ -151,8 +151,7 @@ static pl_status hold_to_end(struct lower *w, const struct lowered_variant *o)
 {
     PL_TRY(lower_end_arrivals(w, o->n_micro));
     PL_TRY(lower_extend_inflight(w));
-    PL_TRY(lower_end_collectives(w));
-    return lower_end_token_tables(w, o->n_micro);
+    return lower_end_collectives(w);
 }
 
 pl_status lower_variant(struct lower *w, int k)

@@ -177,6 +177,22 @@ pl_status lower_collective(struct lower *w, int group, int n, const int *item)
                : lower_collective_inbox(w, group, n, item, it, bytes);
 }
 
+pl_status lower_keep(struct lower *w, int u, int tensor, int micro)
+{
+    struct shard_collectives *v = &w->shard[u].collectives;
+
+    if (w->dev[lower_dev(w, u)].in_buffer[tensor] < 0)
+        return PL_OK;
+    for (int k = 0; k < v->n_lent; k++)
+        if (v->peer_read[k].tensor == tensor && v->peer_read[k].micro == micro)
+            return PL_OK;
+    v->peer_read = arena_extended(w->a, v->peer_read, (size_t)v->n_lent,
+                                  sizeof *v->peer_read);
+    PL_TRY(lower_memory(w));
+    v->peer_read[v->n_lent++] = (struct peer_read){tensor, micro};
+    return PL_OK;
+}
+
 pl_status lower_end_collectives(struct lower *w)
 {
     for (int u = 0; u < w->opt->n_shard; u++) {

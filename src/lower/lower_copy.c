@@ -127,9 +127,7 @@ static pl_status start(struct lower *w, const struct transfer *t)
         [TRANSFER_RESULT] = lower_result,
     };
 
-    if (t->kind == TRANSFER_TABLE
-            ? lower_has_token_table(w, t->to)
-            : t->kind != TRANSFER_WEIGHT && lower_find(w, t->as, t->to))
+    if (t->kind != TRANSFER_WEIGHT && lower_find(w, t->as, t->to))
         return PL_OK;
     return by_kind[t->kind](w, t);
 }

@@ -72,7 +72,8 @@ struct placed {
 
 /* ---- a device in a group ------------------------------------------------- */
 
-/* A tensor that peers read until they have reached the next collective. */
+/* A tensor that others read without an event afterwards: until the group's next
+ * collective of this micro-batch; micro -1: until the variant ends. */
 struct peer_read {
     int tensor, micro;
 };
@@ -88,18 +89,10 @@ struct shard_collectives {
     int n_lent;
 };
 
-/* The token table of a micro-batch on a shard; see lower_io.c. */
-struct shard_token_table {
-    int tensor;     /* -1 if the shard does not have it */
-    int ready;      /* event by which the copy queue waits for it; -1 if none */
-    bool peer_read; /* the copy queue reads it, without an event afterwards */
-};
-
 struct shard {
     struct lower_shard u;
     int local; /* index in its group */
     struct shard_collectives collectives;
-    struct shard_token_table token_table[PROG_MAX_MICRO];
 };
 
 /* ---- the lowering -------------------------------------------------------- */
@@ -108,7 +101,8 @@ struct shard {
 struct variant_builder {
     int index;     /* index of the variant */
     const int *at; /* [num->n] group that computes each node */
-    /* [n_micro][num->n]; NULL before the first variant */
+    /* [n_micro][num->n + 1], the last is the token table; NULL before the first
+     * variant */
     struct placed ***value;
     /* position of the next instruction in the total order */
     int order;
@@ -261,7 +255,8 @@ pl_status lower_begin_copies(struct lower *w, int d);
 
 /* ---- lower_value.c ------------------------------------------------------- */
 
-/* Returns value i in a group; NULL if the group does not have it. */
+/* Returns value i in a group (-1: the micro-batch's token table); NULL if the
+ * group does not have it. */
 struct placed *lower_find(const struct lower *w, int i, int group);
 /* Adds value i to a group, with all its tensors -1. */
 pl_status lower_add_value(struct lower *w, int i, int group,
@@ -311,8 +306,6 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o);
 pl_status lower_inputs(struct lower *w, const struct transfer *t);
 /* Transfers a result to "io". */
 pl_status lower_result(struct lower *w, const struct transfer *t);
-/* Returns true if the group has the micro-batch's token table. */
-bool lower_has_token_table(const struct lower *w, int group);
 /* Sets *tensor to the micro-batch's token table on shard u. */
 pl_status lower_token_table(struct lower *w, int u, int *tensor);
 /* Sets *tensor to the token table for an instruction in the copy queue, which
@@ -320,10 +313,6 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor);
  * compute queue now. */
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event);
-/* Keeps the token tables that the copy queue may still read when the variant
- * ends. */
-pl_status lower_end_token_tables(struct lower *w, int n_micro);
-
 /* ---- lower_op.c ---------------------------------------------------------- */
 
 /* Emits op i on shard u. in[] and `out` are tensors. `tree` has the ranks whose
@@ -370,7 +359,9 @@ pl_status lower_slice(struct lower *w, int i);
 /* Emits the collective of conversions item[n] of one group, whose sources are
  * computed. */
 pl_status lower_collective(struct lower *w, int group, int n, const int *item);
-/* Keeps the buffers that peers may still read when the variant ends. */
+/* Keeps a tensor of shard u that others read; see struct peer_read. */
+pl_status lower_keep(struct lower *w, int u, int tensor, int micro);
+/* Keeps the buffers that others may still read when the variant ends. */
 pl_status lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */

@@ -87,14 +87,6 @@ pl_status lower_io(struct lower *w)
     return io_token_table(w);
 }
 
-static void forget_token_tables(struct shard *x)
-{
-    for (int k = 0; k < PROG_MAX_MICRO; k++) {
-        x->token_table[k].tensor = x->token_table[k].ready = -1;
-        x->token_table[k].peer_read = false;
-    }
-}
-
 pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
 {
     size_t n_node = (size_t)w->g->n_node;
@@ -103,8 +95,6 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
     PL_TRY(lower_memory(w));
     for (size_t i = 0; i < (size_t)o->n_micro * n_node; i++)
         o->result[i] = -1;
-    for (int u = 0; u < w->opt->n_shard; u++)
-        forget_token_tables(&w->shard[u]);
     for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++) {
             struct placed *h;
@@ -127,7 +117,7 @@ pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
 struct inputs {
     int n, *num;
     struct placed **group_value; /* in the group */
-    bool token_table;            /* the token table, too */
+    struct placed *token_table;  /* in the group; NULL if it reads none */
 };
 
 static pl_status find_inputs(struct lower *w, int group, struct inputs *in)
@@ -143,20 +133,20 @@ static pl_status find_inputs(struct lower *w, int group, struct inputs *in)
             PL_TRY(lower_add_value(w, i, group, &in->group_value[in->n]));
             in->num[in->n++] = i;
         }
-    in->token_table =
-        transfers_find(w->transfers, w->variant.index, -1, -1, group) != NULL;
-    return PL_OK;
+    return transfers_find(w->transfers, w->variant.index, -1, -1, group)
+               ? lower_add_value(w, -1, group, &in->token_table)
+               : PL_OK;
 }
 
-/* Adds the token table at byte `at` of an input transfer to shard u. The parts
- * whose size depends on the step are copied to the same offsets. */
+/* Sets *t to the token table, at byte `at` of an input transfer to shard u. The
+ * parts whose size depends on the step are copied to the same offsets. */
 static pl_status add_token_table(struct lower *w, int u, int input_transfer,
-                                 size_t at, struct lower_pieces *p)
+                                 size_t at, int *t, struct lower_pieces *p)
 {
     const struct program q = {.max = w->opt->max,
                               .page_stride = w->opt->page_stride};
     const pl_dim n = token_table_words(w), one = {1, PL_CONST};
-    int d = lower_dev(w, u), *t = &w->shard[u].token_table[w->now.micro].tensor;
+    int d = lower_dev(w, u);
 
     PL_TRY(lower_alias(w, d, input_transfer, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
@@ -217,7 +207,11 @@ static pl_status build_input_transfer(struct lower *w, struct receiver *y,
             p->p[j].dst_const += (int64_t)at;
         at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
     }
-    return in->token_table ? add_token_table(w, u, y->out, at, p) : PL_OK;
+    return in->token_table
+               ? add_token_table(
+                     w, u, y->out, at,
+                     &lower_value(in->token_table, &w->shard[u])->tensor, p)
+               : PL_OK;
 }
 
 pl_status lower_inputs(struct lower *w, const struct transfer *t)
@@ -237,47 +231,36 @@ pl_status lower_inputs(struct lower *w, const struct transfer *t)
     return PL_OK;
 }
 
-bool lower_has_token_table(const struct lower *w, int group)
+/* Sets *out to the group's token table. */
+static pl_status find_token_table(struct lower *w, int group,
+                                  struct placed **out)
 {
-    int u = lower_group(w, group)->first;
-
-    return w->shard[u].token_table[w->now.micro].tensor >= 0;
+    *out = lower_find(w, -1, group);
+    if (*out)
+        return PL_OK;
+    PL_TRY(lower_materialize(w, -1, -1, group));
+    *out = lower_find(w, -1, group);
+    return PL_OK;
 }
 
 pl_status lower_token_table(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->shard[u].token_table[w->now.micro].tensor;
+    struct placed *h;
 
-    if (*t < 0)
-        PL_TRY(lower_materialize(w, -1, -1, w->shard[u].u.group));
-    *tensor = *t;
+    PL_TRY(find_token_table(w, w->shard[u].u.group, &h));
+    *tensor = lower_value(h, &w->shard[u])->tensor;
     return PL_OK;
 }
 
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event)
 {
-    int *ready = &w->shard[u].token_table[w->now.micro].ready;
+    struct placed *h;
 
-    PL_TRY(lower_token_table(w, u, tensor));
-    w->shard[u].token_table[w->now.micro].peer_read = true;
-    if (event && *ready < 0)
-        PL_TRY(lower_post(w, lower_dev(w, u), QUEUE_COMPUTE, ready));
-    if (event)
-        *event = *ready;
-    return PL_OK;
-}
-
-pl_status lower_end_token_tables(struct lower *w, int n_micro)
-{
-    for (int u = 0; u < w->opt->n_shard; u++)
-        for (int k = 0; k < n_micro; k++) {
-            const struct shard_token_table *x = &w->shard[u].token_table[k];
-
-            if (x->peer_read)
-                PL_TRY(lower_hold(w, lower_dev(w, u), x->tensor));
-        }
-    return PL_OK;
+    PL_TRY(find_token_table(w, w->shard[u].u.group, &h));
+    *tensor = lower_value(h, &w->shard[u])->tensor;
+    PL_TRY(lower_keep(w, u, *tensor, -1));
+    return event ? lower_ready_event(w, h, u, event) : PL_OK;
 }
 
 /* ---- results ------------------------------------------------------------- */

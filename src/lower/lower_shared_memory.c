@@ -9,20 +9,6 @@
 
 #include <string.h>
 
-/* Keeps a tensor that peers read in this collective until the next one. */
-static pl_status keep_for_peers(struct lower *w, int u, int tensor)
-{
-    struct shard_collectives *v = &w->shard[u].collectives;
-
-    if (w->dev[lower_dev(w, u)].in_buffer[tensor] < 0)
-        return PL_OK;
-    v->peer_read = arena_extended(w->a, v->peer_read, (size_t)v->n_lent,
-                                  sizeof *v->peer_read);
-    PL_TRY(lower_memory(w));
-    v->peer_read[v->n_lent++] = (struct peer_read){tensor, w->now.micro};
-    return PL_OK;
-}
-
 /* Releases the buffers that peers read for earlier collectives after this one's
  * barrier, whose position in the order is `barrier`. Those of earlier
  * micro-batches are not released, because a step may have them and not this
@@ -90,7 +76,7 @@ pl_status lower_collective_shared(struct lower *w, int group, int n,
             int t = x->sums ? x->sums[k].tensor : x->h.v[k].tensor;
 
             if (t >= 0) {
-                PL_TRY(keep_for_peers(w, u, t));
+                PL_TRY(lower_keep(w, u, t, w->now.micro));
                 PL_TRY(lower_hold(w, d, t));
             }
         }

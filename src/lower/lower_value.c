@@ -17,22 +17,25 @@ static struct placed *in_group(struct placed *h, int group)
     return h;
 }
 
-/* Returns the micro-batch to which value i belongs. A streamed weight belongs
- * to the first, which is part of every step, and serves all. */
-static int micro_of(const struct lower *w, int i)
+/* Returns the first of value i in this variant and micro-batch, or of those
+ * that all variants have. A streamed weight belongs to the first micro-batch,
+ * which is part of every step, and serves all. */
+static struct placed **list_of(const struct lower *w, int i)
 {
-    return lower_is(w, i, OP_weight) ? 0 : w->now.micro;
+    int micro = i >= 0 && lower_is(w, i, OP_weight) ? 0 : w->now.micro;
+
+    if (!w->variant.value)
+        return &w->stored[i];
+    return &w->variant.value[micro][i >= 0 ? i : w->num->n];
 }
 
 /* Looks first among the values of this variant and micro-batch (of weights and
  * caches, those that it streams), then among those that all variants have. */
 struct placed *lower_find(const struct lower *w, int i, int group)
 {
-    struct placed *h = NULL;
+    struct placed *h = in_group(*list_of(w, i), group);
 
-    if (w->variant.value)
-        h = in_group(w->variant.value[micro_of(w, i)][i], group);
-    return h ? h : in_group(w->stored[i], group);
+    return h || i < 0 ? h : in_group(w->stored[i], group);
 }
 
 pl_status lower_add_value(struct lower *w, int i, int group,
@@ -40,8 +43,7 @@ pl_status lower_add_value(struct lower *w, int i, int group,
 {
     size_t n = (size_t)lower_group(w, group)->n;
     struct placed *h = arena_alloc(w->a, 1, sizeof *h);
-    struct placed **first =
-        w->variant.value ? &w->variant.value[micro_of(w, i)][i] : &w->stored[i];
+    struct placed **first = list_of(w, i);
 
     PL_TRY(lower_memory(w));
     h->h.group = group;
@@ -53,7 +55,7 @@ pl_status lower_add_value(struct lower *w, int i, int group,
         h->h.v[k] = (struct lowered_value){-1, -1};
         h->ready[k] = -1;
     }
-    if (w->num->node[i].layout->kind == PL_PARTIAL) {
+    if (i >= 0 && w->num->node[i].layout->kind == PL_PARTIAL) {
         h->sums = arena_alloc(w->a, n, sizeof *h->sums);
         h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
         PL_TRY(lower_memory(w));

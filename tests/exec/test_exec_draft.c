@@ -396,13 +396,24 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
         .n_dev = 2, .n_shard = 1, .dev = devs};
     const struct insn kernel = {.kind = INSN_KERNEL};
     int in_buffer[2] = {0, 1}, tensor;
-    struct shard shard = {.token_table = {{.tensor = 0}, {.tensor = 1}}};
+    struct shard shard = {.local = 0};
+    struct lowered_value v[2] = {{.tensor = 0}, {.tensor = 1}};
+    struct placed table[2] = {{.h.v = &v[0]}, {.h.v = &v[1]}};
+    /* of a plan without values, so that each list begins with the table */
+    static const struct numeric num = {.n = 0};
+    struct placed *first[2] = {&table[0], &table[1]};
+    struct placed **value[2] = {&first[0], &first[1]};
     struct program_builder dev[2] = {{.in_buffer = in_buffer}};
     const struct variant_draft *made = &dev[0].draft[0];
     struct arena a = {0};
     pl_err err;
-    struct lower w = {
-        .opt = &alone, .a = &a, .shard = &shard, .dev = dev, .err = &err};
+    struct lower w = {.num = &num,
+                      .opt = &alone,
+                      .a = &a,
+                      .shard = &shard,
+                      .dev = dev,
+                      .variant.value = value,
+                      .err = &err};
 
     TEST_OK(lower_token_table_copied(&w, 0, &tensor, NULL), err);
     assert_int_equal(tensor, 0);
@@ -411,10 +422,11 @@ TEST(exec_token_tables_that_are_copied_live_to_the_end)
     assert_int_equal(tensor, 1);
     for (int i = 0; i < 3; i++)
         TEST_OK(lower_insn(&w, 0, &kernel), err);
-    TEST_OK(lower_end_token_tables(&w, 2), err);
+    TEST_OK(lower_end_collectives(&w), err);
     /* the other token table was not copied to the device */
     assert_int_equal(made->n_hold, 1);
     assert_int_equal(made->hold[0].tensor, 0);
     assert_int_equal(made->hold[0].until, 3);
     arena_fini(&w.scratch);
+    arena_fini(&a);
 }
