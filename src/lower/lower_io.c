@@ -12,6 +12,8 @@
 
 #include "base/err.h"
 
+#include <string.h>
+
 static int io_dev(const struct lower *w)
 {
     return w->opt->n_dev - 1;
@@ -214,11 +216,32 @@ static pl_status build_input_transfer(struct lower *w, struct receiver *y,
                : PL_OK;
 }
 
+/* Checks that the list moves all inputs of the group as transfer t does. */
+static pl_status check_inputs(const struct lower *w, const struct transfer *t,
+                              const struct inputs *in)
+{
+    size_t n = (size_t)lower_group(w, t->to)->n;
+
+    for (int k = 0; k <= in->n; k++) {
+        int i = k < in->n ? in->num[k] : -1;
+        const struct transfer *x =
+            transfers_find(w->transfers, w->variant.index, i, i, t->to);
+
+        if (x && memcmp(x->by, t->by, n * sizeof *t->by) != 0)
+            return err_set(w->err, PL_BAD_ARGUMENT,
+                           "the inputs of group %d have several transports; "
+                           "give all of them those of value %d",
+                           t->to, t->value);
+    }
+    return PL_OK;
+}
+
 pl_status lower_inputs(struct lower *w, const struct transfer *t)
 {
     struct inputs in = {0};
 
     PL_TRY(find_inputs(w, t->to, &in));
+    PL_TRY(check_inputs(w, t, &in));
     for (int m = 0; m < lower_group(w, t->to)->n; m++) {
         struct receiver y = lower_receiver(w, t, NULL, m, NULL);
         struct lower_pieces p = {0};
@@ -240,7 +263,11 @@ static pl_status find_token_table(struct lower *w, int group,
         return PL_OK;
     PL_TRY(lower_materialize(w, -1, -1, group));
     *out = lower_find(w, -1, group);
-    return PL_OK;
+    return *out ? PL_OK
+                : err_set(w->err, PL_BAD_ARGUMENT,
+                          "the list of transfers lacks the token table of "
+                          "group %d; use a list of the same plan",
+                          group);
 }
 
 pl_status lower_token_table(struct lower *w, int u, int *tensor)

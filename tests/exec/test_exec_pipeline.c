@@ -271,10 +271,20 @@ struct drawn {
     int by[TRANSPORT_COUNT], changed, late, inbox, two_shots;
 };
 
+/* Returns true, at random, if receiver m is to have another transport. The
+ * inputs of a group move together, so the number `inputs` decides for all. */
+static bool draws_other(const struct transfer *x, int m, uint64_t inputs,
+                        uint64_t *seed)
+{
+    if (x->kind == TRANSFER_INPUT || x->kind == TRANSFER_TABLE)
+        return inputs >> (x->to * 8 + m) % 64 & 1;
+    return test_below(seed, 2);
+}
+
 /* Gives the transfer, at random, another transport for some receivers: a push
  * needs nothing that a pull does not, and a transfer may start late. */
 static void draw_transports(struct transfers *t, int variant, int k,
-                            struct arena *a, uint64_t *seed,
+                            uint64_t inputs, struct arena *a, uint64_t *seed,
                             struct drawn *drawn)
 {
     struct transfer *x = &t->variant[variant].item[k], *y;
@@ -296,7 +306,7 @@ static void draw_transports(struct transfers *t, int variant, int k,
             [TRANSPORT_PULL] = TRANSPORT_PUSH,
             [TRANSPORT_FETCH] = TRANSPORT_FEED};
 
-        if (other[x->by[m]] && test_below(seed, 2)) {
+        if (other[x->by[m]] && draws_other(x, m, inputs, seed)) {
             x->by[m] = other[x->by[m]];
             drawn->changed++;
         }
@@ -358,9 +368,12 @@ static void lower_by_drawn(struct compiled *p, uint64_t *seed,
     pl_err err;
 
     draw_exchanges(t, seed, drawn);
-    for (int v = 0; v < t->n_variant; v++)
+    for (int v = 0; v < t->n_variant; v++) {
+        uint64_t inputs = test_random(seed);
+
         for (int k = 0; k < t->variant[v].n; k++)
-            draw_transports(t, v, k, &a, seed, drawn);
+            draw_transports(t, v, k, inputs, &a, seed, drawn);
+    }
     opt.transfers = t;
     lowered_free(p->low);
     TEST_OK(lower(&p->low, p->num, &opt, &err), err);
