@@ -466,6 +466,26 @@ static int parse_bool(const char *s)
     return -1;
 }
 
+/* Returns true, and prints a line, if only presets of llama.cpp have the key,
+ * and there is nothing to do for it here. */
+static bool ignore_key(const char *file, const struct preset_key *k)
+{
+    static const char *const keys[][2] = {
+        {"stop-timeout",
+         "a model is unloaded only after its requests have ended"},
+        {"dedup-cache-models",
+         "downloaded models are listed only if nothing else names a model"},
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(k->key, keys[i][0]) == 0) {
+            cli_error(CMD_SERVE, EXIT_DONE, "%s, line %d: ignoring %s: %s",
+                      file, k->line, k->key, keys[i][1]);
+            return true;
+        }
+    return false;
+}
+
 /* Appends to `to` the option for which a preset's key stands: an option that
  * only llama.cpp has, or a variable LLAMA_ARG_*. */
 static enum exit_code read_llama_key(struct word_list *to, const char *file,
@@ -518,15 +538,8 @@ static enum exit_code read_key(struct word_list *to, struct word_list *off,
         snprintf(name, sizeof(name), "-%s", k->key);
         row = option_find(name, 1u << CMD_SERVE);
     }
-    if (row == NULL && strcmp(k->key, "stop-timeout") == 0) {
-        cli_error(CMD_SERVE, EXIT_DONE,
-                  "%s, line %d: ignoring stop-timeout: a model is unloaded "
-                  "only after its requests have ended",
-                  file, k->line);
-        return EXIT_DONE;
-    }
     if (row == NULL)
-        return read_llama_key(to, file, k);
+        return ignore_key(file, k) ? EXIT_DONE : read_llama_key(to, file, k);
     if (row->commands & OPTION_PROCESS)
         return refuse_key(
             file, k,
