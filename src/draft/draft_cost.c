@@ -50,13 +50,28 @@ int64_t cost_ns(const struct draft_cost *c, int64_t rows)
     return below == 0 ? ns : below < c->ns[k] ? below : c->ns[k];
 }
 
+static int64_t at_most(int64_t a, int64_t most)
+{
+    return a < most ? a : most;
+}
+
+/* Returns how much time drafts may lose: a sixty-fourth of all, and a few
+ * steps to begin with. */
+static int64_t allowance(const struct draft_cost *c)
+{
+    return c->spent / 64 + 4 * cost_ns(c, 1);
+}
+
 void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
                   int64_t drafted, int64_t accepted, int64_t ns)
 {
-    int64_t *mean, plain;
+    int64_t *mean, plain, expected;
 
     if (texts < 1 || rows < 1 || ns < 1)
         return;
+    /* Other programs make single steps many times as long. */
+    expected = cost_ns(c, rows);
+    ns = c->spent > 0 ? at_most(ns, 4 * expected) : ns;
     mean = &c->ns[bucket(rows)];
     /* The first steps take longer than later ones, so a much shorter time
      * replaces the average. */
@@ -66,16 +81,16 @@ void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
         return;
     /* Without drafts the step would have produced a token of each text. */
     plain = cost_ns(c, rows - drafted);
-    c->lost += ns - plain - plain / texts * accepted;
+    c->lost += at_most(ns, 2 * expected) - plain - plain / texts * accepted;
     /* Gains are not saved up for long, so that drafts end soon after they
      * stop being useful. */
-    if (c->lost < -c->spent / 64)
-        c->lost = -c->spent / 64;
+    if (c->lost < -allowance(c))
+        c->lost = -allowance(c);
 }
 
 bool cost_may_try(const struct draft_cost *c)
 {
-    return c->lost <= c->spent / 64;
+    return c->lost <= allowance(c);
 }
 
 /* Returns the draft to take a further token of, and sets *chance to that of the

@@ -53,6 +53,8 @@ static bool grow(struct ngram_index *x, int64_t n)
 
 bool ngram_index_add(struct ngram_index *x, const int32_t *text, int64_t n)
 {
+    if (n < x->size) /* also a text that is NULL */
+        return true;
     if (n > INT32_MAX || (n > x->n_head && !grow(x, n)))
         return false;
     if (x->n > n)

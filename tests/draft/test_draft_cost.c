@@ -99,8 +99,8 @@ TEST(draft_tokens_of_several_texts_are_the_likeliest)
     assert_int_equal(d[1].take, 2);
 }
 
-/* Drafts that are never accepted cost a thirty-second of the time, and one
- * step, however long that goes on. */
+/* Drafts that are never accepted cost a thirty-second of the time, and a few
+ * steps, however long that goes on. */
 TEST(draft_losses_are_bounded)
 {
     struct draft_cost c = {0};
@@ -113,7 +113,31 @@ TEST(draft_losses_are_bounded)
         cost_measure(&c, 1, tries ? 9 : 1, tries ? 8 : 0, 0, ns);
         spent += ns;
         plain += made_ns(1, 15);
-        assert_true(spent <= plain + plain / 32 + made_ns(9, 15));
+        assert_true(spent <=
+                    plain + plain / 32 + made_ns(9, 15) + 4 * made_ns(1, 15));
     }
     assert_true(spent > plain);
+}
+
+/* Steps that another program stretched do not end drafts that are right. */
+TEST(draft_lengths_survive_a_busy_machine)
+{
+    int32_t chance[8];
+    struct cost_draft d = {.n = 8, .chance = chance};
+    struct draft_cost c = {0};
+    uint64_t seed = test_seed();
+    int64_t n_token = 0;
+
+    for (int i = 0; i < 8; i++)
+        chance[i] = CHANCE_ONE / 100 * 95;
+    for (int i = 0; i < 1000; i++) {
+        int64_t ns;
+
+        cost_choose(&c, &d, 1, 1, cost_may_try(&c) ? 8 : 0);
+        ns = made_ns(1 + d.take, 15);
+        ns *= test_below(&seed, 20) == 0 ? 30 : 1;
+        cost_measure(&c, 1, 1 + d.take, d.take, d.take, ns);
+        n_token += 1 + d.take;
+    }
+    assert_true(n_token > 5000);
 }

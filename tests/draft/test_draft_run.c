@@ -155,6 +155,28 @@ TEST(draft_text_after_a_draft_is_the_plain_one)
     }
 }
 
+/* The state after an end of text has the logits from which that was chosen,
+ * which are not the first of their step. */
+TEST(draft_state_after_an_end_of_text_is_the_plain_one)
+{
+    static const char line[] =
+        "plait run -m " FABLE " -p 'the dog and the dog and' -s 1 --temp 0 "
+        "--grammar 'root ::= (\" the dog and\"){9}' --state-save ";
+    char with[400];
+    struct sum sum = {0};
+
+    snprintf(with, sizeof with, "%ss0.bin", line);
+    sh(0, with);
+    for (int n = 1; n < 6; n++) {
+        snprintf(with, sizeof with,
+                 "%ss1.bin " SHORT "--spec-type ngram-simple --draft-max %d",
+                 line, n);
+        add_drafts(&sum, sh(0, with));
+        sh(0, "cmp s0.bin s1.bin");
+    }
+    assert_true(sum.accepted > 0);
+}
+
 TEST(draft_lookup_file_of_the_command_grows)
 {
     sh(0, "rm -f d.bin; plait run " MODEL "-n 30 -p 'The king' --temp 0 "
