@@ -4,6 +4,7 @@
  * later run continue the text (run_state.c). */
 #include "chat_templates.h"
 #include "cmd.h"
+#include "drafts.h"
 #include "line_editor.h"
 #include "printable.h"
 #include "receipt_file.h"
@@ -117,7 +118,8 @@ static enum exit_code prepare(struct run *r)
         c = set_biases(r);
     if (c != EXIT_DONE)
         return c;
-    r->s.pl.n_out = 1;
+    r->s.pl.n_out = drafts_rows(o);
+    r->s.pl.host_reserve = session_own_bytes(r->s.model, (int)r->s.pl.n_out);
     c = session_load(&r->s, o);
     if (c != EXIT_DONE)
         return c;
@@ -149,17 +151,21 @@ static enum exit_code prepare(struct run *r)
     if (s != PL_OK)
         return report(o, s, &r->err);
     r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
-    r->logits = malloc((size_t)r->s.n_vocab * sizeof(*r->logits));
+    r->logits =
+        malloc((size_t)(drafts_rows(o) * r->s.n_vocab) * sizeof(*r->logits));
     if (r->logits == NULL || r->held == NULL)
         return cli_error(CMD_RUN, EXIT_FAILED,
                          "no memory for the logits of %" PRId64 " tokens",
                          r->s.n_vocab);
-    return EXIT_DONE;
+    return run_open_drafts(r);
 }
 
 static enum exit_code run_free(struct run *r, enum exit_code c)
 {
     c = atomic_file_close(&r->receipts, r->o, r->has_receipt, c);
+    c = drafts_save(r->drafter, r->o, 1, c);
+    pl_drafter_free(r->drafter);
+    free(r->wanted);
     free(r->held);
     free(r->logits);
     pl_detokenizer_free(r->text);
@@ -317,7 +323,7 @@ static enum stop choose(struct run *r)
 {
     if (run_keep_grammar(r) != STOP_END)
         return STOP_FAILED;
-    r->pending = pl_sample(r->sampler, r->logits);
+    r->pending = pl_sample(r->sampler, r->logits + r->row * r->s.n_vocab);
     if (r->pending < 0) {
         r->status = pl_sampler_status(r->sampler, &r->err);
         return STOP_FAILED;
@@ -327,6 +333,19 @@ static enum stop choose(struct run *r)
     r->pending = -1;
     r->at_eog = true;
     return STOP_END;
+}
+
+/* Makes the pending token part of the text, and computes the logits after it.
+ * `left` is the number of tokens that may still be sampled, negative for no
+ * limit. */
+static enum stop advance(struct run *r, int64_t left)
+{
+    enum stop fed =
+        r->drafts ? run_advance(r, left) : run_prefill(r, &r->pending, 1, NULL);
+
+    if (fed == STOP_END)
+        r->pending = -1;
+    return fed;
 }
 
 enum stop run_generate(struct run *r)
@@ -341,15 +360,18 @@ enum stop run_generate(struct run *r)
     if (r->status != PL_OK || run_begin_answer(r) != STOP_END ||
         run_begin_grammar(r) != STOP_END)
         return STOP_FAILED;
+    /* Drafts need all tokens of the text. */
+    r->drafts = r->drafter != NULL && r->n_known == r->n_seen;
+    if (r->drafts)
+        run_begin_drafts(r);
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
-            enum stop fed = run_prefill(r, &r->pending, 1, NULL);
+            enum stop fed = advance(r, limit < 0 ? -1 : limit - n);
 
             if (fed != STOP_END) {
                 stop = fed;
                 break;
             }
-            r->pending = -1;
         }
         if (term_interrupts > 0) {
             stop = STOP_INTERRUPTED;
@@ -374,6 +396,8 @@ enum stop run_generate(struct run *r)
     if (!take_piece(r, pl_detokenize_flush(r->text)) ||
         (r->stops.hit < 0 && !stop_end(&r->stops, write_piece, r)))
         stop = STOP_FAILED;
+    if (r->drafts)
+        stop = run_settle(r, stop);
     r->written_s += term_seconds() - start;
     return run_end_answer(r, stop);
 }
@@ -520,6 +544,14 @@ static void summary(const struct run *r)
             r->prompt_s > 0.0 ? (double)r->n_prompt / r->prompt_s : 0.0);
     fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f t/s\n", r->n_written,
             r->written_s > 0.0 ? (double)r->n_written / r->written_s : 0.0);
+    if (r->drafter != NULL) {
+        pl_draft_counters n;
+
+        pl_draft_read_counters(r->drafter, -1, &n, sizeof n);
+        fprintf(stderr,
+                "drafts      %6" PRIu64 " tokens accepted of %" PRIu64 "\n",
+                n.n_accepted, n.n_token);
+    }
     if (r->sampling.temperature > 0.0f)
         fprintf(stderr, "seed        %" PRIu64 "\n", r->sampling.seed);
     fprintf(stderr, "plan        %s\n", plan);

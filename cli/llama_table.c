@@ -32,7 +32,7 @@ enum {
     {                                                                          \
         of, LLAMA_REFUSED, names, example, variable, text                      \
     }
-#define DRAFT   "drafts change the speed alone, and there are none"
+#define DRAFT   "drafts change the speed alone, and no model makes them"
 #define CORES   "it changes no result; -dev cpu:0-3 names cores"
 #define WEIGHTS "weights are read once into the memory of the devices"
 #define LOG     "messages go to standard error; -v prints more"
@@ -498,28 +498,40 @@ const struct llama_option llama_options[] = {
            DRAFT),
     PASSED(WRITERS, "-cmoed --cpu-moe-draft --spec-draft-cpu-moe", NULL,
            "LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT", DRAFT),
+    WORKS(WRITERS, "--spec-type", "ngram-simple,ngram-map-k,ngram-cache",
+          "LLAMA_ARG_SPEC_TYPE", "only these types"),
+    WORKS(WRITERS, "--spec-draft-n-max --draft-max --draft", "16",
+          "LLAMA_ARG_SPEC_DRAFT_N_MAX LLAMA_ARG_DRAFT_MAX", NULL),
+    WORKS(WRITERS, "--spec-draft-n-min --draft-min", "2",
+          "LLAMA_ARG_SPEC_DRAFT_N_MIN LLAMA_ARG_DRAFT_MIN", NULL),
+    WORKS(WRITERS, "--spec-draft-p-min --draft-p-min", "0.5",
+          "LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
+          "by the statistics of n-grams"),
+    WORKS(WRITERS,
+          "--spec-ngram-simple-size-n --spec-ngram-simple-size-m "
+          "--spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "
+          "--spec-ngram-map-k-size-m --spec-ngram-map-k-min-hits",
+          "3", NULL, NULL),
+    WORKS(WRITERS, "-lcs --lookup-cache-static -lcd --lookup-cache-dynamic",
+          "lookup.bin", NULL, NULL),
+    REFUSED(WRITERS, "--draft-n --draft-n-min", "1", NULL,
+            "give --draft-max or --draft-min"),
+    REFUSED(WRITERS,
+            "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits",
+            "1", NULL,
+            "give the option of the type, like --spec-ngram-simple-size-n"),
     PASSED(WRITERS,
-           "--spec-type --spec-draft-n-max --spec-draft-n-min "
-           "--spec-draft-p-split --draft-p-split --spec-draft-p-min "
-           "--draft-p-min --spec-draft-sampling --spec-synth-len "
-           "--spec-synth-rates --spec-ngram-mod-n-min --spec-ngram-mod-n-max "
-           "--spec-ngram-mod-n-match --spec-ngram-simple-size-n "
-           "--spec-ngram-simple-size-m --spec-ngram-simple-min-hits "
-           "--spec-ngram-map-k-size-n --spec-ngram-map-k-size-m "
-           "--spec-ngram-map-k-min-hits --spec-ngram-map-k4v-size-n "
-           "--spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-min-hits "
-           "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits "
-           "--draft --draft-n --draft-max --draft-min --draft-n-min "
-           "--spec-replace -lcs --lookup-cache-static -lcd "
-           "--lookup-cache-dynamic",
+           "--spec-draft-p-split --draft-p-split --spec-draft-sampling "
+           "--spec-synth-len --spec-synth-rates --spec-ngram-mod-n-min "
+           "--spec-ngram-mod-n-max --spec-ngram-mod-n-match "
+           "--spec-ngram-map-k4v-size-n --spec-ngram-map-k4v-size-m "
+           "--spec-ngram-map-k4v-min-hits --spec-replace",
            "1",
-           "LLAMA_ARG_SPEC_TYPE LLAMA_ARG_SPEC_DRAFT_N_MAX "
-           "LLAMA_ARG_SPEC_DRAFT_N_MIN LLAMA_ARG_SPEC_DRAFT_P_SPLIT "
-           "LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_SPEC_DRAFT_SAMPLING "
+           "LLAMA_ARG_SPEC_DRAFT_P_SPLIT LLAMA_ARG_SPEC_DRAFT_SAMPLING "
            "LLAMA_ARG_SPEC_SYNTH_LEN LLAMA_ARG_SPEC_SYNTH_RATES "
-           "LLAMA_ARG_DRAFT_MAX LLAMA_ARG_DRAFT_MIN LLAMA_ARG_DRAFT_P_MIN "
            "LLAMA_ARG_DRAFT_P_SPLIT",
-           DRAFT),
+           "drafts change the speed alone, and --spec-type has no type that "
+           "takes it"),
     PASSED(WRITERS,
            "--spec-draft-backend-sampling --no-spec-draft-backend-sampling "
            "--spec-default",

@@ -295,6 +295,31 @@ bool option_set_split_mode(struct option_use *u)
                 OPTION_MAX_DEVICES);
 }
 
+/* Stores the sources of drafts, names separated by commas. `none` adds
+ * nothing. */
+bool option_set_sources(struct option_use *u)
+{
+    const char *word = u->value;
+    uint32_t sources = 0;
+
+    for (size_t n;; word += n + 1) {
+        int i;
+
+        n = strcspn(word, ",");
+        i = pl_draft_source_find(word, n);
+        /* programs alone propose tokens by a function */
+        if (i >= 0 && i != PL_DRAFT_CALLER)
+            sources |= 1u << i;
+        else if (n != 4 || memcmp(word, "none", n) != 0)
+            return want(u, "none, ngram-simple, ngram-map-k or ngram-cache, or "
+                           "several of them separated by commas");
+        if (word[n] == '\0')
+            break;
+    }
+    u->o->drafts.limits.sources = sources;
+    return true;
+}
+
 bool option_set_cache_format(struct option_use *u)
 {
     static const pl_format formats[] = {PL_F16,  PL_F32,  PL_BF16,

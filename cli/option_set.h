@@ -25,6 +25,7 @@ option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
 option_set_fn option_set_samplers;
+option_set_fn option_set_sources;
 option_set_fn option_set_breaker;
 option_set_fn option_set_list;
 option_set_fn option_set_numbers;

@@ -430,6 +430,51 @@ const struct option_row option_table[] = {
      WRITES | OPTION_BRIEF(RUN), option_set_seed, AT(sampling.seed), 0, 0,
      NULL},
 
+    HEADING("Drafts (they change the speed and never the text)", WRITES),
+    {{"--spec-type"}, "TYPES", "none",
+     "Sources of drafts, such as ngram-simple. Drafts are likely next tokens, "
+     "of which a step verifies several. The sources are ngram-simple, "
+     "ngram-map-k and ngram-cache; several are separated by commas. How many "
+     "tokens are drafted depends on their success and on the time of steps.",
+     WRITES | OPTION_BRIEF(SERVE), option_set_sources, 0, 0, 0, NULL},
+    {{"--draft-max", "--draft", "--spec-draft-n-max"}, "N", NULL,
+     "Draft this many tokens whenever a type proposes them, at most 63.",
+     WRITES, option_set_int, AT(drafts.limits.n_max), 0, MANY, NULL},
+    {{"--draft-min", "--spec-draft-n-min"}, "N", "0",
+     "Drop drafts of fewer tokens.",
+     WRITES, option_set_int, AT(drafts.limits.n_min), 0, PL_DRAFT_MAX, NULL},
+    {{"--draft-p-min", "--spec-draft-p-min"}, "P", "0",
+     "End a draft before a token that is less probable by its type's "
+     "statistics.",
+     WRITES, option_set_float, AT(drafts.limits.p_min), 0, 1, NULL},
+    {{"--spec-ngram-simple-size-n"}, "N", "12",
+     "Tokens that ngram-simple looks up. It drafts what followed them last.",
+     WRITES, option_set_int, AT(drafts.simple_n), 1, 1024, NULL},
+    {{"--spec-ngram-simple-size-m"}, "N", "48",
+     "Most tokens of a draft of ngram-simple.",
+     WRITES, option_set_int, AT(drafts.simple_m), 1, 1024, NULL},
+    {{"--spec-ngram-simple-min-hits"}, "N", "1",
+     "How often ngram-simple must have seen the tokens before.",
+     WRITES, option_set_int, AT(drafts.simple_hits), 1, 1024, NULL},
+    {{"--spec-ngram-map-k-size-n"}, "N", "12",
+     "Tokens that ngram-map-k looks up. It drafts what followed them most "
+     "often.",
+     WRITES, option_set_int, AT(drafts.map_n), 1, 1024, NULL},
+    {{"--spec-ngram-map-k-size-m"}, "N", "48",
+     "Most tokens of a draft of ngram-map-k.",
+     WRITES, option_set_int, AT(drafts.map_m), 1, 1024, NULL},
+    {{"--spec-ngram-map-k-min-hits"}, "N", "1",
+     "How often ngram-map-k must have seen the tokens before.",
+     WRITES, option_set_int, AT(drafts.map_hits), 1, 1024, NULL},
+    {{"-lcs", "--lookup-cache-static"}, "FILE", NULL,
+     "Statistics for ngram-cache, in llama.cpp's format. They back those of "
+     "the text.",
+     WRITES | IN, option_set_text, AT(lookup_static), 0, 0, NULL},
+    {{"-lcd", "--lookup-cache-dynamic"}, "FILE", NULL,
+     "Statistics of earlier texts for ngram-cache, in llama.cpp's format. "
+     "Those of the new texts are added when the command ends.",
+     WRITES | OUT, option_set_text, AT(lookup_dynamic), 0, 0, NULL},
+
     HEADING("Receipts", RUN | SERVE | PERPLEXITY | VERIFY),
     {{"--receipt"}, "FILE", NULL,
      "Write a receipt of each answer, a line each. plait verify checks them. - "

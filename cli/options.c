@@ -43,6 +43,7 @@ static void set_defaults(struct options *o, enum command command)
     o->receipt_form = command == CMD_SERVE ? RECEIPT_BRIEF : RECEIPT_FULL;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
+    pl_draft_init(&o->drafts);
     if (cpu != NULL && cpu[0] != '\0')
         o->pl.cpu = cpu;
 }

@@ -9,6 +9,7 @@
 
 #include "word_list.h"
 
+#include "pl_draft.h"
 #include "pl_receipt.h"
 
 /* Exit codes of every command: name, value, cause. term.h defines those
@@ -99,6 +100,7 @@ struct options {
     pl_options pl;
     /* settings of the sampler; its arrays are owned, their strings borrowed */
     pl_sampling sampling;
+    pl_draft_options drafts; /* without n_seq, n_vocab and learn */
     /* sampling_given[offsetof(pl_sampling, FIELD)] is true if an option has set
      * this field of `sampling`. */
     bool sampling_given[sizeof(pl_sampling)];
@@ -140,6 +142,7 @@ struct options {
     } reasoning;
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
+    const char *lookup_static, *lookup_dynamic; /* statistics for drafts */
     /* path of the file to which receipts of outputs are written */
     const char *receipt;
     enum option_receipt {

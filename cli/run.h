@@ -36,9 +36,11 @@ struct run {
                             chat */
     pl_detokenizer *text;
     struct stops stops; /* the stop strings of --reverse-prompt */
-    /* [n_vocab], owned; logits computed from the first n_seen tokens of the
-     * sequence */
+    /* [drafts_rows][n_vocab], owned; logits computed from the first n_seen
+     * tokens of the sequence. While a draft is verified, the next token is
+     * sampled from row `row`; otherwise from the first. */
     float *logits;
+    int64_t row;
     int32_t pending; /* token that was sampled but is not in the sequence
                         yet; -1 if none */
     /* [n_ctx], owned; tokens of the sequence, of which the first n_known are
@@ -59,6 +61,16 @@ struct run {
     /* true while the state is being saved; Ctrl-C then does not cancel steps of
      * the engine */
     bool saves;
+    /* The following are of run_drafts.c. */
+    pl_drafter *drafter; /* owned; NULL without drafts */
+    bool drafts;         /* the present output is generated with drafts */
+    uint8_t *wanted;     /* [n_ctx + 1], owned, all zero; scratch */
+    int64_t n_text;      /* tokens of the text, without the pending one */
+    /* the draft that is being verified, n_draft tokens, of which n_accepted
+     * were accepted */
+    int32_t draft[PL_DRAFT_MAX];
+    int n_draft, n_accepted;
+    int64_t step_ns; /* time of the step that computed it, in nanoseconds */
     double prompt_s, written_s;
     pl_err err;
     /* status of the library call that failed, for STOP_FAILED */
@@ -103,6 +115,18 @@ enum stop run_begin_grammar(struct run *r);
  * has not reached its content yet, does nothing. Returns STOP_END on
  * success. */
 enum stop run_keep_grammar(struct run *r);
+
+/* Creates r->drafter if --spec-type is given. In run_drafts.c. */
+enum exit_code run_open_drafts(struct run *r);
+/* Begins an output with drafts. Each call of run_advance then computes the
+ * logits after the pending token, which becomes part of the text, if they are
+ * not known from a draft. `left` is the number of tokens that may still be
+ * sampled, or negative for no limit. Returns what run_prefill would. */
+void run_begin_drafts(struct run *r);
+enum stop run_advance(struct run *r, int64_t left);
+/* Makes the sequence the text again, and r->logits the logits after it. Returns
+ * `stop`, or STOP_FAILED. */
+enum stop run_settle(struct run *r, enum stop stop);
 
 /* Shows the prompt and reads a line, including its newline, with the editor or,
  * if that is NULL, from standard input. Returns false at the end of the input,

@@ -4,6 +4,7 @@
 
 #include "atomic_file.h"
 #include "chat_templates.h"
+#include "drafts.h"
 #include "fetch.h"
 #include "receipt_file.h"
 #include "serve_defaults.h"
@@ -261,6 +262,9 @@ static uint64_t promised_bytes(const struct serve_models *all)
 /* Bytes of host memory for connections, requests and answers of a few
  * clients. */
 enum { SERVE_BYTES = 4 << 20 };
+/* Checkpoints of recurrent models besides those of drafts: pl_options's
+ * default. */
+enum { CHECKPOINTS = 4 };
 
 /* Creates the engine of a model. Reserves host memory for its prefix cache and
  * for those of the loaded models in `all`; `all` is NULL if there is only one
@@ -282,6 +286,9 @@ static pl_status load(struct service *v, const struct options *o,
     pl.cancel = cancel;
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
+    /* A step with a draft begins and ends at a checkpoint. */
+    if (o->drafts.limits.sources != 0 && pl.n_checkpoint == 0)
+        pl.n_checkpoint = CHECKPOINTS + 2 * o->n_parallel;
     if (o->embeddings) {
         pl.keep = kept;
         pl.n_keep = 1;
@@ -325,6 +332,7 @@ static pl_status start_loop(struct service *v, const struct options *o,
         .chunk = o->prefill_share > 0
                      ? (int64_t)ceil((double)o->prefill_share * (double)piece)
                      : 0,
+        .drafter = v->drafter,
         .tiers = v->tiers,
         .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
         .log = serve_log,
@@ -428,6 +436,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     }
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
+    v->drafts = o->drafts.limits;
+    if (s == PL_OK)
+        s = drafts_create(&v->drafter, o, v->model, o->n_parallel, err);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 
@@ -474,11 +485,18 @@ void serve_model_close(void *user, struct service *v)
 {
     const struct serve_models *all = user;
 
+    const struct options *o = NULL;
+
     for (int i = 0; i < all->n; i++)
-        if (all->entry[i].service == v)
+        if (all->entry[i].service == v) {
+            o = all->entry[i].o;
             all->entry[i].service = NULL;
+        }
     slots_fini(&v->slots);
     loop_free(v->loop); /* ends requests that are still running */
+    if (o != NULL)      /* the model was served; an error is printed */
+        (void)drafts_save(v->drafter, o, o->n_parallel, EXIT_DONE);
+    pl_drafter_free(v->drafter);
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);

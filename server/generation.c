@@ -587,6 +587,8 @@ static bool send_end(struct choice *c, const struct task_report *report)
                                .n_prompt = report->n_prompt,
                                .n_cached = report->n_cached,
                                .n_written = report->n_written,
+                               .n_drafted = report->n_drafted,
+                               .n_accepted = report->n_accepted,
                                .times = {report->prompt_s, report->written_s},
                                .load_s = g->load_s};
     char *receipt, *prompt_receipt;

@@ -83,10 +83,19 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     r.prompt_s = first_token_s - began;
     r.written_s = now - first_token_s;
     if (loop_has_slot(w)) {
+        /* The computed part of the text stays what it is, even if the
+         * sequence cannot be trimmed to it. */
+        const int64_t n_done = w->n_done;
+
+        loop_drafts_settle(l, w);
+        w->n_done = n_done;
+        pl_draft_forget(l->o.drafter, w->seq);
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
         loop_leave_slot(l, w);
     }
+    r.n_drafted = w->n_drafted;
+    r.n_accepted = w->n_taken;
     loop_set_state(l, w, TASK_ENDED);
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_task; i++)
@@ -358,11 +367,12 @@ static int64_t usual_rows(const struct loop *l)
 
 static bool alloc_buffers(struct loop *l)
 {
-    size_t n = (size_t)l->o.n_seq;
+    size_t n = (size_t)l->o.n_seq, m;
     int64_t chunk = l->o.chunk < l->o.step ? l->o.step : l->o.chunk;
 
     l->max_task = l->o.n_seq + l->o.max_waiting;
     l->max_batch = chunk + l->o.n_seq;
+    m = (size_t)l->max_batch + (l->o.drafter ? 2 * PL_DRAFT_MAX * n : 0);
     l->task = calloc((size_t)l->max_task, sizeof *l->task);
     l->ready = calloc((size_t)l->max_task, sizeof *l->ready);
     l->client = calloc((size_t)l->max_task, sizeof *l->client);
@@ -373,9 +383,11 @@ static bool alloc_buffers(struct loop *l)
     l->run = calloc(n, sizeof *l->run);
     l->plan = calloc(n, sizeof *l->plan);
     l->taken = calloc(n, sizeof *l->taken);
-    l->token = calloc((size_t)l->max_batch, sizeof *l->token);
-    l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
-    l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
+    l->token = calloc(m, sizeof *l->token);
+    l->seq = calloc(m, sizeof *l->seq);
+    l->wanted = calloc(m, sizeof *l->wanted);
+    l->drafted = calloc(n, sizeof *l->drafted);
+    l->draft = calloc(n, sizeof *l->draft);
     l->max_rows = l->o.max_rows > 0 ? l->o.max_rows : usual_rows(l);
     if (l->max_rows < l->o.n_seq)
         l->max_rows = l->o.n_seq;
@@ -387,8 +399,9 @@ static bool alloc_buffers(struct loop *l)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
     return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->ready &&
            l->client && l->slot && l->last && l->device && l->run && l->plan &&
-           l->taken && l->token && l->seq && l->wanted && l->logits &&
-           l->path && l->rows && (l->row || l->o.d_model == 0);
+           l->taken && l->token && l->seq && l->wanted && l->drafted &&
+           l->draft && l->logits && l->path && l->rows &&
+           (l->row || l->o.d_model == 0);
 }
 
 pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
@@ -468,6 +481,8 @@ void loop_free(struct loop *l)
     free(l->token);
     free(l->seq);
     free(l->wanted);
+    free(l->drafted);
+    free(l->draft);
     free(l->logits);
     free(l->path);
     free(l->row);

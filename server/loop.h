@@ -11,6 +11,7 @@
 
 #include "tiers.h"
 
+#include "pl_draft.h"
 #include "pl_receipt.h"
 
 struct loop;
@@ -40,6 +41,8 @@ struct task_report {
     /* Numbers of tokens. n_cached: prompt tokens that were found in the cache,
      * on the devices or in a tier. n_written: generated tokens. */
     int64_t n_prompt, n_cached, n_written;
+    /* Drafted tokens, and how many of them became generated tokens. */
+    int64_t n_drafted, n_accepted;
     /* Receipt of the output, freed after the callback; NULL if the task
      * requested none or ended within its prompt. */
     pl_receipt *receipt;
@@ -109,6 +112,10 @@ struct task_params {
      * sampled as usual, because the grammar may allow no other token. */
     bool ignore_end;
     bool receipt; /* task_report.receipt is made */
+    /* With has_drafts: the limits of the task's drafts, in place of the
+     * drafter's. */
+    bool has_drafts;
+    pl_draft_limits drafts;
     /* Compute all tokens of the prompt, without using cached prefixes. */
     bool no_cache;
     /* Pass the logits of prompt tokens to the callback prompt_logits; requires
@@ -146,6 +153,9 @@ struct loop_options {
      * (task_params.prompt_logits), in rows of n_vocab values; at least n_seq. 0
      * for as many rows as take 64 MiB. */
     int64_t max_rows;
+    /* Proposes tokens that the steps verify; borrowed; NULL for none. It has a
+     * text for each slot. Only the loop uses it until loop_free. */
+    pl_drafter *drafter;
     /* The storage for cached prefixes; borrowed; NULL if none. */
     struct tiers *tiers;
     /* Seconds that a task waits for the result of its lookup in the tiers, and
@@ -177,7 +187,9 @@ struct loop_counts {
     /* The fields of pl_counters with these names. */
     uint64_t messages, message_bytes, copy_bytes;
     pl_cache_counters cache; /* current counters of the KV cache */
-    double step_s;           /* seconds that the engine's steps took */
+    /* Drafts that were verified, their tokens, and the accepted ones. */
+    uint64_t n_draft, n_draft_token, n_draft_accepted;
+    double step_s; /* seconds that the engine's steps took */
     /* Seconds in the loop's steps outside the engine, for scheduling, loading
      * pages and callbacks. */
     double overhead_s;

@@ -35,7 +35,7 @@ enum task_state {
     /* In these states the task has a sequence of the engine (loop_has_slot). */
     TASK_LOADING,  /* pages of its prompt are being loaded from the tiers */
     TASK_PREFILL,  /* its prompt is being computed */
-    TASK_DECODING, /* each step computes its last token */
+    TASK_DECODING, /* each step computes its last token, and drafted ones */
     TASK_ENDED,    /* the task is about to be freed */
     N_TASK_STATE
 };
@@ -62,6 +62,11 @@ struct task {
      * This is the length of the task's sequence. */
     int64_t n_done;
     int64_t n_cached, n_written;
+    /* The draft that the step in progress verifies, [n_draft], and how many of
+     * its tokens were accepted so far. n_draft is 0 between steps. */
+    int32_t draft[PL_DRAFT_MAX];
+    int n_draft, n_accepted;
+    int64_t n_drafted, n_taken; /* sums of both over the task's steps */
     /* Number of the n_cached tokens that were found on the devices; the rest
      * was loaded from a tier. */
     int64_t n_shared;
@@ -160,10 +165,17 @@ struct loop {
     /* moved[a]: the states that tasks in state `a` have changed to, a set of 1
      * << enum task_state, for tests. */
     unsigned char moved[N_TASK_STATE];
-    /* Tokens of the step's batch, and the sequence of each; [max_batch]. */
+    /* Tokens of the step's batch, and the sequence of each; [max_batch], and
+     * with a drafter [2 * PL_DRAFT_MAX] more for each slot. */
     int32_t *token, *seq;
     uint8_t *wanted;
     int64_t max_batch;
+    /* The decoding tasks of the step and their drafts, [n_seq], of which
+     * n_drafted are used. */
+    struct task **drafted;
+    pl_draft *draft;
+    int n_drafted;
+    double last_step_s; /* seconds that the last batch took */
     /* Computes the grammar masks of samplers on a worker thread during the
      * step. */
     struct ahead ahead;
@@ -186,6 +198,20 @@ struct loop {
 /* Runs one step: admits tasks, computes tokens, and calls the tasks' callbacks.
  * Returns false if there was nothing to do, so that the thread may sleep. */
 bool loop_step(struct loop *l);
+
+/* ---- functions of loop_drafts.c; no effect without a drafter ------------- */
+
+/* Drafts tokens for the decoding tasks of the step in l->run. */
+void loop_drafts_propose(struct loop *l);
+/* Ends the verification of a task's draft: removes the tokens that were not
+ * accepted from the task's sequence. Called before the task ends, or when its
+ * logits were used. */
+void loop_drafts_settle(struct loop *l, struct task *w);
+/* After a failed step, takes the drafts out of the step, so that it can be
+ * tried without them. Returns false if it had none. */
+bool loop_drafts_drop(struct loop *l);
+/* Reports the time of the step to the drafter. */
+void loop_drafts_measure(struct loop *l);
 
 /* ---- functions of loop_tiers.c; no effect without tiers ------------------ */
 

@@ -189,6 +189,7 @@ static void preempt(struct loop *l, struct task *w)
     pl_err err;
 
     loop_tiers_abort(l, w);
+    pl_draft_forget(l->o.drafter, w->seq);
     if (w->n_done > 0 && pl_state_swap_out(l->e, w->seq, &w->saved,
                                            &w->saved_bytes, &err) != PL_OK) {
         loop_finish_task(l, w, FINISH_ERROR, &err);
@@ -277,19 +278,29 @@ static int64_t build_step(struct loop *l)
     pthread_mutex_lock(&l->lock);
     n = schedule_step(&l->schedule, l->plan, l->n_run);
     pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_run; i++) {
+        const struct task *w = l->run[i];
+
+        /* more than one token if its sequence could not be trimmed to a
+         * draft's accepted length */
+        if (w->at == TASK_DECODING && l->plan[i].n_now > 0)
+            l->plan[i].n_now = w->n_text - w->n_done;
+    }
+    loop_drafts_propose(l);
     return n;
 }
 
-/* Appends the tokens that task run[i] has in this step to the batch. */
+/* Appends the tokens that task run[i] has in this step to the batch, and those
+ * of its draft. */
 static void append_to_batch(struct loop *l, int i, pl_batch *b)
 {
     const struct task *w = l->run[i];
     int64_t n = l->plan[i].n_now;
 
-    for (int64_t k = 0; k < n; k++) {
-        l->token[b->n] = w->text[w->n_done + k];
+    for (int64_t k = 0; k < n + w->n_draft; k++) {
+        l->token[b->n] = k < n ? w->text[w->n_done + k] : w->draft[k - n];
         l->seq[b->n] = w->seq;
-        l->wanted[b->n] = is_wanted(w, w->n_done + k);
+        l->wanted[b->n] = k >= n || is_wanted(w, w->n_done + k);
         b->n++;
     }
 }
@@ -331,10 +342,11 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     start_mask_worker(l, from, to);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
     ahead_end(&l->ahead);
+    l->last_step_s = clock_now() - began;
     pthread_mutex_lock(&l->lock);
     l->counts.n_step += b.n > 0;
     l->counts.n_busy += busy;
-    l->counts.step_s += clock_now() - began;
+    l->counts.step_s += l->last_step_s;
     pthread_mutex_unlock(&l->lock);
     return s;
 }
@@ -439,9 +451,9 @@ static pl_status begin_receipt(const struct loop *l, struct task *w,
     return s == PL_OK ? pl_sampler_record(w->sampler, w->receipt, err) : s;
 }
 
-/* Determines the next token of a task and passes it to the task's listener. The
- * task may end and be freed. */
-static void emit_next_token(struct loop *l, struct task *w, const float *logits)
+/* Determines the next token of a task and passes it to the task's listener.
+ * Returns false if the task has ended; it is freed then. */
+static bool emit_next_token(struct loop *l, struct task *w, const float *logits)
 {
     pl_err err;
     int32_t id;
@@ -451,13 +463,13 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
     if (w->params.receipt && !w->receipt &&
         begin_receipt(l, w, &err) != PL_OK) {
         loop_finish_task(l, w, FINISH_ERROR, &err);
-        return;
+        return false;
     }
     if (w->params.max_tokens == 0) { /* the task has only a prompt to compute */
         if (w->params.keep)
             w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
-        return;
+        return false;
     }
     id = sample_next(l, w, logits, &err);
     if (id < 0) {
@@ -473,8 +485,28 @@ static void emit_next_token(struct loop *l, struct task *w, const float *logits)
         loop_finish_task(l, w, FINISH_STOPPED, NULL);
     } else if (w->n_written == w->params.max_tokens || w->n_text >= l->n_ctx) {
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
-    } else if (w->at == TASK_PREFILL) {
-        loop_set_state(l, w, TASK_DECODING);
+    } else {
+        if (w->at == TASK_PREFILL)
+            loop_set_state(l, w, TASK_DECODING);
+        return true;
+    }
+    return false;
+}
+
+/* Passes the next tokens of a task to its listener. `logits` has a row for the
+ * text and one for each token of the draft. The row of a drafted token is used
+ * only if the token before it was sampled as drafted. */
+static void emit_tokens(struct loop *l, struct task *w, const float *logits)
+{
+    while (emit_next_token(l, w, logits)) {
+        if (w->n_accepted == w->n_draft ||
+            w->draft[w->n_accepted] != w->text[w->n_text - 1]) {
+            loop_drafts_settle(l, w);
+            return;
+        }
+        w->n_accepted++;
+        w->n_done++; /* the step has computed it */
+        logits += l->n_vocab;
     }
 }
 
@@ -583,8 +615,10 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
         if (w->params.prompt_logits)
             emit_prompt_logits(l, w, l->plan[i].n_now, &logits);
         if (w->n_done == w->n_text) {
-            emit_next_token(l, w, logits);
-            logits += l->n_vocab;
+            const float *first = logits;
+
+            logits += (1 + w->n_draft) * l->n_vocab;
+            emit_tokens(l, w, first);
         }
     }
 }
@@ -664,12 +698,17 @@ static void resync_lengths(struct loop *l)
 void loop_read_counters(struct loop *l)
 {
     pl_counters c;
+    pl_draft_counters d;
 
     pl_engine_counters(l->e, &c, sizeof c);
     pthread_mutex_lock(&l->lock);
     l->counts.messages = c.messages;
     l->counts.message_bytes = c.message_bytes;
     l->counts.copy_bytes = c.copy_bytes;
+    pl_draft_read_counters(l->o.drafter, -1, &d, sizeof d);
+    l->counts.n_draft = d.n_draft;
+    l->counts.n_draft_token = d.n_token;
+    l->counts.n_draft_accepted = d.n_accepted;
     pl_engine_cache(l->e, &l->counts.cache, sizeof l->counts.cache);
     pl_engine_devices(l->e, l->device, l->n_device, sizeof *l->device);
     pthread_mutex_unlock(&l->lock);
@@ -683,8 +722,16 @@ static bool run_sub_batch(struct loop *l, bool rows)
     pl_err err;
     pl_status s = decode_batch(l, 0, l->n_run, rows, &err);
 
+    /* Without drafts the step may succeed: they need pages, and their logits
+     * may not be finite. */
+    if (s != PL_OK && s != PL_DEVICE && !rows && loop_drafts_drop(l)) {
+        resync_lengths(l);
+        s = decode_batch(l, 0, l->n_run, rows, &err);
+    }
     if (s == PL_OK) {
         emit_results(l, 0, l->n_run, rows);
+        if (!rows)
+            loop_drafts_measure(l);
         return true;
     }
     if (s == PL_DEVICE) {

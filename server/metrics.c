@@ -149,6 +149,11 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
     counter(w, "cached_tokens_total", c->n_cached,
             "Prompt tokens found in the prefix cache.");
     counter(w, "generation_tokens_total", c->n_written, "Tokens generated.");
+    counter(w, "drafts_total", c->n_draft, "Drafts verified.");
+    counter(w, "draft_tokens_total", c->n_draft_token,
+            "Tokens of these drafts.");
+    counter(w, "draft_accepted_tokens_total", c->n_draft_accepted,
+            "Drafted tokens accepted, a part of generation_tokens_total.");
     counter(w, "steps_total", c->n_step, "Engine steps.");
     seconds(w, "step_seconds_total", c->step_s, "Time in engine steps.");
     seconds(w, "loop_seconds_total", c->overhead_s,
@@ -269,8 +274,7 @@ static double per(double a, double b)
 
 /* Writes the metrics of llama-server under its names, for dashboards that were
  * made for it. As in llama-server, rates are computed from the tasks that ended
- * since the last request for metrics. The counters of speculative decoding are
- * 0, because this server has none. */
+ * since the last request for metrics. */
 static void write_llama(struct writer *w, struct metrics *m,
                         const struct loop_counts *c)
 {
@@ -300,12 +304,12 @@ static void write_llama(struct writer *w, struct metrics *m,
     llama(w, "requests_processing", "gauge", c->n_running, "Tasks in a slot.");
     llama(w, "requests_deferred", "gauge", c->n_waiting + c->n_preempted,
           "Tasks waiting for a slot.");
-    llama(w, "spec_decode_num_drafts_total", "counter", 0,
-          "Drafts verified: none.");
-    llama(w, "spec_decode_num_draft_tokens_total", "counter", 0,
-          "Tokens drafted: none.");
-    llama(w, "spec_decode_num_accepted_tokens_total", "counter", 0,
-          "Drafted tokens accepted: none.");
+    llama(w, "spec_decode_num_drafts_total", "counter", (double)c->n_draft,
+          "Drafts verified.");
+    llama(w, "spec_decode_num_draft_tokens_total", "counter",
+          (double)c->n_draft_token, "Tokens of these drafts.");
+    llama(w, "spec_decode_num_accepted_tokens_total", "counter",
+          (double)c->n_draft_accepted, "Drafted tokens accepted.");
     m->read = m->sums;
 }
 

@@ -10,6 +10,8 @@
 
 #include "api_error.h"
 
+#include "pl_draft.h"
+
 #include <jansson.h>
 
 enum request_kind {
@@ -52,6 +54,9 @@ struct request_rules {
     /* Default sampling parameters of requests; NULL for the library's
      * defaults. */
     const pl_sampling *sampling;
+    /* Limits of drafts for requests that set none; NULL if the server has no
+     * drafter. */
+    const pl_draft_limits *drafts;
     /* Fields with values that are added to each request that does not have
      * these fields; NULL if none. A grammar or JSON Schema is not added to a
      * request that has tools, or a grammar or JSON Schema of its own. */
@@ -155,6 +160,9 @@ struct request {
     const char **stop;
     int n_stop;
     bool ignore_end, no_cache;
+    /* The tokens of the request are drafted within these limits. */
+    bool has_drafts;
+    pl_draft_limits drafts;
     /* The vocabulary, request_rules.words; borrowed; may be NULL. */
     const pl_tokenizer *words;
     /* Index of the slot that the request must use (id_slot); -1 for any. */

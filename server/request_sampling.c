@@ -270,6 +270,63 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
+/* ---- reading limits of drafts -------------------------------------------- */
+
+/* Sets *sources to those that `names`, separated by commas, lists. Returns
+ * false if one is unknown. */
+static bool find_sources(const char *names, uint32_t *sources)
+{
+    *sources = 0;
+    for (size_t n;; names += n + 1) {
+        int i;
+
+        n = strcspn(names, ",");
+        i = pl_draft_source_find(names, n);
+        if (i >= 0 && i != PL_DRAFT_CALLER)
+            *sources |= 1u << i;
+        else if (n != 4 || memcmp(names, "none", n) != 0)
+            return false;
+        if (names[n] == '\0')
+            return true;
+    }
+}
+
+/* Reads the limits of drafts, which llama-server's names have. */
+static bool read_drafts(struct request_reader *r)
+{
+    static const char types[] = "speculative.types";
+    struct request *a = r->a;
+    const char *names = NULL;
+    int64_t n_max = -1, n_min = 0;
+    double p_min = 0;
+
+    a->has_drafts = r->rules->drafts != NULL;
+    if (a->has_drafts) {
+        a->drafts = *r->rules->drafts;
+        n_max = a->drafts.n_max;
+        n_min = a->drafts.n_min;
+        p_min = a->drafts.p_min;
+    }
+    if (!field_int(&r->f, "speculative.n_max", -1, INT32_MAX, &n_max) ||
+        !field_int(&r->f, "speculative.n_min", 0, PL_DRAFT_MAX, &n_min) ||
+        !field_number(&r->f, "speculative.p_min", 0, 1, &p_min) ||
+        !field_text(&r->f, types, &names))
+        return false;
+    a->drafts.n_max = (int)n_max;
+    a->drafts.n_min = (int)n_min;
+    a->drafts.p_min = (float)p_min;
+    if (names == NULL)
+        return true;
+    if (!find_sources(names, &a->drafts.sources))
+        return field_wrong(&r->f, types, field(&r->f, types),
+                           "none, ngram-simple, ngram-map-k or ngram-cache, or "
+                           "several of them separated by commas");
+    if (a->drafts.sources != 0 && !a->has_drafts)
+        return field_unsupported(
+            &r->f, types, "without --spec-type of the server, drafts are");
+    return true;
+}
+
 /* Sets the request's sampling parameters to the defaults in r->rules, then
  * overwrites those that the request sets. If the request has logit biases, they
  * replace all default biases. */
@@ -282,7 +339,7 @@ bool request_read_sampling(struct request_reader *r)
     else
         pl_sampling_init(&a->sampling);
     if (!read_numbers(r) || !read_limits(r) || !read_stop(r) ||
-        !read_biases(r) || !request_read_samplers(r))
+        !read_biases(r) || !request_read_samplers(r) || !read_drafts(r))
         return false;
     return field_bool(&r->f, "ignore_eos", &a->ignore_end);
 }

@@ -287,6 +287,8 @@ void request_fill_params(const struct request *a, int choice,
     params->sampling = own;
     params->max_tokens = a->max_tokens;
     params->ignore_end = a->ignore_end;
+    params->has_drafts = a->has_drafts;
+    params->drafts = a->drafts;
     params->no_cache = a->no_cache;
     params->prompt_logits = a->prompt_probs;
     params->slot = a->slot;

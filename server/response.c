@@ -704,6 +704,8 @@ struct response_sums response_sums(const struct response *w)
             s.times.prompt_s += c->end.times.prompt_s;
         }
         s.n_written += c->end.n_written;
+        s.n_drafted += c->end.n_drafted;
+        s.n_accepted += c->end.n_accepted;
         s.n_step += steps(c->end.n_written);
         s.times.written_s += c->end.times.written_s;
     }
@@ -720,25 +722,33 @@ json_t *response_timings(const struct response *w,
 {
     struct response_sums s = response_sums(w);
     double n, m;
+    json_t *all;
 
     if (c != NULL) {
         s.n_prompt = c->n_done;
         s.n_cached = c->n_cached;
         s.n_written = c->n_token;
+        s.n_drafted = c->end.n_drafted;
+        s.n_accepted = c->end.n_accepted;
         s.n_step = steps(s.n_written);
         s.times = c->end.times;
     }
     n = (double)(s.n_prompt - s.n_cached);
     m = (double)s.n_step;
-    return json_pack("{sIsIsfsfsfsIsfsfsf}", "cache_n", (json_int_t)s.n_cached,
-                     "prompt_n", (json_int_t)(s.n_prompt - s.n_cached),
-                     "prompt_ms", 1e3 * s.times.prompt_s, "prompt_per_token_ms",
-                     per(1e3 * s.times.prompt_s, n), "prompt_per_second",
-                     per(n, s.times.prompt_s), "predicted_n",
-                     (json_int_t)s.n_written, "predicted_ms",
-                     1e3 * s.times.written_s, "predicted_per_token_ms",
-                     per(1e3 * s.times.written_s, m), "predicted_per_second",
-                     per(m, s.times.written_s));
+    all = json_pack("{sIsIsfsfsfsIsfsfsf}", "cache_n", (json_int_t)s.n_cached,
+                    "prompt_n", (json_int_t)(s.n_prompt - s.n_cached),
+                    "prompt_ms", 1e3 * s.times.prompt_s, "prompt_per_token_ms",
+                    per(1e3 * s.times.prompt_s, n), "prompt_per_second",
+                    per(n, s.times.prompt_s), "predicted_n",
+                    (json_int_t)s.n_written, "predicted_ms",
+                    1e3 * s.times.written_s, "predicted_per_token_ms",
+                    per(1e3 * s.times.written_s, m), "predicted_per_second",
+                    per(m, s.times.written_s));
+    if (s.n_drafted > 0) { /* as in llama-server, only with drafts */
+        json_text_put(&all, "draft_n", json_integer(s.n_drafted));
+        json_text_put(&all, "draft_n_accepted", json_integer(s.n_accepted));
+    }
+    return all;
 }
 
 void response_add_timings(const struct response *w,

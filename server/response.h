@@ -75,6 +75,8 @@ struct response_end {
     /* Numbers of tokens. n_cached: prompt tokens that were found in the cache.
      * n_written: generated tokens. */
     int64_t n_prompt, n_cached, n_written;
+    /* Drafted tokens, and how many of them became generated tokens. */
+    int64_t n_drafted, n_accepted;
     struct response_times times;
     /* Seconds since the request arrived. load_s: until its model was loaded.
      * total_s: until the output ended. */

@@ -168,7 +168,7 @@ void response_add_verbose(const struct response *w,
 /* Sums over all choices of a response. A prompt that several choices share is
  * counted once. */
 struct response_sums {
-    int64_t n_prompt, n_cached, n_written;
+    int64_t n_prompt, n_cached, n_written, n_drafted, n_accepted;
     /* Number of engine steps that generated tokens, without the step that ended
      * the prompt; as many as generated tokens after the first of each
      * choice. */

@@ -31,6 +31,18 @@ static json_t *biases_json(const struct request *a)
     return list;
 }
 
+/* Returns the names of the sources of drafts, separated by commas. */
+static json_t *types_json(const struct request *a)
+{
+    char names[128] = "";
+
+    for (int i = 0; i < PL_DRAFT_N_SOURCE; i++)
+        if (a->drafts.sources >> i & 1)
+            snprintf(names + strlen(names), sizeof names - strlen(names),
+                     "%s%s", names[0] ? "," : "", pl_draft_source_name(i));
+    return json_string(names[0] ? names : "none");
+}
+
 json_t *response_settings(const struct request *a)
 {
     static const char *const formats[] = {[REASONING_APART] = "deepseek",
@@ -43,7 +55,7 @@ json_t *response_settings(const struct request *a)
     if (json_object_update_new(
             all,
             json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s, s:o, s:i, s:i, s:i,"
-                      " s:b, s:[], s:[], s:s, s:b, s:s, s:s, s:b, s:b, s:b,"
+                      " s:b, s:[], s:[], s:s, s:b, s:s, s:o, s:b, s:b, s:b,"
                       " s:[]}",
                       "stop", stop, "max_tokens", (json_int_t)a->max_tokens,
                       "n_predict", (json_int_t)a->max_tokens, "ignore_eos",
@@ -55,7 +67,7 @@ json_t *response_settings(const struct request *a)
                       "preserved_tokens", "reasoning_format",
                       formats[a->reasoning], "reasoning_in_content",
                       a->reasoning == REASONING_BOTH, "generation_prompt", "",
-                      "speculative.types", "none", "timings_per_token",
+                      "speculative.types", types_json(a), "timings_per_token",
                       (int)a->timings, "post_sampling_probs", 0,
                       "backend_sampling", 0, "lora")) != 0) {
         json_decref(all);

@@ -112,15 +112,20 @@ void schedule_remove_task(struct schedule *s, uint64_t client)
             (size_t)(s->client + s->n_client - c) * sizeof *s->client);
 }
 
-static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
+void schedule_charge(struct schedule *s, uint64_t client, int64_t n)
 {
-    struct schedule_client *c = find(s, entry->client);
+    struct schedule_client *c = find(s, client);
 
-    entry->n_now = n;
     if (!c)
         return;
     c->given = served(s, c) + n;
     s->most = c->given > s->most ? c->given : s->most;
+}
+
+static void charge(struct schedule *s, struct schedule_entry *entry, int64_t n)
+{
+    entry->n_now = n;
+    schedule_charge(s, entry->client, n);
 }
 
 /* Returns the next prompt to compute tokens of in this step: of the client that

@@ -63,6 +63,8 @@ void schedule_remove_task(struct schedule *s, uint64_t client);
  * tokens to the counters of their clients. Returns the number of tokens of the
  * step. */
 int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n);
+/* Counts n more tokens of a step as served to a client. */
+void schedule_charge(struct schedule *s, uint64_t client, int64_t n);
 /* Returns the index of the waiting task that gets the next free sequence; -1 if
  * n is 0. client[i] is the client of waiting task i; the tasks are in order of
  * arrival. */

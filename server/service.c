@@ -223,6 +223,7 @@ static void on_detokenize(void *user, struct http_request *r)
 struct request_rules service_rules(const struct service *v)
 {
     return (struct request_rules){.sampling = &v->sampling,
+                                  .drafts = v->drafter ? &v->drafts : NULL,
                                   .defaults = v->defaults,
                                   .words = v->words,
                                   .n_vocab = pl_tokenizer_n_vocab(v->words),
@@ -372,6 +373,7 @@ static json_t *defaults_json(const struct service *v)
 {
     const struct request a = {.kind = REQUEST_COMPLETION,
                               .sampling = v->sampling,
+                              .drafts = v->drafts,
                               .max_tokens = v->max_tokens,
                               .words = v->words};
     const pl_sampling *s = &v->sampling;
@@ -438,16 +440,17 @@ static void on_set_props(void *user, struct http_request *r)
     service_respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
-static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
+static json_t *slot_json(const struct service *v, int i,
+                         const struct loop_slot *s, int64_t n_ctx)
 {
     bool busy = s->id_task != 0;
 
     return json_pack(
         "{s:i, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I,"
         " s:[{s:b, s:I, s:I}]}",
-        "id", i, "is_processing", (int)busy, "speculative", 0, "id_task",
-        (json_int_t)s->id_task, "n_ctx", (json_int_t)n_ctx, "n_prompt_tokens",
-        (json_int_t)s->n_prompt, "n_prompt_tokens_processed",
+        "id", i, "is_processing", (int)busy, "speculative", v->drafter != NULL,
+        "id_task", (json_int_t)s->id_task, "n_ctx", (json_int_t)n_ctx,
+        "n_prompt_tokens", (json_int_t)s->n_prompt, "n_prompt_tokens_processed",
         (json_int_t)s->n_computed, "n_prompt_tokens_cache",
         (json_int_t)s->n_cached, "n_past", (json_int_t)s->n_done, "n_decoded",
         (json_int_t)s->n_written, "next_token", "has_next_token", (int)busy,
@@ -468,7 +471,7 @@ static void on_slots(void *user, struct http_request *r)
     for (int i = 0; i < n; i++) {
         idle |= slot[i].id_task == 0;
         json_text_add(&list,
-                      slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
+                      slot_json(v, i, &slot[i], pl_engine_n_ctx(v->engine)));
     }
     free(slot);
     if (idle) {

@@ -19,15 +19,13 @@
 /* ---- options that name files --------------------------------------------- */
 
 /* By their first names, in any command. */
-static const char *const that_read[] = {"-m",         "-f",
-                                        "-bf",        "--tokens",
-                                        "--template", "--messages",
-                                        "--tools",    "--grammar-file",
-                                        "-jf",        "--state-load",
-                                        "-sysf",      "--sign-key",
-                                        "--trust",    NULL};
-static const char *const that_write[] = {"-o",      "--svg",     "--state-save",
-                                         "--trace", "--receipt", NULL};
+static const char *const that_read[] = {
+    "-m",         "-f",           "-bf",     "--tokens",
+    "--template", "--messages",   "--tools", "--grammar-file",
+    "-jf",        "--state-load", "-sysf",   "--sign-key",
+    "--trust",    "-lcs",         NULL};
+static const char *const that_write[] = {
+    "-o", "--svg", "--state-save", "--trace", "--receipt", "-lcd", NULL};
 /* serve begins in none of these cases: it waits for clients. */
 static const char *const commands[] = {
     "run",      "plan",   "inspect", "devices", "perplexity", "logits",

@@ -1,0 +1,167 @@
+/* The decision how many drafted tokens a step computes; see draft_cost.h. */
+#include "draft/draft_cost.h"
+
+/* The greatest number of rows of each bucket of draft_cost.ns. The last bucket
+ * has all greater numbers, too. */
+static const int16_t most_rows[COST_BUCKETS] = {
+    1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
+
+/* Returns the time of a step relative to others, by the assumption that a
+ * further row costs 0.15 of the first. */
+static int64_t assumed(int64_t rows)
+{
+    return 100 + 15 * (rows - 1);
+}
+
+static int bucket(int64_t rows)
+{
+    int i = 0;
+
+    while (i < COST_BUCKETS - 1 && rows > most_rows[i])
+        i++;
+    return i;
+}
+
+/* Returns the time of a step of `rows` rows as bucket i has it. */
+static int64_t scaled(const struct draft_cost *c, int i, int64_t rows)
+{
+    int64_t ns = c->ns[i] / assumed(most_rows[i]) * assumed(rows);
+
+    return ns > 0 ? ns : 1;
+}
+
+int64_t cost_ns(const struct draft_cost *c, int64_t rows)
+{
+    int64_t below = 0, ns;
+    int i = bucket(rows), k;
+
+    if (c->ns[i] > 0)
+        return c->ns[i];
+    for (k = i; k >= 0 && c->ns[k] == 0;)
+        k--;
+    if (k >= 0)
+        below = scaled(c, k, rows);
+    for (k = i; k < COST_BUCKETS && c->ns[k] == 0;)
+        k++;
+    if (k == COST_BUCKETS)
+        return below > 0 ? below : 1000 * assumed(rows);
+    ns = scaled(c, k, rows);
+    /* A step takes no longer than one with more rows. */
+    return below == 0 ? ns : below < c->ns[k] ? below : c->ns[k];
+}
+
+static int64_t at_most(int64_t a, int64_t most)
+{
+    return a < most ? a : most;
+}
+
+/* Returns how much time drafts may lose: a sixty-fourth of all, and a few
+ * steps to begin with. */
+static int64_t allowance(const struct draft_cost *c)
+{
+    return c->spent / 64 + 4 * cost_ns(c, 1);
+}
+
+void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
+                  int64_t drafted, int64_t accepted, int64_t ns)
+{
+    int64_t *mean, plain, expected;
+
+    if (texts < 1 || rows < 1 || ns < 1)
+        return;
+    /* Other programs make single steps many times as long. */
+    expected = cost_ns(c, rows);
+    ns = c->spent > 0 ? at_most(ns, 4 * expected) : ns;
+    mean = &c->ns[bucket(rows)];
+    /* The first steps take longer than later ones, so a much shorter time
+     * replaces the average. */
+    *mean = *mean == 0 || ns < *mean / 2 ? ns : *mean + (ns - *mean) / 8;
+    c->spent += ns;
+    if (drafted == 0)
+        return;
+    /* Without drafts the step would have produced a token of each text. */
+    plain = cost_ns(c, rows - drafted);
+    c->lost += at_most(ns, 2 * expected) - plain - plain / texts * accepted;
+    /* Gains are not saved up for long, so that drafts end soon after they
+     * stop being useful. */
+    if (c->lost < -allowance(c))
+        c->lost = -allowance(c);
+}
+
+bool cost_may_try(const struct draft_cost *c)
+{
+    return c->lost <= allowance(c);
+}
+
+/* Returns the draft to take a further token of, and sets *chance to that of the
+ * token being accepted; -1 if there is none. Among fixed drafts this is the one
+ * with the fewest tokens taken, among others that with the likeliest token. */
+static int next_draft(const struct cost_draft *d, int n, bool fixed,
+                      int64_t *chance)
+{
+    int best = -1;
+
+    *chance = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t p;
+
+        if (d[i].fixed != fixed || d[i].take == d[i].n)
+            continue;
+        p = fixed ? PL_DRAFT_MAX - d[i].take
+                  : d[i].reach * d[i].chance[d[i].take] / CHANCE_ONE;
+        if (best < 0 || p > *chance) {
+            *chance = p;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Takes `most` further tokens of drafts, or fewer if there are fewer. Returns
+ * after how many of them the step produced the most tokens a second. */
+static int64_t take(const struct draft_cost *c, struct cost_draft *d, int n,
+                    bool fixed, int64_t rows, int64_t most)
+{
+    /* Tokens, times CHANCE_ONE, and nanoseconds. A longer draft must be
+     * better than none by a thirty-second. */
+    int64_t tokens = (int64_t)n * CHANCE_ONE, ns = cost_ns(c, rows), k, chance;
+    int64_t best = tokens / 32 * 33, best_ns = ns, n_best = 0;
+
+    for (k = 0; k < most; k++) {
+        int i = next_draft(d, n, fixed, &chance);
+
+        if (i < 0)
+            break;
+        d[i].take++;
+        if (fixed)
+            continue;
+        d[i].reach = chance;
+        tokens += chance;
+        ns = cost_ns(c, rows + k + 1);
+        if ((tokens >> 8) * best_ns > (best >> 8) * ns) {
+            best = tokens;
+            best_ns = ns;
+            n_best = k + 1;
+        }
+    }
+    return fixed ? k : n_best;
+}
+
+void cost_choose(const struct draft_cost *c, struct cost_draft *d, int n,
+                 int64_t rows, int64_t most)
+{
+    int64_t n_fixed, n_best;
+
+    for (int i = 0; i < n; i++) {
+        d[i].take = 0;
+        d[i].reach = CHANCE_ONE;
+    }
+    n_fixed = take(c, d, n, true, rows, most);
+    n_best = take(c, d, n, false, rows + n_fixed, most - n_fixed);
+    for (int i = 0; i < n; i++)
+        if (!d[i].fixed) {
+            d[i].take = 0;
+            d[i].reach = CHANCE_ONE;
+        }
+    take(c, d, n, false, rows + n_fixed, n_best);
+}

@@ -1,0 +1,54 @@
+/* Decides how many drafted tokens a step computes.
+ *
+ * Each drafted token adds a row to the step. The rows of a step together
+ * produce the more tokens, the likelier the drafts are, and take the longer,
+ * the more they are. The decision is the number of rows with the most tokens a
+ * second. Its times are measured, by the number of rows, while the program
+ * runs; a row whose time is not known is assumed to cost 0.15 of the first one.
+ *
+ * A wrong decision costs time. So the time that drafts lost against plain steps
+ * is added up, and what has not proved itself is drafted only while that sum is
+ * small against the time of all steps. All numbers are integers. */
+#ifndef DRAFT_COST_H
+#define DRAFT_COST_H
+
+#include "pl_draft.h"
+
+/* A chance of 1. */
+enum { CHANCE_ONE = 1 << 16 };
+enum { COST_BUCKETS = 16 };
+
+struct draft_cost {
+    /* Times of steps in nanoseconds, by number of rows: moving averages, 0
+     * where none was measured. */
+    int64_t ns[COST_BUCKETS];
+    /* Nanoseconds of all steps, and those that drafts lost; negative if they
+     * gained. */
+    int64_t spent, lost;
+};
+
+/* A draft to choose the length of. */
+struct cost_draft {
+    int n;                 /* number of proposed tokens */
+    const int32_t *chance; /* [n]: chance that a token is accepted if all before
+                              it are */
+    bool fixed;            /* all n tokens are taken while rows last */
+    int take;              /* result: number of tokens to draft */
+    int64_t reach;         /* chance that the taken tokens are accepted */
+};
+
+/* Returns the expected time of a step in nanoseconds; never 0. */
+int64_t cost_ns(const struct draft_cost *c, int64_t rows);
+/* Records a step for `texts` texts of `rows` rows, of which `drafted` were
+ * drafted tokens. `accepted` of these were accepted. */
+void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
+                  int64_t drafted, int64_t accepted, int64_t ns);
+/* Returns true if drafts may be tried whose chance is not known. */
+bool cost_may_try(const struct draft_cost *c);
+/* Chooses the lengths d[i].take of the drafts of n texts, at most `most` tokens
+ * together, for a step with `rows` other rows. A text may have an empty
+ * draft. */
+void cost_choose(const struct draft_cost *c, struct cost_draft *d, int n,
+                 int64_t rows, int64_t most);
+
+#endif

@@ -1,0 +1,143 @@
+/* The number of drafted tokens: the choice with the most tokens a second, by
+ * measured times, and never for long at a loss. */
+#include "draft/draft_cost.h"
+#include "lib/support.h"
+
+/* Returns the time of a step in a made world where a further row costs
+ * `percent` of the first. */
+static int64_t made_ns(int64_t rows, int percent)
+{
+    return 10000 * (100 + percent * (rows - 1));
+}
+
+static void measure_all(struct draft_cost *c, int percent)
+{
+    for (int64_t rows = 1; rows <= 64; rows++)
+        cost_measure(c, 1, rows, 0, 0, made_ns(rows, percent));
+}
+
+/* The tokens that a draft of k tokens yields, times CHANCE_ONE. */
+static int64_t gain(const int32_t *chance, int k)
+{
+    int64_t reach = CHANCE_ONE, sum = CHANCE_ONE;
+
+    for (int i = 0; i < k; i++) {
+        reach = reach * chance[i] / CHANCE_ONE;
+        sum += reach;
+    }
+    return sum;
+}
+
+TEST(draft_length_is_the_best_of_all)
+{
+    uint64_t seed = test_seed();
+
+    for (int round = test_draws(400, 20000); round > 0; round--) {
+        struct draft_cost c = {0};
+        int32_t chance[16];
+        struct cost_draft d = {.n = 16, .chance = chance};
+        int best = 0;
+
+        for (int i = 0; i < 16; i++) {
+            c.ns[i] = i > 0 ? c.ns[i - 1] : 1000000;
+            c.ns[i] += test_below(&seed, 400000);
+            chance[i] = (int32_t)test_below(&seed, CHANCE_ONE + 1);
+        }
+        for (int k = 1; k <= 16; k++) {
+            /* tokens / time, without division */
+            int64_t bar = gain(chance, best);
+
+            bar = best == 0 ? bar / 32 * 33 : bar;
+            if ((gain(chance, k) >> 8) * cost_ns(&c, 1 + best) >
+                (bar >> 8) * cost_ns(&c, 1 + k))
+                best = k;
+        }
+        cost_choose(&c, &d, 1, 1, 16);
+        assert_int_equal(d.take, best);
+    }
+}
+
+TEST(draft_length_follows_the_measured_times)
+{
+    int32_t chance[16];
+    struct cost_draft d = {.n = 16, .chance = chance};
+    struct draft_cost cheap = {0}, dear = {0};
+
+    for (int i = 0; i < 16; i++)
+        chance[i] = CHANCE_ONE / 10 * 9;
+    measure_all(&cheap, 1);
+    measure_all(&dear, 95);
+    cost_choose(&cheap, &d, 1, 1, 16);
+    assert_true(d.take >= 12);
+    cost_choose(&dear, &d, 1, 1, 16);
+    assert_int_equal(d.take, 0);
+    cost_choose(&(struct draft_cost){0}, &d, 1, 1, 16);
+    assert_true(d.take > 0 && d.take < 16);
+}
+
+/* In company the likeliest tokens are drafted, whichever text they are of. */
+TEST(draft_tokens_of_several_texts_are_the_likeliest)
+{
+    int32_t high[8], low[8];
+    struct cost_draft d[3] = {{.n = 8, .chance = low},
+                              {.n = 8, .chance = high},
+                              {.n = 0, .chance = low}};
+    struct draft_cost c = {0};
+
+    for (int i = 0; i < 8; i++) {
+        high[i] = CHANCE_ONE / 100 * 95;
+        low[i] = CHANCE_ONE / 2;
+    }
+    measure_all(&c, 1);
+    cost_choose(&c, d, 3, 3, 6);
+    assert_int_equal(d[0].take, 0);
+    assert_int_equal(d[1].take, 6);
+    assert_int_equal(d[2].take, 0);
+    d[0].fixed = true;
+    cost_choose(&c, d, 3, 3, 10);
+    assert_int_equal(d[0].take, 8);
+    assert_int_equal(d[1].take, 2);
+}
+
+/* Drafts that are never accepted cost a thirty-second of the time, and a few
+ * steps, however long that goes on. */
+TEST(draft_losses_are_bounded)
+{
+    struct draft_cost c = {0};
+    int64_t plain = 0, spent = 0;
+
+    for (int i = 0; i < 4000; i++) {
+        bool tries = i > 0 && cost_may_try(&c);
+        int64_t ns = made_ns(tries ? 9 : 1, 15);
+
+        cost_measure(&c, 1, tries ? 9 : 1, tries ? 8 : 0, 0, ns);
+        spent += ns;
+        plain += made_ns(1, 15);
+        assert_true(spent <=
+                    plain + plain / 32 + made_ns(9, 15) + 4 * made_ns(1, 15));
+    }
+    assert_true(spent > plain);
+}
+
+/* Steps that another program stretched do not end drafts that are right. */
+TEST(draft_lengths_survive_a_busy_machine)
+{
+    int32_t chance[8];
+    struct cost_draft d = {.n = 8, .chance = chance};
+    struct draft_cost c = {0};
+    uint64_t seed = test_seed();
+    int64_t n_token = 0;
+
+    for (int i = 0; i < 8; i++)
+        chance[i] = CHANCE_ONE / 100 * 95;
+    for (int i = 0; i < 1000; i++) {
+        int64_t ns;
+
+        cost_choose(&c, &d, 1, 1, cost_may_try(&c) ? 8 : 0);
+        ns = made_ns(1 + d.take, 15);
+        ns *= test_below(&seed, 20) == 0 ? 30 : 1;
+        cost_measure(&c, 1, 1 + d.take, d.take, d.take, ns);
+        n_token += 1 + d.take;
+    }
+    assert_true(n_token > 5000);
+}
