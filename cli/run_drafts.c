@@ -64,6 +64,7 @@ static int propose(struct run *r, int64_t from, int64_t most)
     pl_draft q = {.text = r->held,
                   .n_text = r->n_text + 1,
                   .n_most = most,
+                  .n_again = r->n_text - from,
                   .token = r->draft};
 
     if (pl_draft_propose(r->drafter, &q, 1, r->n_text + 1 - from, most, NULL) !=

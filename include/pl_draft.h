@@ -66,6 +66,9 @@ typedef struct pl_draft {
     const int32_t *text; /* [n_text]; tokens are only ever appended to it */
     int64_t n_text;
     int64_t n_most; /* greatest number of tokens that the caller can verify */
+    /* Tokens before the last that the step computes again, because the sequence
+     * could not be trimmed to the accepted length of the draft before. */
+    int64_t n_again;
     const pl_draft_limits *limits; /* NULL for those of the drafter */
     int32_t *token;                /* result, [PL_DRAFT_MAX] */
     int n;                         /* result: number of drafted tokens */

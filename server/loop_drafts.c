@@ -46,6 +46,7 @@ void loop_drafts_propose(struct loop *l)
                                  .text = w->text,
                                  .n_text = w->n_text,
                                  .n_most = most_useful(l, w),
+                                 .n_again = l->plan[i].n_now - 1,
                                  .token = w->draft};
         if (w->params.has_drafts)
             l->draft[n].limits = &w->params.drafts;

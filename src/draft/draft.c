@@ -60,9 +60,7 @@ struct pl_drafter {
     struct record record[N_SOURCE];
     struct ngram_cache earlier, fixed;
     struct draft_cost times;
-    /* The step of the last pl_draft_propose: its texts, its rows, and the
-     * tokens among them that were drafted and accepted. */
-    int64_t n_text, rows, n_drafted, n_accepted;
+    struct cost_step step; /* of the last pl_draft_propose */
     pl_draft_counters counters[N_SOURCE];
 };
 
@@ -415,7 +413,9 @@ static void choose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
         draft[i].n = length;
         most -= length > take ? length - take : 0;
         d->text[draft[i].seq].n = length;
-        d->n_drafted += length;
+        d->step.drafted += length;
+        d->step.rows += length;
+        d->step.again += draft[i].n_again;
     }
 }
 
@@ -429,9 +429,7 @@ pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
         PL_TRY(check_range("seq", draft[i].seq, 0, d->o.n_seq - 1, err));
     for (int i = 0; i < n; i++)
         draft[i].n = d->text[draft[i].seq].n = 0;
-    d->n_text = n;
-    d->rows = rows;
-    d->n_drafted = d->n_accepted = 0;
+    d->step = (struct cost_step){.texts = n, .rows = rows};
     for (int s = 0; s < N_SOURCE; s++)
         if (!query_source(d, s, draft, n)) {
             for (int i = 0; i < n; i++)
@@ -482,7 +480,7 @@ void pl_draft_record(pl_drafter *d, int seq, int n_accepted)
         c->drafted_at[i]++;
     for (int i = 0; i < n_accepted; i++)
         c->accepted_at[i]++;
-    d->n_accepted += n_accepted;
+    d->step.accepted += n_accepted;
     t->n = 0;
 }
 
@@ -490,9 +488,8 @@ void pl_draft_measure(pl_drafter *d, int64_t ns)
 {
     if (!d)
         return;
-    cost_measure(&d->times, d->n_text, d->rows + d->n_drafted, d->n_drafted,
-                 d->n_accepted, ns);
-    d->n_text = 0;
+    cost_measure(&d->times, &d->step, ns);
+    d->step = (struct cost_step){0};
 }
 
 void pl_draft_forget(pl_drafter *d, int seq)

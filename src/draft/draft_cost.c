@@ -62,12 +62,12 @@ static int64_t allowance(const struct draft_cost *c)
     return c->spent / 64 + 4 * cost_ns(c, 1);
 }
 
-void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
-                  int64_t drafted, int64_t accepted, int64_t ns)
+void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
 {
+    const int64_t rows = s->rows, extra = s->drafted + s->again;
     int64_t *mean, plain, expected;
 
-    if (texts < 1 || rows < 1 || ns < 1)
+    if (s->texts < 1 || rows <= extra || ns < 1)
         return;
     /* Other programs make single steps many times as long. */
     expected = cost_ns(c, rows);
@@ -77,11 +77,12 @@ void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
      * replaces the average. */
     *mean = *mean == 0 || ns < *mean / 2 ? ns : *mean + (ns - *mean) / 8;
     c->spent += ns;
-    if (drafted == 0)
+    if (extra == 0)
         return;
     /* Without drafts the step would have produced a token of each text. */
-    plain = cost_ns(c, rows - drafted);
-    c->lost += at_most(ns, 2 * expected) - plain - plain / texts * accepted;
+    plain = cost_ns(c, rows - extra);
+    c->lost +=
+        at_most(ns, 2 * expected) - plain - plain / s->texts * s->accepted;
     /* Gains are not saved up for long, so that drafts end soon after they
      * stop being useful. */
     if (c->lost < -allowance(c))

@@ -39,10 +39,17 @@ struct cost_draft {
 
 /* Returns the expected time of a step in nanoseconds; never 0. */
 int64_t cost_ns(const struct draft_cost *c, int64_t rows);
-/* Records a step for `texts` texts of `rows` rows, of which `drafted` were
- * drafted tokens. `accepted` of these were accepted. */
-void cost_measure(struct draft_cost *c, int64_t texts, int64_t rows,
-                  int64_t drafted, int64_t accepted, int64_t ns);
+/* A step for `texts` texts. */
+struct cost_step {
+    int64_t texts, rows;
+    /* Rows of drafted tokens, and rows that are there only because earlier
+     * drafts were rejected. */
+    int64_t drafted, again;
+    int64_t accepted; /* drafted tokens that were accepted */
+};
+
+/* Records a step that took `ns` nanoseconds. */
+void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns);
 /* Returns true if drafts may be tried whose chance is not known. */
 bool cost_may_try(const struct draft_cost *c);
 /* Chooses the lengths d[i].take of the drafts of n texts, at most `most` tokens

@@ -13,7 +13,8 @@ static int64_t made_ns(int64_t rows, int percent)
 static void measure_all(struct draft_cost *c, int percent)
 {
     for (int64_t rows = 1; rows <= 64; rows++)
-        cost_measure(c, 1, rows, 0, 0, made_ns(rows, percent));
+        cost_measure(c, &(struct cost_step){.texts = 1, .rows = rows},
+                     made_ns(rows, percent));
 }
 
 /* The tokens that a draft of k tokens yields, times CHANCE_ONE. */
@@ -100,23 +101,33 @@ TEST(draft_tokens_of_several_texts_are_the_likeliest)
 }
 
 /* Drafts that are never accepted cost a thirty-second of the time, and a few
- * steps, however long that goes on. */
+ * steps, however long that goes on; also if each makes the next step compute a
+ * token again. */
 TEST(draft_losses_are_bounded)
 {
-    struct draft_cost c = {0};
-    int64_t plain = 0, spent = 0;
+    for (int again = 0; again < 2; again++) {
+        struct draft_cost c = {0};
+        int64_t plain = 0, spent = 0;
+        bool tried = false;
 
-    for (int i = 0; i < 4000; i++) {
-        bool tries = i > 0 && cost_may_try(&c);
-        int64_t ns = made_ns(tries ? 9 : 1, 15);
+        for (int i = 0; i < 4000; i++) {
+            bool tries = i > 0 && cost_may_try(&c);
+            const struct cost_step s = {.texts = 1,
+                                        .rows =
+                                            1 + 8 * tries + (again && tried),
+                                        .drafted = 8 * tries,
+                                        .again = again && tried};
+            int64_t ns = made_ns(s.rows, 15);
 
-        cost_measure(&c, 1, tries ? 9 : 1, tries ? 8 : 0, 0, ns);
-        spent += ns;
-        plain += made_ns(1, 15);
-        assert_true(spent <=
-                    plain + plain / 32 + made_ns(9, 15) + 4 * made_ns(1, 15));
+            cost_measure(&c, &s, ns);
+            tried = tries;
+            spent += ns;
+            plain += made_ns(1, 15);
+            assert_true(spent <= plain + plain / 32 + made_ns(10, 15) +
+                                     4 * made_ns(1, 15));
+        }
+        assert_true(spent > plain);
     }
-    assert_true(spent > plain);
 }
 
 /* Steps that another program stretched do not end drafts that are right. */
@@ -136,7 +147,12 @@ TEST(draft_lengths_survive_a_busy_machine)
         cost_choose(&c, &d, 1, 1, cost_may_try(&c) ? 8 : 0);
         ns = made_ns(1 + d.take, 15);
         ns *= test_below(&seed, 20) == 0 ? 30 : 1;
-        cost_measure(&c, 1, 1 + d.take, d.take, d.take, ns);
+        cost_measure(&c,
+                     &(struct cost_step){.texts = 1,
+                                         .rows = 1 + d.take,
+                                         .drafted = d.take,
+                                         .accepted = d.take},
+                     ns);
         n_token += 1 + d.take;
     }
     assert_true(n_token > 5000);
