@@ -69,8 +69,8 @@ static bool overlap(const struct planning *x, int i, int a, int k, int b)
 #define OTHERS (4U << KERNEL_MAX_ARG)
 
 /* Returns true if one of the instructions writes what the other accesses.
- * Arguments of k in the set `reads` may be the result of i, and with ALONE k
- * may write what i only reads. */
+ * Arguments of k in the set `reads` may be the result of i. With ALONE the
+ * result of k may be anywhere. */
 static bool conflict(const struct planning *x, int i, int k, unsigned reads)
 {
     const struct insn_kernel *m = kernel_of(x, i), *n = kernel_of(x, k);
@@ -78,8 +78,7 @@ static bool conflict(const struct planning *x, int i, int k, unsigned reads)
     for (int a = 0; a < m->n_arg; a++)
         for (int b = 0; b < n->n_arg; b++)
             if (((m->arg[a].access | n->arg[b].access) & ACCESS_WRITE) &&
-                overlap(x, i, a, k, b) &&
-                !(reads & ALONE && m->arg[a].access == ACCESS_READ) &&
+                overlap(x, i, a, k, b) && !(reads & ALONE && b == 0) &&
                 !(a == 0 && reads >> b & 1 && is_result(x, i, k, b)))
                 return true;
     return false;
@@ -362,13 +361,11 @@ static bool join(struct planning *x, int h, enum gpu_rewrite r)
 {
     const struct rewrite *w = &rewrites[r];
     int k = x->at, maker = maker_of(x, h, w->reads);
-    bool alone;
 
     if ((maker < 0 && !(w->reads & BESIDE)) ||
         !same_predicate(&x->v->insn[h], &x->v->insn[k]))
         return false;
-    alone = with_group(x, h, w->reads & ~ALONE);
-    if (alone && (!(w->reads & ALONE) || with_group(x, h, w->reads)))
+    if (with_group(x, h, w->reads))
         return false;
     for (int i = k; (i = before(x, h, i)) >= 0;)
         if ((maker < 0 || i == maker || w->reads & OTHERS) &&
@@ -378,7 +375,7 @@ static bool join(struct planning *x, int h, enum gpu_rewrite r)
             x->plan[k].group = h;
             x->plan[k].with = i;
             x->plan[k].rewrite = r;
-            x->plan[k].alone = alone;
+            x->plan[k].is_over = with_group(x, h, w->reads & ~ALONE);
             x->plan[h].parts |= 1U << r;
             return true;
         }

@@ -11,8 +11,9 @@
  * The work groups of a launch run in any order. So an instruction that joins a
  * group may access nothing that the group writes, and write nothing that the
  * group accesses. The exceptions are the arguments that the rewrite names: the
- * work group that reads such a result has computed it. And a row, such as that
- * of a single token, may be written where a launch of one work group has read.
+ * work group that reads such a result has computed it. Some results may also
+ * lie over what the group accesses if they do not in a smaller step, or over
+ * what a launch of one work group has read.
  *
  * The launches of a step are made for its sizes, and gpu_fuse_launches() puts
  * those of a group together. It refuses what the kernel cannot do: if a GEMM
@@ -46,7 +47,8 @@ struct gpu_fused {
      * instruction; `with` is -1 if it joins no group */
     enum gpu_rewrite rewrite;
     int with;
-    bool alone; /* it may join a launch of one work group only */
+    bool is_over; /* in the largest steps its result lies over what its group
+                     accesses */
     /* Index of an earlier expert_matmul that sorts the same routes, which are
      * (token, expert) pairs, if the sorted ones are still in the scratch
      * memory; else -1. */

@@ -397,6 +397,38 @@ static bool may_move(const struct gpu_image *m, const struct gpu_fused *plan,
     return true;
 }
 
+static bool overlap(const struct gpu_image *m, int tensor, int other)
+{
+    const struct prog_tensor *t = &m->prog->tensor[tensor];
+    const struct prog_tensor *u = &m->prog->tensor[other];
+
+    return t->region == u->region &&
+           t->offset < u->offset + gpu_image_bytes(m, other) &&
+           u->offset < t->offset + gpu_image_bytes(m, tensor);
+}
+
+/* Returns false if the result of instruction i lies over what the launches of h
+ * write, at the sizes of the step. Sets *alone if it lies over what they
+ * read. */
+static bool is_apart(const struct gpu_image *m, const struct variant *v, int h,
+                     int i, bool *alone)
+{
+    int out = v->insn[i].kernel.arg[0].tensor;
+
+    for (int k = h; k < i; k++) {
+        const struct insn_kernel *n = &v->insn[k].kernel;
+
+        for (int a = 0; m->fused_into[k] == h && a < n->n_arg; a++) {
+            if (n->arg[a].tensor < 0 || !overlap(m, n->arg[a].tensor, out))
+                continue;
+            if (n->arg[a].access != ACCESS_READ)
+                return false;
+            *alone = true;
+        }
+    }
+    return true;
+}
+
 /* Fuses instruction i, whose launches are the last of the list, as the plan
  * says. It must not move before instruction `from`, because bytes that it reads
  * may come from the inbox there. */
@@ -405,16 +437,18 @@ static void fuse(struct gpu_image *m, const struct variant *v,
 {
     struct launch_list *l = &m->list;
     int first = m->first[i], r = plan[i].routes, with = plan[i].with, h, last;
+    bool alone = false;
 
     sort_once(m, i, r >= 0 && m->done[r].sorted);
     h = with >= 0 ? m->fused_into[with] : -1;
     if (m->by_insn || h < 0 || h < from || l->n != first + 1 ||
-        !may_move(m, plan, h, i))
+        !may_move(m, plan, h, i) ||
+        (plan[i].is_over && !is_apart(m, v, h, i, &alone)))
         return;
     last = m->first[h + 1] - 1;
     if ((last == m->first[h] ||
          (last > m->first[h] && l->launch[last].kernel == GPU_attend_merge)) &&
-        gpu_fuse_launches(l, last, plan[i].rewrite, plan[i].alone,
+        gpu_fuse_launches(l, last, plan[i].rewrite, alone,
                           m->tensor[v->insn[with].kernel.arg[0].tensor].at,
                           &m->done[h].parts))
         m->fused_into[i] = h;

@@ -261,6 +261,8 @@ void gpu_move_launch(struct gpu_image *m, const struct insn *st);
  * memory; the caller then still calls gpu_inbox_free. */
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
 void gpu_inbox_free(struct gpu_inbox *x);
+/* Returns at least the number of bytes that the tensor has in this step. */
+size_t gpu_image_bytes(const struct gpu_image *m, int tensor);
 /* Discards all ranges and begins variant `c`. */
 void gpu_inbox_begin(struct gpu_image *m, const struct variant *c);
 /* Adds the ranges that instruction `st` reads from the inbox and that were not

@@ -232,7 +232,7 @@ static void bring_item(struct gpu_image *m, const struct insn *st,
 
 /* ---- tensors ------------------------------------------------------------- */
 
-static size_t bytes_of(const struct gpu_image *m, int tensor)
+size_t gpu_image_bytes(const struct gpu_image *m, int tensor)
 {
     const struct prog_tensor *p = &m->prog->tensor[tensor];
     const struct gpu_tensor *t = &m->tensor[tensor];
@@ -260,7 +260,8 @@ static void bring_tensor(void *user, const struct insn_access *u)
     if (*brought)
         return;
     *brought = r->st->order > x->pushed[u->tensor];
-    bring(x, r->m->prog->tensor[u->tensor].offset, bytes_of(r->m, u->tensor));
+    bring(x, r->m->prog->tensor[u->tensor].offset,
+          gpu_image_bytes(r->m, u->tensor));
 }
 
 /* ---- instructions -------------------------------------------------------- */
