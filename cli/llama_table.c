@@ -32,7 +32,7 @@ enum {
     {                                                                          \
         of, LLAMA_REFUSED, names, example, variable, text                      \
     }
-#define DRAFT   "drafts change the speed alone, and no model makes them"
+#define DRAFT   "drafts change the speed alone, and no draft model is read"
 #define CORES   "it changes no result; -dev cpu:0-3 names cores"
 #define WEIGHTS "weights are read once into the memory of the devices"
 #define LOG     "messages go to standard error; -v prints more"

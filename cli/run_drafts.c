@@ -69,7 +69,7 @@ static int propose(struct run *r, int64_t from, int64_t most)
 
     if (pl_draft_propose(r->drafter, &q, 1, r->n_text + 1 - from, most, NULL) !=
         PL_OK)
-        return 0; /* without memory for drafts there are none */
+        return 0; /* out of memory: the step has no drafts */
     memcpy(r->held + r->n_text + 1, r->draft, (size_t)q.n * sizeof(*r->draft));
     return q.n;
 }

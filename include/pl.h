@@ -550,10 +550,10 @@ PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
 /* Writes what a pass of the compiler makes, as text: "specialize" the variants
  * of the programs, "place" and "transfer" the values that cross between groups,
- * "order", "events" and "buffers" the devices' programs. The forms, in
- * src/lower/variants.h, src/lower/transfers.h and src/program/program_text.h,
- * may change with any version. Returns PL_BAD_ARGUMENT if there is no such
- * pass. */
+ * "order", "events" and "buffers" the devices' programs, "messages" what
+ * machines send each other. The forms (src/lower/variants.h and transfers.h,
+ * src/program/program_text.h and program_messages.h) may change with any
+ * version. Returns PL_BAD_ARGUMENT if there is no such pass. */
 PL_API pl_status pl_plan_dump(const pl_plan *p, const char *pass,
                               pl_write_fn *write, void *user, pl_err *err);
 /* Writes one line (devices, ranks, bytes, collectives per token) to `buf`,

@@ -74,7 +74,8 @@ typedef struct pl_draft {
     int n;                         /* result: number of drafted tokens */
 } pl_draft;
 
-/* Sets token and n of drafts d[0 .. n - 1], each at most n_most tokens. */
+/* Sets token[] and n of drafts d[0 .. n - 1], each at most d[i].n_most tokens,
+ * which is not more than PL_DRAFT_MAX. */
 typedef void pl_draft_fn(void *user, pl_draft *d, int n);
 
 /* Settings of a drafter. pl_draft_init sets the defaults. */
@@ -99,8 +100,8 @@ typedef struct pl_draft_options {
 
 typedef struct pl_draft_counters {
     uint64_t n_draft;    /* drafts that were verified */
-    uint64_t n_token;    /* their tokens */
-    uint64_t n_accepted; /* tokens of them that were accepted */
+    uint64_t n_token;    /* tokens of these drafts */
+    uint64_t n_accepted; /* tokens of these drafts that were accepted */
     /* number of drafts that had a token at this position, and of those in which
      * it was accepted */
     uint64_t drafted_at[PL_DRAFT_MAX], accepted_at[PL_DRAFT_MAX];
@@ -124,7 +125,8 @@ static inline void pl_draft_init(pl_draft_options *o)
     o->simple_m = o->map_m = 48;
     o->simple_hits = o->map_hits = 1;
 }
-/* Creates a drafter. PL_BAD_ARGUMENT: an option is out of its range. */
+/* Creates a drafter. PL_BAD_ARGUMENT: an option is out of its range.
+ * PL_NO_MEMORY. */
 PL_API pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
                                    pl_err *err);
 PL_API void pl_drafter_free(pl_drafter *d);
@@ -132,7 +134,7 @@ PL_API void pl_drafter_free(pl_drafter *d);
 /* Proposes tokens for n texts, which take part in one step. `rows` is the
  * number of tokens that the step has besides drafts, `most` the greatest number
  * of drafted tokens of all texts together. PL_NO_MEMORY: nothing is drafted.
- * PL_BAD_ARGUMENT: a text is not in 0 .. n_seq - 1. */
+ * PL_BAD_ARGUMENT: a draft's seq is not in 0 .. n_seq - 1. */
 PL_API pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n,
                                   int64_t rows, int64_t most, pl_err *err);
 /* Records that the first n_accepted tokens of the last draft of text `seq` were
@@ -149,7 +151,8 @@ PL_API void pl_draft_forget(pl_drafter *d, int seq);
 /* Adds statistics in the format of llama.cpp's lookup files to the source
  * ngram-cache: to those that texts change, or, if `fixed`, to those that only
  * back them. `name` is used in messages. PL_BAD_FILE: the message gives the
- * offset. Nothing has changed then. */
+ * offset in bytes. Nothing has changed then. PL_NO_MEMORY: a part may have been
+ * added. */
 PL_API pl_status pl_draft_load(pl_drafter *d, bool fixed, const void *data,
                                size_t bytes, const char *name, pl_err *err);
 /* Writes the statistics that texts change, in the same format, with several

@@ -1,10 +1,10 @@
 #!/bin/bash
-# gpu-check.sh [--short] [--use DIR] [--keep DIR] [DEVICE]: checks on the GPU at hand
-# that plait is right, and measures how fast it is and where the time goes. DEVICE is
+# gpu-check.sh [--short] [--use DIR] [--keep DIR] [DEVICE]: checks that plait's bits are
+# right on a GPU, and measures its speed and which instructions take the time. DEVICE is
 # a driver and a number as in -dev (cuda:0, opencl:1), or emu, the tests' emulator; by
 # default the first GPU that CUDA, HIP or OpenCL has. Ends with a table. The exit code
-# is 1 if a bit differs or something fails, 2 if nothing could be tried. The parts that
-# tell most come first, because the script ends after ten minutes.
+# is 1 if a bit differs or something fails, 2 if nothing could be tried. The most
+# important parts come first, because the script ends after ten minutes.
 #
 # Builds in build/, for which it needs a C compiler, meson, ninja and the libraries
 # that scripts/deps.sh names. For a machine that has only a driver,
@@ -63,8 +63,9 @@ left() { # seconds until ten minutes are over, less what the rest needs
     echo $((570 - $(date +%s) + begun))
 }
 
-# part SECONDS WHAT COMMAND...: a row; what it says goes to $tmp/said. What hangs
-# has failed, but not what the ten minutes cut short or where $slow may be.
+# part SECONDS WHAT COMMAND...: runs a command, whose output goes to $tmp/said, and adds
+# a row. A command that exceeds its SECONDS has failed, unless the ten minutes ended it
+# or $slow is set.
 slow=
 part() {
     limit=$1
@@ -149,29 +150,29 @@ fi
 
 # ---- the machine -------------------------------------------------------------
 
-# A driver that no program has open is started anew for each, in seconds.
+# Keeps the driver open. Otherwise it starts anew for each program, which takes seconds.
 [ -w /dev/nvidia0 ] && exec 9<>/dev/nvidia0
-# What drivers compile they keep; and where containers have them.
+# Folders in which drivers keep what they compile, and in which containers have drivers.
 export HOME=${HOME:-/root}
 export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-${TMPDIR:-/tmp}/plait-gpu-check}
-# Compiled kernels and measured rates serve all parts of this check, and no one else.
+# Compiled kernels and measured rates are kept for the parts of this check alone.
 export XDG_CACHE_HOME=$tmp/cache PLAIT_TEST_CACHE=$tmp/cache
 for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
     [ -e "$dir/libcuda.so.1" ] &&
         export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir"
 done
 
-room() { # GB that a directory has
+free_gb() { # free_gb DIR: free space in GB
     df -Pk "$1" 2>/dev/null |
         awk 'NR == 2 { n = int($4 / 1e6) } END { print n + 0 }'
 }
 # Models of random weights are files of many GB.
-if [ -z "${TMPDIR:-}" ] && [ "$(room /tmp)" -lt 20 ] &&
-    [ "$(room /dev/shm)" -ge 40 ]; then
+if [ -z "${TMPDIR:-}" ] && [ "$(free_gb /tmp)" -lt 20 ] &&
+    [ "$(free_gb /dev/shm)" -ge 40 ]; then
     export TMPDIR=/dev/shm
 fi
 
-# ---- which -------------------------------------------------------------------
+# ---- the GPU -----------------------------------------------------------------
 
 export bin short device
 first() {
@@ -230,8 +231,9 @@ bits() { # bits SECONDS GROUP
     }
 }
 
-# rate NAME SECONDS WHAT...: prompt and generation, and what generation reads
-# beside the bytes that the GPU copies. May be slow.
+# rate NAME SECONDS OPTION...: tokens a second of prompt and generation, and the bytes
+# that generation reads as a share of those that the GPU copies. More than SECONDS
+# is not a failure.
 copied=$(awk '$1 == "copy_on_device" { print $4 }' "$tmp/rates")
 rate() {
     name=$1
@@ -291,8 +293,8 @@ profile() {
     [ -z "$keep" ] || { echo "== $1" && cat "$tmp/profile"; } >>"$keep/profile.txt"
 }
 
-random_weights() { # random_weights SHAPE GB, its file's
-    if [ "$(room "${TMPDIR:-/tmp}")" -lt "$2" ]; then
+random_weights() { # random_weights SHAPE GB: a model whose file has GB
+    if [ "$(free_gb "${TMPDIR:-/tmp}")" -lt "$2" ]; then
         row "speed of $1 Q4_K_M" "skipped: ${TMPDIR:-/tmp} has no $2 GB"
         return
     fi
@@ -309,7 +311,8 @@ random_weights() { # random_weights SHAPE GB, its file's
     rm -f "$random"
 }
 
-# sanitize TOOL PROGRAM...: NVIDIA's, for what no comparison of bits shows.
+# sanitize TOOL PROGRAM...: runs NVIDIA's sanitizer, which finds errors that need not
+# change bits.
 sanitizer=$(command -v compute-sanitizer ||
     ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 sanitize() {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# portable.sh BUILD [pack]: makes plait-VERSION-SYSTEM/ in BUILD, with `pack` its
-# .tar.xz, too. The folder has all that the command needs except glibc, and may
+# portable.sh BUILD [pack]: makes plait-VERSION-SYSTEM/ in BUILD, with `pack` also its
+# .tar.xz. The folder has all that the command needs except glibc, and may
 # lie anywhere:
 #   bin/plait, lib/ (shared libraries), share/ (what `meson install` has there,
 #   and the licenses of the libraries)

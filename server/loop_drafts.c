@@ -55,7 +55,7 @@ void loop_drafts_propose(struct loop *l)
     l->n_drafted = n;
     if (n == 0 || pl_draft_propose(l->o.drafter, l->draft, n, rows,
                                    rows_left(l), NULL) != PL_OK)
-        return; /* without memory for drafts there are none */
+        return; /* out of memory: the step has no drafts */
     for (int i = 0; i < n; i++)
         l->drafted[i]->n_draft = l->draft[i].n;
 }

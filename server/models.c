@@ -125,15 +125,16 @@ static size_t untagged(const char *name)
     return n > n_tag && strcmp(name + n - n_tag, tag) == 0 ? n - n_tag : n;
 }
 
-/* The ways in which a model's name may equal that of a request. */
+/* The ways in which a model's name may match that of a request, strictest
+ * first. */
 enum match {
     MATCH_EXACT,
-    MATCH_UNTAGGED, /* but for the tag ":latest" */
-    MATCH_ANY_CASE,
-    MATCH_NO_QUANT /* in any case, without what follows the model's colon */
+    MATCH_UNTAGGED, /* without the tag ":latest" */
+    MATCH_ANY_CASE, /* likewise, in upper or lower case */
+    MATCH_NO_QUANT  /* likewise, without the part after the model's colon */
 };
 
-/* Returns true if the model's name `of` equals the name `name` of a request in
+/* Returns true if the model's name `of` matches the name `name` of a request in
  * the way `how`. */
 static bool same_name(const char *of, const char *name, enum match how)
 {
@@ -163,8 +164,8 @@ static bool is_offered(const struct model *a, const char *name, enum match how)
     return !a->hidden && has_name(&a->about, name, how);
 }
 
-/* Returns the index of the model that alone equals the name in one of the ways
- * up to `last`, the first of them that any model does; -1 if there is none. */
+/* Tries the ways of matching a name up to `last`, until some model matches.
+ * Returns the index of that model; -1 if no model or several match. */
 static int find(const struct models *m, const char *name, enum match last)
 {
     for (enum match how = MATCH_EXACT; how <= last; how++) {

@@ -57,6 +57,7 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
+/* Returns the backend for devices of other machines. The table has one. */
 static const struct backend_ops *remote_backend(void)
 {
     int i = 0;
@@ -106,11 +107,11 @@ static bool make_backends(struct device_set *s)
         return false;
     for (int turn = 0; turn < 3; turn++)
         for (int i = 0; i < s->n; i++) {
-            int of = !is_here(s, i)                           ? 2
-                     : s->dev[i].desc.ops->uses_caller_thread ? 0
-                                                              : 1;
+            int order = !is_here(s, i)                           ? 2
+                        : s->dev[i].desc.ops->uses_caller_thread ? 0
+                                                                 : 1;
 
-            if (of == turn && !add_to_backend(s, i))
+            if (order == turn && !add_to_backend(s, i))
                 return false;
         }
     return true;
@@ -596,8 +597,8 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     return PL_OK;
 }
 
-/* Terminates the message, because the process that wrote it may have been
- * killed meanwhile. */
+/* Terminates the message with a NUL, because the process that wrote it may have
+ * been killed meanwhile. */
 void device_set_failure(const struct device_set *s, pl_err *err)
 {
     *err = s->shared->err;
@@ -630,6 +631,7 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
 
 pl_status device_set_serve(struct device_set *s, pl_err *err)
 {
+    /* The last device is io, which is on machine 0. */
     for (int k = 0; k < s->n_backend; k++)
         if (s->backend[k].ops->serve && s->loaded && !is_here(s, s->n - 1))
             return s->backend[k].ops->serve(&s->backend[k], err);

@@ -1,10 +1,10 @@
-/* The network between the machines of a device set: the interface behind which
- * a carrier of bytes stands. Each machine has one process, which opens its own
- * devices. The device sets of all machines have the same list of devices.
+/* The network between the machines of a device set: the functions that a
+ * carrier of bytes implements. Each machine has one process, which opens its
+ * own devices. The device sets of all machines have the same list of devices.
  *
- * A carrier is reliable and keeps order: a message arrives once, after those
- * that its sender sent to the same machine before. Messages of different
- * senders have no order. */
+ * A carrier is reliable and keeps order: it delivers each message once, after
+ * the messages that its sender sent to the same machine before. Messages of
+ * different senders are delivered in any order. */
 #ifndef DEVICE_NETWORK_H
 #define DEVICE_NETWORK_H
 
@@ -31,14 +31,16 @@ struct network_ops {
     bool (*send)(struct network *n, int to, int tag, const void *data,
                  size_t bytes);
     /* Sets *out to the next message of machine `from`, valid until the next
-     * call for this machine. Returns false if none has come. A machine whose
-     * process has ended, or which cannot be reached, is lost, and stays so. */
+     * call for this machine. Returns false if there is none yet. A machine
+     * whose process has ended, or which cannot be reached, is lost, and stays
+     * so. */
     bool (*receive)(struct network *n, int from, struct network_message *out);
 };
 
 struct network {
     const struct network_ops *ops;
-    int machine, n_machine; /* the number of this process's machine; of all */
+    int machine;   /* number of this process's machine, 0 to n_machine - 1 */
+    int n_machine; /* number of machines */
     /* seconds that a machine waits for the others to load their programs */
     double load_limit_s;
 };

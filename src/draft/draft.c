@@ -14,7 +14,8 @@
 
 enum {
     N_SOURCE = PL_DRAFT_N_SOURCE,
-    N_PLACE = 8, /* positions in a draft that are told apart */
+    /* Positions in a draft that have a chance of their own. */
+    N_POSITION = 8,
     /* Occurrences of an n-gram that ngram-map-k compares. */
     MOST_ENDS = 32,
     /* Chance of a token of a source that has drafted nothing yet. */
@@ -30,9 +31,9 @@ enum {
 struct record {
     /* Moving averages: the chance that a token at this position is accepted if
      * all before it were. The last is for all later positions. */
-    int32_t chance[N_PLACE];
-    /* Number of proposals that are dropped before the next trial, and that were
-     * dropped since the last draft. */
+    int32_t chance[N_POSITION];
+    /* Number of proposals that are dropped before the next trial, and number of
+     * those that were dropped since the last draft. */
     int wait, n_dropped;
 };
 
@@ -72,7 +73,7 @@ static int32_t token_at(const pl_draft *q, int64_t i)
     return i < q->n_text ? q->text[i] : q->token[i - q->n_text];
 }
 
-/* Returns how many tokens a source may propose that proposes `most`. */
+/* Returns the number of tokens that a source may propose, at most `most`. */
 static int space(const pl_draft *q, int most)
 {
     return q->n_most < most ? (int)q->n_most : most;
@@ -278,7 +279,7 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
         return err_no_memory(err, "a drafter");
     }
     for (int s = 0; s < N_SOURCE; s++) {
-        for (int i = 0; i < N_PLACE; i++)
+        for (int i = 0; i < N_POSITION; i++)
             d->record[s].chance[i] = FIRST_CHANCE;
         d->record[s].wait = FIRST_WAIT;
     }
@@ -326,8 +327,9 @@ static int64_t most_of(const pl_drafter *d, const pl_draft *q)
     return q->n_most < n ? q->n_most : n;
 }
 
-/* Truncates a draft before the first token that does not exist, or that its
- * source does not believe in. Drops a draft that is too short. */
+/* Truncates a draft before the first token that is not in the vocabulary, or
+ * whose chance, as its source estimates it, is below p_min. Drops a draft that
+ * is too short. */
 static void shorten(const pl_drafter *d, pl_draft *q)
 {
     const pl_draft_limits *limits = limits_of(d, q);
@@ -372,7 +374,7 @@ static void describe(pl_drafter *d, const pl_draft *q, struct cost_draft *c)
     const struct record *r = &t->record[t->source];
 
     for (int i = 0; i < q->n; i++)
-        t->chance[i] = r->chance[i < N_PLACE ? i : N_PLACE - 1];
+        t->chance[i] = r->chance[i < N_POSITION ? i : N_POSITION - 1];
     *c = (struct cost_draft){
         .n = q->n, .chance = t->chance, .fixed = limits_of(d, q)->n_max >= 0};
     if (!c->fixed && !cost_may_try(&d->times))
@@ -446,13 +448,13 @@ pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
 static void learn(struct record *r, int n, int n_accepted)
 {
     for (int i = 0; i < n_accepted; i++) {
-        int32_t *chance = &r->chance[i < N_PLACE ? i : N_PLACE - 1];
+        int32_t *chance = &r->chance[i < N_POSITION ? i : N_POSITION - 1];
 
         *chance += (CHANCE_ONE - *chance) / 4;
     }
     if (n_accepted < n) {
         int32_t *chance =
-            &r->chance[n_accepted < N_PLACE ? n_accepted : N_PLACE - 1];
+            &r->chance[n_accepted < N_POSITION ? n_accepted : N_POSITION - 1];
 
         *chance -= *chance / 4;
     }

@@ -69,7 +69,8 @@ void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
 
     if (s->texts < 1 || rows <= extra || ns < 1)
         return;
-    /* Other programs make single steps many times as long. */
+    /* Limits the time, because other programs that run meanwhile make single
+     * steps many times as long. */
     expected = cost_ns(c, rows);
     ns = c->spent > 0 ? at_most(ns, 4 * expected) : ns;
     mean = &c->ns[bucket(rows)];
@@ -119,7 +120,7 @@ static int next_draft(const struct cost_draft *d, int n, bool fixed,
 }
 
 /* Takes `most` further tokens of drafts, or fewer if there are fewer. Returns
- * after how many of them the step produced the most tokens a second. */
+ * the number of them with which the step produces the most tokens a second. */
 static int64_t take(const struct draft_cost *c, struct cost_draft *d, int n,
                     bool fixed, int64_t rows, int64_t most)
 {

@@ -1,14 +1,14 @@
 /* Decides how many drafted tokens a step computes.
  *
- * Each drafted token adds a row to the step. The rows of a step together
- * produce the more tokens, the likelier the drafts are, and take the longer,
- * the more they are. The decision is the number of rows with the most tokens a
- * second. Its times are measured, by the number of rows, while the program
- * runs; a row whose time is not known is assumed to cost 0.15 of the first one.
+ * Each drafted token adds a row to the step. More rows take longer, and produce
+ * more tokens if the drafts are likely. cost_choose() chooses the number of
+ * rows with the most expected tokens a second. The times of steps are measured,
+ * by the number of rows, while the program runs. A row whose time is not known
+ * is assumed to cost 0.15 of the first one.
  *
  * A wrong decision costs time. So the time that drafts lost against plain steps
- * is added up, and what has not proved itself is drafted only while that sum is
- * small against the time of all steps. All numbers are integers. */
+ * is added up. Drafts of unknown success are tried only while that sum is small
+ * against the time of all steps. All numbers are integers. */
 #ifndef DRAFT_COST_H
 #define DRAFT_COST_H
 
@@ -16,6 +16,7 @@
 
 /* A chance of 1. */
 enum { CHANCE_ONE = 1 << 16 };
+/* Ranges of numbers of rows that have a common time. */
 enum { COST_BUCKETS = 16 };
 
 struct draft_cost {
@@ -50,7 +51,8 @@ struct cost_step {
 
 /* Records a step that took `ns` nanoseconds. */
 void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns);
-/* Returns true if drafts may be tried whose chance is not known. */
+/* Returns true if drafts of unknown success may be tried: earlier ones have not
+ * lost too much time. */
 bool cost_may_try(const struct draft_cost *c);
 /* Chooses the lengths d[i].take of the drafts of n texts, at most `most` tokens
  * together, for a step with `rows` other rows. A text may have an empty

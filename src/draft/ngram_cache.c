@@ -63,8 +63,9 @@ static int32_t *edge_entry(const struct ngram_cache *c, int32_t ngram,
     }
 }
 
-/* Makes space for one more element of an array of n elements of `size` bytes.
- * */
+/* Makes space for another element of `size` bytes after n in an array. *max is
+ * the number of elements for which it has space. Returns false if out of
+ * memory. */
 static bool reserve(void *array, int32_t n, int32_t *max, size_t size)
 {
     int32_t more = *max > 0 ? 2 * *max : 256;
@@ -83,7 +84,7 @@ static bool reserve(void *array, int32_t n, int32_t *max, size_t size)
     return true;
 }
 
-/* Makes an empty table of 2 * max entries. */
+/* Replaces *table by an empty one of *n = 2 * max entries. */
 static bool renew(int32_t **table, int64_t *n, int32_t max)
 {
     int32_t *p = malloc(2 * (size_t)max * sizeof *p);
@@ -119,7 +120,8 @@ static bool grow(struct ngram_cache *c)
     return true;
 }
 
-/* Counts `times` more occurrences of `token` after an n-gram. */
+/* Counts `times` more occurrences of `token` after an n-gram. Returns false if
+ * out of memory. */
 static bool count(struct ngram_cache *c, const int32_t ngram[NGRAM_MOST],
                   int32_t token, int32_t times)
 {
@@ -332,7 +334,7 @@ static pl_status parse_ngram(struct ngram_cache *c, const unsigned char *data,
 
         if (token < 0 || times < 1)
             return damaged(err, name, *at,
-                           "a token or its count is not positive",
+                           "a token is negative, or its count is not positive",
                            token < 0 ? token : times);
         if (!count(c, ngram, token, times))
             return err_no_memory(err, name);

@@ -45,15 +45,19 @@ bool ngram_cache_add(struct ngram_cache *c, const int32_t *text, int64_t n);
 /* Adds the statistics of `from`. Returns false if out of memory; a part of them
  * was added then. */
 bool ngram_cache_merge(struct ngram_cache *c, const struct ngram_cache *from);
-/* Returns the token that probably follows text [n], followed by draft
- * [n_draft], or -1 if too little is known. *chance is then its share of 65536
- * of the known followers. */
+/* Returns the token that probably follows text [n] and draft [n_draft], or -1
+ * if too little is known. `own` has the statistics of the text, `earlier` those
+ * of earlier texts, `fixed` those of a fixed file. Sets *chance to the token's
+ * share, in 65536ths, of all that followed the n-gram; leaves it unchanged if
+ * the result is -1. */
 int32_t ngram_cache_next(const struct ngram_cache *own,
                          const struct ngram_cache *earlier,
                          const struct ngram_cache *fixed, const int32_t *text,
                          int64_t n, const int32_t *draft, int n_draft,
                          int32_t *chance);
-/* Reads a file into an empty cache. */
+/* Reads the `bytes` bytes of a file into an empty cache. PL_BAD_FILE: the
+ * message has `name` and the offset. PL_NO_MEMORY. After an error the cache has
+ * a part of the file. */
 pl_status ngram_cache_parse(struct ngram_cache *c, const void *data,
                             size_t bytes, const char *name, pl_err *err);
 void ngram_cache_write(const struct ngram_cache *c, pl_write_fn *write,

@@ -46,7 +46,12 @@ static pl_status transfer(struct lower *w)
         return transfers_choose(w->transfers, w->a, w->err);
     if (given->n_value != w->num->n || given->n_group != w->opt->n_group ||
         given->n_variant != w->opt->n_variant)
-        return err_set(w->err, PL_BAD_ARGUMENT, "transfers of another plan");
+        return err_set(w->err, PL_BAD_ARGUMENT,
+                       "the list of transfers has %d values, %d groups and %d "
+                       "variants; use one of this plan, which has %d, %d and "
+                       "%d",
+                       given->n_value, given->n_group, given->n_variant,
+                       w->num->n, w->opt->n_group, w->opt->n_variant);
     w->transfers->variant = given->variant;
     for (int g = 0; g < given->n_group; g++) {
         struct transfer_group *x = &w->transfers->group[g];

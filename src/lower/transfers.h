@@ -110,7 +110,7 @@ bool transfers_add(struct transfers *t, int variant, struct arena *a,
 const struct transfer *transfers_find(const struct transfers *t, int variant,
                                       int value, int as, int to);
 
-/* Pass "transfer". */
+/* Pass "transfer". Returns PL_NO_MEMORY or PL_OK. */
 pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
 
 /* Prints the structure as text, and parses it.
@@ -126,7 +126,8 @@ pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
  *
  * Numbers that are 0 are left out. After the groups of a transfer follow its
  * receivers, each with its transport (`from` before the pass "transfer") and
- * the shards that are its sources. */
+ * the shards that are its sources. transfers_parse returns PL_BAD_ARGUMENT,
+ * with the line, if the text is not of this form, or PL_NO_MEMORY. */
 pl_status transfers_print(const struct transfers *t, pl_write_fn *write,
                           void *user);
 pl_status transfers_parse(struct transfers **out, struct arena *a,

@@ -1,11 +1,11 @@
 /* Pass "specialize": the variants of a plan's programs, and the steps that
  * execute each.
  *
- * It is the first pass, because each variant has its own placement of ops, and
- * is lowered on its own from there to its instructions. It reads where layers
- * are computed, and where the experts and caches live that might be streamed.
- * Within a variant, predicates tell steps of few rows from those of many; the
- * pass "transfer" chooses these (transfers.h). */
+ * It is the first pass, because each variant has its own placement of ops and
+ * is lowered separately. It reads the groups in which layers are computed, and
+ * the home groups of experts and caches that might be streamed. Within a
+ * variant, predicates separate steps of few rows from steps of many; the pass
+ * "transfer" chooses them (transfers.h). */
 #ifndef LOWER_VARIANTS_H
 #define LOWER_VARIANTS_H
 
@@ -53,8 +53,8 @@ bool variants_add_leaf(struct variants *v, struct arena *a,
 /* Pass "specialize". */
 void variants_choose(struct variants *v);
 
-/* Returns the kind of variant that a step executes of n_micro micro-batches,
- * the first of which has n_tok tokens. */
+/* Returns the kind of variant that a step of n_micro micro-batches executes.
+ * The first micro-batch has n_tok tokens. */
 enum variant_kind variants_of_step(const struct variants *v, int n_micro,
                                    int64_t n_tok);
 
@@ -66,7 +66,8 @@ enum variant_kind variants_of_step(const struct variants *v, int n_micro,
  *   streamed n_tok 2..
  *   pipelined micro 8
  *
- * The last three lines are what the pass makes. */
+ * The pass makes the last three lines. variants_parse returns PL_BAD_ARGUMENT,
+ * with the line, if the text is not of this form, or PL_NO_MEMORY. */
 pl_status variants_print(const struct variants *v, pl_write_fn *write,
                          void *user);
 pl_status variants_parse(struct variants **out, struct arena *a,

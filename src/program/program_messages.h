@@ -3,23 +3,23 @@
  *
  * Devices of different machines share nothing but a network. Each machine has
  * memory for the inboxes and events of all devices, and a device pushes and
- * posts as ever. The bytes that it pushes for a device of another machine are
- * in its own machine's copy of that device's inbox. A message carries them to
- * the other machine, to the same offset.
+ * posts as on one machine. The bytes that it pushes for a device of another
+ * machine are in its own machine's copy of that device's inbox. A message
+ * carries them to the other machine, to the same offset.
  *
  * A *channel* is a queue of a device and a machine that the queue pushes or
- * posts to. Its messages are sent and received in order. A message has what the
- * queue has pushed to the machine since its message before, and ends with a
- * POST, after which it is sent. The receiver first stores its bytes, then
- * raises the event. A POST that no device of the machine waits for has no
- * message of its own. If a step skips a POST (predicates, absent
- * micro-batches), the bytes before it are part of the channel's next message.
- * Bytes that no POST follows, such as results, are sent at the end of the
- * variant.
+ * posts to. Its messages are sent and received in order. A message has the
+ * bytes that the queue has pushed to the machine since the channel's previous
+ * message. It ends with a POST, after which it is sent. The receiver first
+ * stores its bytes, then raises the event. A POST that no device of the machine
+ * waits for has no message of its own. If a step skips a POST (predicates,
+ * absent micro-batches), the bytes before it are part of the channel's next
+ * message. Bytes that no POST follows, such as results, are sent at the end of
+ * the variant.
  *
  * All machines have all programs, so each derives the same messages. A message
- * has no header: both sides know from the step which message is next and how
- * long it is. */
+ * does not describe its parts: both sides know from the step which message is
+ * next and how long it is. */
 #ifndef PROGRAM_PROGRAM_MESSAGES_H
 #define PROGRAM_PROGRAM_MESSAGES_H
 
@@ -39,7 +39,8 @@ struct message {
     /* a device of the machine waits for the POST's event; else only the bytes
      * matter */
     bool waited;
-    int end; /* its parts are those from the end of the message before */
+    int end; /* its parts end before this one; they begin at the end of the
+                previous message */
 };
 
 struct message_channel {
@@ -62,13 +63,13 @@ struct messages {
 
 /* Derives the messages of a variant of p[n_dev], where device d is on machine
  * machine[d], from 0 to PROG_MAX_MACHINE - 1. They live in the arena and
- * borrow `p`. */
+ * borrow `p`. Returns PL_NO_MEMORY or PL_OK. */
 pl_status messages_create(struct messages *out, const struct program *p,
                           int n_dev, const int *machine, int variant,
                           struct arena *a, pl_err *err);
 
-/* Returns a number of the channel, which is unique among those from one machine
- * to another: MPI's tag of its messages. */
+/* Returns the channel's number, which is unique among the channels from one
+ * machine to another. Its messages are sent with this tag. */
 static inline int message_tag(const struct message_channel *c)
 {
     return c->dev * QUEUE_COUNT + (int)c->queue;
@@ -94,9 +95,9 @@ bool message_next(const struct messages *m, const struct message_channel *c,
                   struct message_cursor *at, int n_micro,
                   const struct graph_sizes *sizes, struct sent_message *out);
 
-/* Pages of a cache are known to the sender only, from the token table. A part
- * that copies pages therefore begins with a set of page numbers: a bit per
- * page, in message_page_words() words. Returns 0 for other parts. */
+/* Returns the number of 64-bit words of a part's set of page numbers, a bit per
+ * page; 0 if the part does not copy pages. Such a set precedes the bytes of a
+ * part that copies pages, because only the sender has the token table. */
 size_t message_page_words(const struct messages *m,
                           const struct message_channel *c,
                           const struct message_part *x);

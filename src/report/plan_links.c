@@ -29,8 +29,8 @@ static bool alike(const struct cost_rates *a, const struct cost_rates *b)
            a->network_s == b->network_s;
 }
 
-static void say_link(const struct sink *to, const char *whose,
-                     struct cost_link x)
+static void print_link(const struct sink *to, const char *whose,
+                       struct cost_link x)
 {
     writer_printf(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
                   x.latency_s * 1e6);
@@ -50,17 +50,18 @@ static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
     writer_printf(to, "%s", dev[d].name);
     if (end > d + 1)
         writer_printf(to, " to %s", dev[end - 1].name);
-    say_link(to, r->machine > 0 ? ": machine 0" : ": the host", to_host(f, d));
+    print_link(to, r->machine > 0 ? ": machine 0" : ": the host",
+               to_host(f, d));
     if (r->link_domain > 0)
-        say_link(to, "; link domain", cost_link_of(r, r));
+        print_link(to, "; link domain", cost_link_of(r, r));
     if (r->p2p_bytes_per_s > 0)
-        say_link(to, r->link_domain > 0 ? "; others" : "; each other",
-                 cost_link_of(r, &other));
+        print_link(to, r->link_domain > 0 ? "; others" : "; each other",
+                   cost_link_of(r, &other));
     writer_printf(to, "\n");
 }
 
-void plan_say_links(const pl_plan *p, const struct plan_facts *f,
-                    const struct sink *to)
+void plan_print_links(const pl_plan *p, const struct plan_facts *f,
+                      const struct sink *to)
 {
     const char *head = "links     ";
 
@@ -76,8 +77,8 @@ void plan_say_links(const pl_plan *p, const struct plan_facts *f,
     }
 }
 
-void plan_say_network(const pl_plan *p, const struct plan_facts *f,
-                      const struct sink *to)
+void plan_print_network(const pl_plan *p, const struct plan_facts *f,
+                        const struct sink *to)
 {
     for (int d = 0; d < f->n_dev; d++) {
         struct cost_link x = to_host(f, d);

@@ -9,13 +9,13 @@
 
 /* Prints one line for each range of neighbouring accelerators whose links have
  * equal rates. Prints nothing if the plan has no accelerators. */
-void plan_say_links(const pl_plan *p, const struct plan_facts *f,
-                    const struct sink *to);
+void plan_print_links(const pl_plan *p, const struct plan_facts *f,
+                      const struct sink *to);
 /* Prints the rates of the network between machine 0 and the first device of
  * another machine, as fields of --device-spec. Prints nothing if all devices
  * are on one machine. */
-void plan_say_network(const pl_plan *p, const struct plan_facts *f,
-                      const struct sink *to);
+void plan_print_network(const pl_plan *p, const struct plan_facts *f,
+                        const struct sink *to);
 /* Writes a JSON object for each accelerator and the host, and one for each pair
  * of accelerators, with the members "from", "to", "bytes_per_s" and
  * "latency_s". */

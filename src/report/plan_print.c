@@ -486,7 +486,7 @@ static void say_estimate(const struct page *g)
         if (e->guessed & COST_GUESSED_LATENCY)
             writer_printf(g->to, " latency=%.3gus", r.collective_s * 1e6);
         if (e->guessed & COST_GUESSED_NETWORK)
-            plan_say_network(g->p, g->f, g->to);
+            plan_print_network(g->p, g->f, g->to);
         writer_printf(g->to, "\n");
         break;
     }
@@ -588,7 +588,7 @@ static void say_all(const struct page *g)
                   size_text(g->f->token_bytes).s);
     plan_print_copies(g->p, g->f, g->to);
     say_estimate(g);
-    plan_say_links(g->p, g->f, g->to);
+    plan_print_links(g->p, g->f, g->to);
     plan_print_times(g->p, g->f, g->to);
 }
 

@@ -102,8 +102,8 @@ TEST(draft_text_in_each_form_of_output_is_the_plain_one)
     static const char *const how[] = {
         "-n 200 -s 1 --temp 0 -p 'the dog and the dog'",
         /* a grammar, and an end of text within drafts */
-        "-n 300 -s 4 -p 'Say:' --grammar "
-        "'root ::= (\"the dog and \" | \"a cat or \"){20} [a-z]+ \".\"'",
+        ("-n 300 -s 4 -p 'Say:' --grammar "
+         "'root ::= (\"the dog and \" | \"a cat or \"){20} [a-z]+ \".\"'"),
         "-n 90 -s 2 -p 'The king said' -r king",     /* a stop string */
         "-n 900 -s 1 --temp 0 -p 'The king' -c 200", /* the context is full */
         "-n 100 -s 9 -p 'The king' -ub 4",           /* steps of few rows */

@@ -1,5 +1,5 @@
-/* Messages between machines, on paper. Programs of random plans over several
- * machines are played in their total order. Each machine has its own copy of
+/* Messages between machines, simulated. Programs of random plans over several
+ * machines are simulated in their total order. Each machine has its own copy of
  * all inboxes, and a message is delivered as late as it may be: when a device
  * waits for its event. Every device then reads from its machine's copies what
  * it would read if all machines shared one memory. */
@@ -17,7 +17,7 @@
 
 enum { N_LAYER = 4, MAX_TOK = 9, N_CTX = 256, N_SEQ = 2, MOST_DEV = 16 };
 
-/* Numbers of what was played, over all draws. */
+/* Counts over all draws. */
 static struct {
     int64_t plans, messages, copied, pages, bytes, skipped, reads;
 } seen;

@@ -176,7 +176,7 @@ static bool has_values(const struct prog_tensor *t, int64_t n)
     return count == n;
 }
 
-/* The second operand is one value, or one for each row. */
+/* Requires that the second operand has one value, or one for each row. */
 static bool fits_product(const struct planning *x, int i, int k)
 {
     const struct prog_tensor *out = arg(x, k, 0), *y = arg(x, k, 2);
@@ -197,7 +197,8 @@ static bool same_table(const void *a, int n, const void *b, int m, size_t bytes)
     return n == m && (n == 0 || memcmp(a, b, (size_t)n * bytes) == 0);
 }
 
-/* Matrices of as many columns, which are divided among ranks alike. */
+/* Returns true if the matrices have the same number of columns, divided among
+ * ranks in the same way. */
 static bool same_columns(const struct planning *x, int i, int k)
 {
     const struct insn_kernel *a = kernel_of(x, i), *b = kernel_of(x, k);
@@ -244,8 +245,8 @@ static bool is_added(const struct planning *x, int i, int k)
     return false;
 }
 
-/* The ids that select experts also look up a row for each matrix, which is then
- * added to the result. */
+/* Requires that the ids that select experts also select the rows, one for each
+ * matrix, and that these are then added to the result. */
 static bool fits_matrix_rows(const struct planning *x, int i, int k)
 {
     const struct prog_tensor *w = arg(x, i, 2), *t = arg(x, k, 1);
@@ -256,7 +257,7 @@ static bool fits_matrix_rows(const struct planning *x, int i, int k)
            t->dim[1].n == w->dim[1].n && is_added(x, i, k);
 }
 
-/* One row is added to all rows of the result. */
+/* Requires that one row is added to all rows of the result. */
 static bool fits_matrix_sum(const struct planning *x, int i, int k)
 {
     const struct prog_tensor *out = arg(x, k, 0), *row = arg(x, k, 2);
@@ -333,8 +334,10 @@ static bool same_predicate(const struct insn *a, const struct insn *b)
            a->min_rows == b->min_rows && a->max_rows == b->max_rows;
 }
 
-/* Returns true if instruction x->at conflicts with any of group h. */
-static bool with_group(const struct planning *x, int h, unsigned reads)
+/* Returns true if instruction x->at conflicts with an instruction of group h.
+ * `reads` is as in conflict(). */
+static bool conflicts_with_group(const struct planning *x, int h,
+                                 unsigned reads)
 {
     for (int i = x->at; (i = before(x, h, i)) >= 0;)
         if (conflict(x, i, x->at, reads))
@@ -365,7 +368,7 @@ static bool join(struct planning *x, int h, enum gpu_rewrite r)
     if ((maker < 0 && !(w->reads & BESIDE)) ||
         !same_predicate(&x->v->insn[h], &x->v->insn[k]))
         return false;
-    if (with_group(x, h, w->reads))
+    if (conflicts_with_group(x, h, w->reads))
         return false;
     for (int i = k; (i = before(x, h, i)) >= 0;)
         if ((maker < 0 || i == maker || w->reads & OTHERS) &&
@@ -375,7 +378,7 @@ static bool join(struct planning *x, int h, enum gpu_rewrite r)
             x->plan[k].group = h;
             x->plan[k].with = i;
             x->plan[k].rewrite = r;
-            x->plan[k].is_over = with_group(x, h, w->reads & ~ALONE);
+            x->plan[k].is_over = conflicts_with_group(x, h, w->reads & ~ALONE);
             x->plan[h].parts |= 1U << r;
             return true;
         }
@@ -399,7 +402,7 @@ static void find_group(struct planning *x)
                 is_next(&rewrites[r], x->plan[h].parts) &&
                 join(x, h, (enum gpu_rewrite)r))
                 return;
-        if (with_group(x, h, 0))
+        if (conflicts_with_group(x, h, 0))
             return;
     }
 }

@@ -2,11 +2,12 @@
  * launches.
  *
  * A rewrite (gpu_rewrites.def) is a pair of instructions whose work one launch
- * can do: the second one continues with the result of the first, or does the
- * same beside it. gpu_fuse_plan() applies the rewrites to the instructions of a
- * variant, once, when a GPU gets its program. An instruction joins the group of
- * an earlier one, so it is executed earlier. No instruction of the queue in
- * between may access what it writes, or write what it accesses.
+ * can do. The second one continues with the result of the first, or does the
+ * same work with other operands, side by side. gpu_fuse_plan() applies the
+ * rewrites to the instructions of a variant, once, when a GPU gets its program.
+ * An instruction joins the group of an earlier one, so it is executed earlier.
+ * No instruction of the queue in between may access what it writes, or write
+ * what it accesses.
  *
  * The work groups of a launch run in any order. So an instruction that joins a
  * group may access nothing that the group writes, and write nothing that the
@@ -16,9 +17,10 @@
  * what a launch of one work group has read.
  *
  * The launches of a step are made for its sizes, and gpu_fuse_launches() puts
- * those of a group together. It refuses what the kernel cannot do: if a GEMM
- * kernel was chosen, if the step has many tokens or softmax states, or for
- * operands of another shape. The instruction then keeps its own launches. */
+ * those of a group together. It returns false if the kernel cannot do the work
+ * of both: if a GEMM kernel was chosen, if the step has many tokens or softmax
+ * states, or for operands of another shape. The instruction then keeps its own
+ * launches. */
 #ifndef DEVICE_GPU_GPU_FUSE_H
 #define DEVICE_GPU_GPU_FUSE_H
 
@@ -34,7 +36,8 @@ enum gpu_rewrite {
 };
 
 enum {
-    /* most instructions between the first of a group and one that joins it */
+    /* greatest distance, in instructions, from the first of a group to one that
+     * joins it */
     GPU_FUSE_REACH = 24
 };
 
@@ -57,7 +60,8 @@ struct gpu_fused {
                          memory of its queue */
 };
 
-/* Sets plan[v->n_insn], except has_scratch. */
+/* Sets plan[v->n_insn], one for each instruction of the variant, except
+ * has_scratch. */
 void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
                    const struct variant *v);
 

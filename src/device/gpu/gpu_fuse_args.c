@@ -1,6 +1,6 @@
-/* Implementation of gpu_fuse_args.h. The plan (gpu_fuse.c) has checked whose
- * results the instructions read, and that nothing else is in the way. Checked
- * here is what the kernels can do. */
+/* Implementation of gpu_fuse_args.h. The plan (gpu_fuse.c) has checked which
+ * results the instructions read, and that no other instruction conflicts. The
+ * functions here check what the kernels can do. */
 #include "device/gpu/gpu_fuse_args.h"
 
 /* Returns the number of work groups of both launches. */

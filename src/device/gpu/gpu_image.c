@@ -385,9 +385,10 @@ static void sort_once(struct gpu_image *m, int i, bool is_sorted)
     m->list.n -= SORTING;
 }
 
-/* Returns true if instruction i may join launches of h. The plan lets it pass
- * instructions that are executed before its group. None of these may have kept
- * its own launches. */
+/* Returns true if instruction i may join the launches of h. It is then executed
+ * before the instructions between h and i. The plan allows that on condition
+ * that those that join earlier groups do so, so none of these may have kept its
+ * own launches. */
 static bool may_move(const struct gpu_image *m, const struct gpu_fused *plan,
                      int h, int i)
 {
@@ -429,9 +430,9 @@ static bool is_apart(const struct gpu_image *m, const struct variant *v, int h,
     return true;
 }
 
-/* Fuses instruction i, whose launches are the last of the list, as the plan
- * says. It must not move before instruction `from`, because bytes that it reads
- * may come from the inbox there. */
+/* Fuses instruction i, whose launches are the last of the list, as planned. It
+ * must not be executed before instruction `from`, at which bytes that it reads
+ * may be copied from the inbox. */
 static void fuse(struct gpu_image *m, const struct variant *v,
                  const struct gpu_fused *plan, int i, int from)
 {

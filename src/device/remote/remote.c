@@ -1,13 +1,14 @@
-/* The backend of devices that other machines of the set have.
+/* The backend for the devices of the set that are on other machines.
  *
  * Every machine runs a process with the whole set and all programs, but opens
- * its own devices only. In each process this backend stands for the devices of
- * all other machines. The set has memory for their inboxes and events, and the
- * progress thread (remote_run.c) keeps these copies alike. So no other backend
- * knows of it, and neither do programs.
+ * its own devices only. In each process this backend represents the devices of
+ * all other machines. The set has memory for their inboxes and events. The
+ * progress thread (remote_run.c) sends to other machines what devices here
+ * write there, and stores what it receives. So other backends and programs need
+ * not know on which machine a device is.
  *
- * Machine 0 has io, and decides what all do. It sends orders: to write or read
- * a device's memory, to run a step, to end. Each other machine executes them in
+ * Machine 0 has io and controls the others. It sends orders: to write or read a
+ * device's memory, to run a step, to end. The other machines execute them in
  * device_set_serve(). */
 #include <errno.h>
 #include <stdlib.h>
@@ -41,11 +42,13 @@ static pl_status check_devices(const struct backend *b,
 {
     if (!net)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s is on another machine, but there is no network",
+                       "%s is on another machine, but the set has no network; "
+                       "leave it out, or set device_list.network",
                        device_of(b->set, b->dev[0])->desc.name);
     if (net->n_machine > PROG_MAX_MACHINE)
         return err_set(err, PL_UNSUPPORTED,
-                       "%d machines; a model is split over at most %d",
+                       "%d machines; a model is split over at most %d: leave "
+                       "some out",
                        net->n_machine, PROG_MAX_MACHINE);
     if (device_guarded(b->set))
         return err_set(err, PL_UNSUPPORTED,
@@ -146,7 +149,8 @@ static pl_status call(struct remote *r, int m, const struct remote_order *o,
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_unlock(&r->calling);
     if (!whole)
-        return err_set(err, PL_DEVICE, "machine %d was lost; restart all", m);
+        return err_set(err, PL_DEVICE,
+                       "machine %d was lost; restart all machines", m);
     if (reply.status != PL_OK && err)
         *err = reply.err;
     return reply.status;
@@ -274,8 +278,8 @@ static pl_status await_loaded(struct remote *r, int m,
                    m, r->net->load_limit_s);
 }
 
-/* Tells the others that this machine has loaded its programs, and waits until
- * all have loaded the same. */
+/* Sends the hashes of this machine's programs to the others, and waits until
+ * all have loaded the same programs. */
 static pl_status join_others(struct remote *r, pl_err *err)
 {
     struct remote_loaded own = {0};
@@ -343,7 +347,8 @@ static pl_status access_range(struct device *d, struct remote_order *o,
     return PL_OK;
 }
 
-/* Machines other than 0 write no memory of others: machine 0 does. */
+/* Writes memory of another machine, if this is machine 0. Does nothing on other
+ * machines, because machine 0 writes the memory of all. */
 static pl_status put(struct device *d, enum region region, size_t offset,
                      const void *src, size_t bytes, pl_err *err)
 {

@@ -2,8 +2,8 @@
  *
  * remote.c is the backend: loading, memory, the start and the end of a run.
  * remote_serve.c is the loop in which a machine other than 0 executes orders.
- * remote_run.c is the progress thread, which carries the messages of a run and
- * takes those of other machines. */
+ * remote_run.c is the progress thread, which sends the messages of a run and
+ * receives those of other machines. */
 #ifndef DEVICE_REMOTE_INNER_H
 #define DEVICE_REMOTE_INNER_H
 
@@ -87,7 +87,8 @@ struct remote {
     struct arena arena;
     int n_dev, *machine; /* [n_dev] machine of each device */
     struct messages m[PROG_MAX_VARIANT];
-    /* by tag: index of the channel to this machine; -1 if none */
+    /* [n_dev * QUEUE_COUNT] by tag: index of the channel to this machine; -1 if
+     * there is none */
     int *channel_of[PROG_MAX_VARIANT];
     pthread_mutex_t calling; /* held while an order waits for its reply */
 
@@ -101,7 +102,7 @@ struct remote {
     /* Numbers of the last run that began, whose devices of this machine have
      * ended, and whose messages have all been sent and received. */
     uint64_t begun, ended, finished;
-    bool told; /* the others know that the run has failed */
+    bool failure_sent; /* all machines were sent the failure of the run */
     struct device_run run;
     struct remote_channel *channel; /* of the run's variant */
     struct remote_queued *first, **last;
@@ -116,7 +117,8 @@ struct remote {
 pl_status remote_serve(struct backend *b, pl_err *err);
 /* The progress thread; `user` is a struct remote. */
 void *remote_progress(void *user);
-/* Begins to carry the messages of r->run. The caller holds the lock. */
+/* Begins run `number` with the messages of r->run. The caller holds the
+ * lock. */
 void remote_begin(struct remote *r, uint64_t number);
 /* Fails the run because machine `m` is lost. */
 void remote_fail_lost(struct remote *r, int m);

@@ -171,14 +171,14 @@ void remote_fail_lost(struct remote *r, int m)
         }
 }
 
-/* Tells all others that the run has failed, once. */
-static void tell_failure(struct remote *r)
+/* Sends the failure of the run to all other machines, once. */
+static void send_failure(struct remote *r)
 {
     struct remote_fail f;
 
-    if (r->told)
+    if (r->failure_sent)
         return;
-    r->told = true;
+    r->failure_sent = true;
     memset(&f, 0, sizeof f);
     f.number = r->begun;
     device_set_failure(r->set, &f.err);
@@ -201,7 +201,7 @@ static void advance(struct remote *r, int i)
 void remote_begin(struct remote *r, uint64_t number)
 {
     r->begun = number;
-    r->told = false;
+    r->failure_sent = false;
     for (int i = 0; i < messages_of(r)->n; i++) {
         r->channel[i].at = (struct message_cursor){0};
         advance(r, i);
@@ -295,7 +295,8 @@ static void store(struct remote *r, int i, struct parcel *p)
     advance(r, i);
 }
 
-/* Takes a message of a program. Returns false if it has to be held. */
+/* Processes a message of a program. Returns false if it has to be held, because
+ * this machine has not begun its run. */
 static bool take_message(struct remote *r, int from,
                          const struct network_message *m)
 {
@@ -330,7 +331,7 @@ static bool take_failure(struct remote *r, const struct network_message *m)
         return false;
     if (f.number == r->begun && r->finished < r->begun) {
         f.err.message[sizeof f.err.message - 1] = '\0';
-        r->told = true; /* its sender has told all */
+        r->failure_sent = true; /* by the machine that failed */
         device_set_fail(r->set, &f.err);
     }
     return true;
@@ -388,7 +389,7 @@ static void take_done(struct remote *r, int from,
     r->peer[from].done = done.number;
 }
 
-/* Takes a message. Returns false if it has to be held. */
+/* Processes a message. Returns false if it has to be held. */
 static bool take_from(struct remote *r, int from,
                       const struct network_message *m)
 {
@@ -447,13 +448,14 @@ static bool receive(struct remote *r)
 
 /* ---- the thread ---------------------------------------------------------- */
 
-/* Carries the messages of the run in progress. Returns true if it sent any. */
-static bool carry(struct remote *r)
+/* Sends the messages of the run in progress that are ready, or its failure.
+ * Ends the run if no message is left. Returns true if it sent any message. */
+static bool progress_run(struct remote *r)
 {
     bool all = r->ended >= r->begun, any = false;
 
     if (has_failed(r))
-        tell_failure(r);
+        send_failure(r);
     else
         any = send_ready(r, &all);
     if (all) {
@@ -464,8 +466,9 @@ static bool carry(struct remote *r)
 }
 
 /* Waits for something to do. Yields during a run, and while a caller waits for
- * another machine. Else sleeps for at most 2 ms; a caller of this process wakes
- * it. */
+ * another machine. Otherwise sleeps for an eighth of the time since the last
+ * message, 2 ms at most, or until a caller of this process wakes it. `since` is
+ * the time of that message, as by device_now(). */
 static void idle(struct remote *r, double since)
 {
     double s = (device_now() - since) / 8;
@@ -497,7 +500,7 @@ void *remote_progress(void *user)
         bool any = receive(r);
 
         if (r->begun > r->finished)
-            any |= carry(r);
+            any |= progress_run(r);
         if (any)
             since = device_now();
         else

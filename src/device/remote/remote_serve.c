@@ -89,7 +89,7 @@ static pl_status run(struct remote *r, const struct remote_queued *q,
     if (number + 1 != q->order.number || q->order.bytes != sizeof run)
         return err_set(err, PL_DEVICE,
                        "machine 0 begins step %llu, this machine step %llu; "
-                       "restart all",
+                       "restart all machines",
                        (unsigned long long)q->order.number,
                        (unsigned long long)number + 1);
     memcpy(&run, q->data, sizeof run);

@@ -11,10 +11,10 @@
  * are processed 128 at a time.
  *
  * Shared memory: one stage of keys or values as they lie in the cache
- * (attend.h), with its scales and a part of the queries; the probabilities
- * [256][ROWS]. While lanes compute with a stage, they have loaded the next one
- * into registers, 16 bytes at a time. The first stage of values is loaded
- * before the softmax.
+ * (attend_stage.h), with its scales and a part of the queries; the
+ * probabilities [256][ROWS]. While lanes compute with a stage, they have loaded
+ * the next one into registers, 16 bytes at a time. The first stage of values is
+ * loaded before the softmax.
  *
  * Order of sums: scores over ascending values of a key, one chain of fma; sums
  * of V over ascending positions, one chain, multiplied by the softmax's factor

@@ -1,13 +1,13 @@
 /* Template of a kernel of the gated delta net, for keys of up to 4 * HELD
  * values. NAME is the kernel's name. A work group has DELTA_COLUMNS columns of
- * the state [d_k, d_v] of one head, and one run of tokens after the other. Four
- * lanes compute one column of the state
- * matrix M: a lane has every fourth element of the column, in registers,
- * because the sum over a column is four chains. Shared memory has keys and
- * queries of three tokens, so that one barrier per token suffices: a slow lane
- * may still read a token's data while a fast one already stores those of the
- * token after the next. The data of a token are loaded while the token before
- * it is computed. Both macros are undefined at the end. */
+ * the state M [d_k, d_v] of one head, and one run of tokens after the other.
+ * Four lanes compute one column of M. A lane has every fourth element of the
+ * column, in registers, because the sum over a column is four chains. Shared
+ * memory has keys and queries of three tokens, so that one barrier per token
+ * suffices: a slow lane may still read a token's data while a fast one already
+ * stores those of the token after the next. The data of a token are loaded
+ * while the token before it is computed. Both macros are undefined at the
+ * end. */
 
 KERNEL_OF(NAME, struct delta_net_args, 128)
 {

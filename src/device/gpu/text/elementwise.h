@@ -30,7 +30,8 @@ DEV float unary_value(float x, s32 op, float p, float q)
 }
 
 /* Computes out[i] = op(x[i]) for n elements. Lanes have adjacent elements, and
- * a lane goes on after all work groups' elements. No shared memory, no sums. */
+ * a lane continues after the elements of all work groups. No shared memory, no
+ * sums. */
 KERNEL(unary, struct unary_args, 256)
 {
     for (s64 i = (s64)GROUP() * 256 + LANE(); i < a.n;

@@ -2,8 +2,8 @@
  * plain rows. The including file defines FORMAT, the format's name; WORD, the
  * type of a stored weight; and VALUE(word), its value as a float. All three are
  * undefined at the end. */
-/* weights that a lane of matvec loads ahead; of 4 bytes, so many need too many
- * registers, and fewer bring as many bytes */
+/* weights that a lane of matvec loads ahead. 48 of 4 bytes would need too many
+ * registers; 32 of them are more bytes than 48 of 2 */
 #define AHEAD (sizeof(WORD) == 4 ? 32 : 48)
 
 /* Loads 16 weights of a row. They are w_k elements apart: ROWS if the weights

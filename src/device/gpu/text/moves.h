@@ -1,6 +1,6 @@
 /* Kernels that change the order of elements: permute and transpose. No sums. In
- * permute, which has no shared memory, a lane
- * writes one element of the result at a time. */
+ * permute, a lane writes one element of the result at a time, without shared
+ * memory. */
 
 KERNEL(permute, struct permute_args, 256)
 {

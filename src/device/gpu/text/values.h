@@ -113,7 +113,7 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[3] = q.w;
 }
 
-/* Two of them. */
+/* Two floats, aligned so that one load brings both. */
 struct __attribute__((aligned(8))) pair {
     float x, y;
 };
