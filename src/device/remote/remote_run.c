@@ -171,17 +171,19 @@ void remote_fail_lost(struct remote *r, int m)
         }
 }
 
-/* Tells all others that the run has failed, once. */
+/* Tells all others that the run has failed, once its error is written or its
+ * devices have ended. */
 static void tell_failure(struct remote *r)
 {
     struct remote_fail f;
 
     if (r->told)
         return;
-    r->told = true;
     memset(&f, 0, sizeof f);
+    if (!device_set_failure(r->set, &f.err) && r->ended < r->begun)
+        return;
+    r->told = true;
     f.number = r->begun;
-    device_set_failure(r->set, &f.err);
     for (int m = 0; m < r->net->n_machine; m++)
         if (m != r->net->machine)
             r->net->ops->send(r->net, m, REMOTE_FAIL, &f, sizeof f);
