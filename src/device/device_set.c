@@ -580,8 +580,13 @@ static pl_status check_run(const struct device_set *s,
         return err_set(err, PL_BAD_ARGUMENT,
                        "a step of %d micro-batches; the variant has 1 to %d",
                        run->n_micro, p->variant[run->variant].n_micro);
-    for (int i = 0; i < run->n_micro; i++)
+    for (int i = 0; i < run->n_micro; i++) {
+        if (run->n_page[i] < 0 || run->n_page[i] > INT32_MAX)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "a step of %lld pages; 0 to %d are possible",
+                           (long long)run->n_page[i], INT32_MAX);
         PL_TRY(check_micro(s, run, i, err));
+    }
     return PL_OK;
 }
 
