@@ -28,7 +28,8 @@ enum {
 static const struct {
     const char *name;
     int n_mutation;
-} slow[] = {{"http", 1000}, {"grammar", 3000}, {"reply", 10000}};
+} slow[] = {
+    {"http", 1000}, {"grammar", 3000}, {"reply", 10000}, {"remote", 1000}};
 
 struct target {
     int (*run)(const uint8_t *data, size_t n);

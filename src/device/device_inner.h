@@ -23,8 +23,10 @@ struct trace {
 struct device_shared {
     atomic_bool failed; /* a device failed with `err`; the others then leave the
                            run */
-    atomic_flag err_taken;
-    pl_err err;
+    /* Only the first device that fails writes `err`. It may be killed
+     * meanwhile, so no other waits for it. */
+    _Atomic enum device_err { ERR_NONE, ERR_WRITING, ERR_WRITTEN } err_state;
+    pl_err err;     /* read only while err_state is ERR_WRITTEN */
     double start_s; /* when the run started, by device_now() */
 };
 

@@ -287,8 +287,9 @@ void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
 /* Fails the run with the error of another machine. */
 void device_set_fail(struct device_set *s, const pl_err *err);
-/* Sets *err to the error of a run that has failed. */
-void device_set_failure(const struct device_set *s, pl_err *err);
+/* Sets *err to the error of a run that has failed. Returns false if a device is
+ * still writing it, or was killed while it did; then *err names no device. */
+bool device_set_failure(const struct device_set *s, pl_err *err);
 /* Returns true in a forked copy of the process that created the set. The device
  * memory and the devices' threads do not exist there, and other memory may have
  * the same addresses. */

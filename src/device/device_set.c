@@ -313,9 +313,14 @@ void device_fail(struct device_set *s, const struct device *d, int step,
 
 void device_set_fail(struct device_set *s, const pl_err *err)
 {
-    if (!atomic_flag_test_and_set(&s->shared->err_taken))
-        s->shared->err = *err;
-    atomic_store(&s->shared->failed, true);
+    struct device_shared *x = s->shared;
+    enum device_err none = ERR_NONE;
+
+    if (atomic_compare_exchange_strong(&x->err_state, &none, ERR_WRITING)) {
+        x->err = *err;
+        atomic_store(&x->err_state, ERR_WRITTEN);
+    }
+    atomic_store(&x->failed, true);
 }
 
 void device_count(struct device *d, const struct insn *st,
@@ -576,8 +581,13 @@ static pl_status check_run(const struct device_set *s,
         return err_set(err, PL_BAD_ARGUMENT,
                        "a step of %d micro-batches; the variant has 1 to %d",
                        run->n_micro, p->variant[run->variant].n_micro);
-    for (int i = 0; i < run->n_micro; i++)
+    for (int i = 0; i < run->n_micro; i++) {
+        if (run->n_page[i] < 0 || run->n_page[i] > INT32_MAX)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "a step of %lld pages; 0 to %d are possible",
+                           (long long)run->n_page[i], INT32_MAX);
         PL_TRY(check_micro(s, run, i, err));
+    }
     return PL_OK;
 }
 
@@ -589,23 +599,23 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     s->run = run;
     s->run_number++;
     atomic_store(&s->shared->failed, false);
-    atomic_flag_clear(&s->shared->err_taken);
-    s->shared->err.message[0] = '\0';
+    atomic_store(&s->shared->err_state, ERR_NONE);
     device_trace_start(s);
     for (int k = 0; k < s->n_backend; k++)
         s->backend[k].ops->submit(&s->backend[k]);
     return PL_OK;
 }
 
-/* Terminates the message with a NUL, because the process that wrote it may have
- * been killed meanwhile. */
-void device_set_failure(const struct device_set *s, pl_err *err)
+bool device_set_failure(const struct device_set *s, pl_err *err)
 {
-    *err = s->shared->err;
-    err->status = PL_DEVICE;
-    err->message[sizeof err->message - 1] = '\0';
-    if (err->message[0] == '\0')
+    bool written = atomic_load(&s->shared->err_state) == ERR_WRITTEN;
+
+    if (written)
+        *err = s->shared->err;
+    if (!written || err->message[0] == '\0')
         err_set(err, PL_DEVICE, "a device was lost");
+    err->status = PL_DEVICE;
+    return written;
 }
 
 pl_status device_set_wait(struct device_set *s, pl_err *err)

@@ -553,6 +553,7 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
             d = l->dev[i];
     if (paper && l->host_described)
         d = l->host;
+    d.machine = 0;
     d.ops = paper ? paper_kind() : host_kind();
     d.n_thread = 1;
     d.n_core = d.n_core > 0;

@@ -1160,6 +1160,31 @@ TEST(device_failure_reaches_everybody)
     }
 }
 
+/* While the first device that fails writes its error, others see that the run
+ * has failed, and read none of the text. */
+TEST(device_failure_is_read_only_when_it_is_written)
+{
+    struct device_set *s = build_set("sim*2", 0, 0);
+    struct device_shared *x = s->shared;
+    pl_err err;
+
+    device_fail(s, &s->dev[0], 3, "the first");
+    device_fail(s, &s->dev[1], 4, "the second");
+    assert_true(device_set_failure(s, &err));
+    assert_non_null(strstr(err.message, "instruction 3"));
+    atomic_store(&x->err_state, ERR_WRITING);
+    atomic_store(&x->failed, false);
+    device_fail(s, &s->dev[1], 4, "the second");
+    assert_true(atomic_load(device_failed(s)));
+    assert_false(device_set_failure(s, &err));
+    assert_int_equal(err.status, PL_DEVICE);
+    assert_string_equal(err.message, "a device was lost");
+    atomic_store(&x->err_state, ERR_WRITTEN);
+    assert_true(device_set_failure(s, &err));
+    assert_non_null(strstr(err.message, "the first"));
+    device_set_free(s);
+}
+
 TEST(device_run_refuses_other_sizes)
 {
     struct device_set *s = build_set("cpu*1,sim", 1, 0);

@@ -20,8 +20,6 @@
 #include "device/remote/remote_inner.h"
 #include "program/program_text.h"
 
-enum { CHUNK = 1 << 20 }; /* most bytes of device memory in an order */
-
 /* ---- opening ------------------------------------------------------------- */
 
 static void close_backend(struct backend *b)
@@ -122,38 +120,52 @@ static void set_waiting(struct remote *r, bool begins)
     pthread_cond_broadcast(&r->changed);
 }
 
+/* Takes the last reply, of machine m. Copies the bytes that follow it to
+ * dst[bytes]. The caller holds the lock. */
+static pl_status read_reply(struct remote *r, int m, void *dst, size_t bytes,
+                            pl_err *err)
+{
+    struct remote_reply reply;
+    bool whole = r->reply_bytes >= sizeof reply;
+
+    if (whole)
+        memcpy(&reply, r->reply, sizeof reply);
+    if (!whole || (unsigned)reply.status > PL_CANCELLED ||
+        r->reply_bytes - sizeof reply != bytes) {
+        remote_fault(r, m, "a reply that its order does not allow");
+        return remote_lost(r, m, err);
+    }
+    if (reply.status == PL_OK && bytes > 0)
+        memcpy(dst, r->reply + sizeof reply, bytes);
+    reply.err.message[sizeof reply.err.message - 1] = '\0';
+    if (reply.status != PL_OK)
+        err_set(err, reply.status, "machine %d: %s", m,
+                reply.err.message[0] ? reply.err.message
+                                     : pl_status_text(reply.status));
+    return reply.status;
+}
+
 /* Sends an order to machine m and waits for its reply. Copies the bytes that
  * follow the reply to dst[bytes]. */
 static pl_status call(struct remote *r, int m, const struct remote_order *o,
                       const void *src, void *dst, size_t bytes, pl_err *err)
 {
-    struct remote_reply reply = {.status = PL_DEVICE};
-    bool whole;
+    pl_status s;
 
     pthread_mutex_lock(&r->calling);
     pthread_mutex_lock(&r->lock);
     r->replied = false;
+    r->called = m;
     send_order(r, m, o, src);
     set_waiting(r, true);
     while (!r->replied && !r->peer[m].lost)
         pthread_cond_wait(&r->changed, &r->lock);
     set_waiting(r, false);
-    whole = r->replied && r->reply_bytes >= sizeof reply;
-    if (whole)
-        memcpy(&reply, r->reply, sizeof reply);
-    if (whole && reply.status == PL_OK && bytes > 0) {
-        whole = r->reply_bytes == sizeof reply + bytes;
-        if (whole)
-            memcpy(dst, r->reply + sizeof reply, bytes);
-    }
+    r->called = 0;
+    s = r->replied ? read_reply(r, m, dst, bytes, err) : remote_lost(r, m, err);
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_unlock(&r->calling);
-    if (!whole)
-        return err_set(err, PL_DEVICE,
-                       "machine %d was lost; restart all machines", m);
-    if (reply.status != PL_OK && err)
-        *err = reply.err;
-    return reply.status;
+    return s;
 }
 
 /* ---- loading ------------------------------------------------------------- */
@@ -191,7 +203,7 @@ static void unload(struct backend *b)
     r->cap = 0;
     arena_fini(&r->arena);
     memset(r->peer, 0, sizeof r->peer);
-    r->begun = r->ended = r->finished = 0;
+    r->begun = r->ended = r->finished = r->ordered = 0;
 }
 
 static void add_text(void *user, const char *s, size_t n)
@@ -267,6 +279,8 @@ static pl_status await_loaded(struct remote *r, int m,
         late = pthread_cond_timedwait(&r->changed, &r->lock, end) == ETIMEDOUT;
     if (p->loaded)
         return PL_OK;
+    if (p->fault)
+        return remote_lost(r, m, err);
     if (p->lost)
         return err_set(err, PL_DEVICE,
                        "machine %d was lost while programs were loaded; see "
@@ -340,7 +354,7 @@ static pl_status access_range(struct device *d, struct remote_order *o,
     o->dev = d->prog->dev;
     for (size_t at = 0; at < bytes; at += o->bytes) {
         o->offset = offset + at;
-        o->bytes = bytes - at < CHUNK ? bytes - at : CHUNK;
+        o->bytes = bytes - at < REMOTE_CHUNK ? bytes - at : REMOTE_CHUNK;
         PL_TRY(call(r, d->desc.machine, o, src ? src + at : NULL,
                     dst ? dst + at : NULL, dst ? o->bytes : 0, err));
     }

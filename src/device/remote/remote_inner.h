@@ -13,6 +13,9 @@
 #include "device/network.h"
 #include "program/program_messages.h"
 
+/* Most bytes of device memory in an order. */
+enum { REMOTE_CHUNK = 1 << 20 };
+
 /* Tags of messages that are not those of programs (message_tag()). */
 enum remote_tag {
     REMOTE_LOADED = QUEUE_COUNT * DEVICE_MAX, /* struct remote_loaded */
@@ -66,7 +69,10 @@ struct remote_queued {
 };
 
 struct remote_peer {
+    /* `lost` also after a message that no machine of this version sends:
+     * `fault` then says which. Nothing more is received. */
     bool loaded, lost;
+    const char *fault;
     struct remote_loaded hash;
     uint64_t done; /* number of its last run that has ended */
     /* `message` was received before this machine has begun its run */
@@ -106,6 +112,8 @@ struct remote {
     struct device_run run;
     struct remote_channel *channel; /* of the run's variant */
     struct remote_queued *first, **last;
+    uint64_t ordered; /* number of the last run that machine 0 has ordered */
+    int called;       /* the machine whose reply call() awaits; 0 if none */
     unsigned char *reply; /* the last one; owned */
     size_t reply_bytes;
     bool replied;
@@ -120,6 +128,10 @@ void *remote_progress(void *user);
 /* Begins run `number` with the messages of r->run. The caller holds the
  * lock. */
 void remote_begin(struct remote *r, uint64_t number);
+/* Sets *err to the error of machine `m`, which is lost. Returns PL_DEVICE. */
+pl_status remote_lost(const struct remote *r, int m, pl_err *err);
+/* Treats machine `m` as lost because it has sent `what`, and fails the run. */
+void remote_fault(struct remote *r, int m, const char *what);
 /* Fails the run because machine `m` is lost. */
 void remote_fail_lost(struct remote *r, int m);
 

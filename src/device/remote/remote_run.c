@@ -161,8 +161,36 @@ static void fail_channel(struct remote *r, const struct message_channel *c,
     device_fail(r->set, device_of(r->set, c->dev), -1, text);
 }
 
+pl_status remote_lost(const struct remote *r, int m, pl_err *err)
+{
+    const char *fault = r->peer[m].fault;
+
+    if (!fault)
+        return err_set(err, PL_DEVICE,
+                       "machine %d was lost; restart all machines", m);
+    return err_set(err, PL_DEVICE,
+                   "machine %d has sent %s; restart all machines with the "
+                   "same version",
+                   m, fault);
+}
+
+void remote_fault(struct remote *r, int m, const char *what)
+{
+    r->peer[m].lost = true;
+    r->peer[m].fault = what;
+    if (r->begun > r->finished)
+        remote_fail_lost(r, m);
+}
+
 void remote_fail_lost(struct remote *r, int m)
 {
+    pl_err err;
+
+    if (r->peer[m].fault) {
+        remote_lost(r, m, &err);
+        device_set_fail(r->set, &err);
+        return;
+    }
     for (int d = 0; d < r->n_dev; d++)
         if (r->machine[d] == m) {
             device_fail(r->set, device_of(r->set, d), -1,
@@ -171,17 +199,19 @@ void remote_fail_lost(struct remote *r, int m)
         }
 }
 
-/* Sends the failure of the run to all other machines, once. */
+/* Sends the failure of the run to all other machines, once, when its error is
+ * written or the devices have ended. */
 static void send_failure(struct remote *r)
 {
     struct remote_fail f;
 
     if (r->failure_sent)
         return;
-    r->failure_sent = true;
     memset(&f, 0, sizeof f);
+    if (!device_set_failure(r->set, &f.err) && r->ended < r->begun)
+        return;
+    r->failure_sent = true;
     f.number = r->begun;
-    device_set_failure(r->set, &f.err);
     for (int m = 0; m < r->net->n_machine; m++)
         if (m != r->net->machine)
             r->net->ops->send(r->net, m, REMOTE_FAIL, &f, sizeof f);
@@ -279,20 +309,42 @@ static bool send_ready(struct remote *r, bool *all)
 
 /* ---- receiving ----------------------------------------------------------- */
 
-/* Stores message number i of a program and raises its event. */
-static void store(struct remote *r, int i, struct parcel *p)
+/* Returns true if a message of run `number`, which this machine has not begun,
+ * may have come from machine `from`. Machine 0 begins first, and orders the run
+ * before it sends a message of it. */
+static bool is_early(const struct remote *r, int from, uint64_t number)
+{
+    return r->net->machine != 0 && r->peer[from].loaded &&
+           r->finished == r->begun && number == r->begun + 1 &&
+           (from != 0 || number == r->ordered);
+}
+
+/* Stores the next message of channel i, from machine `from`, and raises its
+ * event. */
+static void store(struct remote *r, int i, int from, struct parcel *p)
 {
     const struct message_channel *c = &messages_of(r)->channel[i];
     const struct sent_message s = r->channel[i].next;
 
     if (!r->channel[i].more || !copy_parts(r, c, &s, p) || p->n > 0) {
-        fail_channel(r, c,
-                     "a message has another length than its program says");
+        remote_fault(r, from,
+                     "a message of another length than its program "
+                     "says");
         return;
     }
     if (s.post >= 0)
         device_flag_raise(event_of(r, c, s.post), r->begun);
     advance(r, i);
+}
+
+/* Processes the number of a run that this machine has not begun. Returns false if
+ * the message has to be held. */
+static bool take_number(struct remote *r, int from, uint64_t number)
+{
+    if (is_early(r, from, number))
+        return false;
+    remote_fault(r, from, "a message of a step that is not next");
+    return true;
 }
 
 /* Processes a message of a program. Returns false if it has to be held, because
@@ -309,26 +361,33 @@ static bool take_message(struct remote *r, int from,
 
     if (at)
         memcpy(&number, at, sizeof number);
+    else
+        remote_fault(r, from, "a message without the number of its step");
     if (number > r->begun)
-        return false;
+        return take_number(r, from, number);
     if (number < r->begun || r->finished == r->begun || has_failed(r))
         return true;
     if (m->tag >= 0 && m->tag < r->n_dev * QUEUE_COUNT)
         i = r->channel_of[r->run.variant][m->tag];
     if (i >= 0 && r->machine[messages_of(r)->channel[i].dev] == from)
-        store(r, i, &p);
+        store(r, i, from, &p);
+    else
+        remote_fault(r, from, "a message that its programs do not send");
     return true;
 }
 
-static bool take_failure(struct remote *r, const struct network_message *m)
+static bool take_failure(struct remote *r, int from,
+                         const struct network_message *m)
 {
     struct remote_fail f;
 
-    if (m->bytes != sizeof f)
+    if (m->bytes != sizeof f) {
+        remote_fault(r, from, "an error of another length");
         return true;
+    }
     memcpy(&f, m->data, sizeof f);
     if (f.number > r->begun)
-        return false;
+        return take_number(r, from, f.number);
     if (f.number == r->begun && r->finished < r->begun) {
         f.err.message[sizeof f.err.message - 1] = '\0';
         r->failure_sent = true; /* by the machine that failed */
@@ -337,37 +396,73 @@ static bool take_failure(struct remote *r, const struct network_message *m)
     return true;
 }
 
-static void take_order(struct remote *r, const struct network_message *m)
+/* Returns true if an order is one that this machine can execute, with n bytes
+ * after it. The range of memory and the run's sizes are checked later. */
+static bool is_order(const struct remote *r, const struct remote_order *o,
+                     size_t n)
 {
+    switch (o->verb) {
+    case REMOTE_WRITE:
+    case REMOTE_READ:
+        return n == (o->verb == REMOTE_READ ? 0 : o->bytes) &&
+               o->bytes <= REMOTE_CHUNK && o->dev >= 0 && o->dev < r->n_dev &&
+               r->machine[o->dev] == r->net->machine;
+    case REMOTE_RUN:
+        return n == sizeof r->run && o->bytes == n;
+    case REMOTE_END:
+        return n == 0;
+    }
+    return false;
+}
+
+static void take_order(struct remote *r, int from,
+                       const struct network_message *m)
+{
+    struct remote_order o;
     struct remote_queued *q;
     size_t n;
 
-    if (m->bytes < sizeof q->order || r->net->machine == 0)
+    if (m->bytes >= sizeof o)
+        memcpy(&o, m->data, sizeof o);
+    if (from != 0 || m->bytes < sizeof o ||
+        !is_order(r, &o, m->bytes - sizeof o)) {
+        remote_fault(r, from, "an order that cannot be executed");
         return;
-    n = m->bytes - sizeof q->order;
+    }
+    n = m->bytes - sizeof o;
     q = malloc(sizeof *q + n);
     if (!q) {
         r->peer[0].lost = true;
         return;
     }
     q->next = NULL;
-    memcpy(&q->order, m->data, sizeof q->order);
-    memcpy(q->data, (const char *)m->data + sizeof q->order, n);
-    if (n != (q->order.verb == REMOTE_READ ? 0 : q->order.bytes))
-        q->order.verb = REMOTE_END;
+    q->order = o;
+    if (n > 0)
+        memcpy(q->data, (const char *)m->data + sizeof o, n);
+    if (o.verb == REMOTE_RUN)
+        r->ordered = o.number;
     *r->last = q;
     r->last = &q->next;
 }
 
-static void take_reply(struct remote *r, const struct network_message *m)
+static void take_reply(struct remote *r, int from,
+                       const struct network_message *m)
 {
-    unsigned char *p = realloc(r->reply, m->bytes + 1);
+    unsigned char *p;
 
-    if (p) {
-        r->reply = p;
-        memcpy(p, m->data, m->bytes);
+    if (from == 0 || from != r->called || r->replied) {
+        remote_fault(r, from, "a reply to no order");
+        return;
     }
-    r->reply_bytes = p ? m->bytes : 0;
+    p = realloc(r->reply, m->bytes + 1);
+    if (!p) {
+        r->peer[from].lost = true;
+        return;
+    }
+    r->reply = p;
+    if (m->bytes > 0)
+        memcpy(p, m->data, m->bytes);
+    r->reply_bytes = m->bytes;
     r->replied = true;
 }
 
@@ -375,13 +470,18 @@ static void take_done(struct remote *r, int from,
                       const struct network_message *m)
 {
     const unsigned char *at = m->data;
-    struct remote_done done;
+    struct remote_done done = {0};
     struct remote_counts c;
 
-    if (m->bytes < sizeof done)
+    if (m->bytes >= sizeof done)
+        memcpy(&done, at, sizeof done);
+    if (r->net->machine != 0 || done.number != r->begun ||
+        r->peer[from].done >= r->begun || done.n < 0 || done.n > r->n_dev ||
+        m->bytes != sizeof done + (size_t)done.n * sizeof c) {
+        remote_fault(r, from, "the end of a step that it does not execute");
         return;
-    memcpy(&done, at, sizeof done);
-    for (size_t i = sizeof done; i + sizeof c <= m->bytes; i += sizeof c) {
+    }
+    for (size_t i = sizeof done; i < m->bytes; i += sizeof c) {
         memcpy(&c, at + i, sizeof c);
         if (c.dev >= 0 && c.dev < r->n_dev && r->machine[c.dev] == from)
             device_of(r->set, c.dev)->counts = c.counts;
@@ -402,22 +502,23 @@ static bool take_from(struct remote *r, int from,
             remote_fail_lost(r, from);
         return true;
     case REMOTE_LOADED:
-        if (m->bytes == sizeof p->hash) {
+        p->loaded = m->bytes == sizeof p->hash;
+        if (p->loaded)
             memcpy(&p->hash, m->data, sizeof p->hash);
-            p->loaded = true;
-        }
+        else
+            remote_fault(r, from, "a hash of another length");
         return true;
     case REMOTE_ORDER:
-        take_order(r, m);
+        take_order(r, from, m);
         return true;
     case REMOTE_REPLY:
-        take_reply(r, m);
+        take_reply(r, from, m);
         return true;
     case REMOTE_DONE:
         take_done(r, from, m);
         return true;
     case REMOTE_FAIL:
-        return take_failure(r, m);
+        return take_failure(r, from, m);
     default:
         return take_message(r, from, m);
     }

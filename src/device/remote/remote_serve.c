@@ -107,8 +107,7 @@ pl_status remote_serve(struct backend *b, pl_err *err)
         struct remote_queued *q = next_order(r);
 
         if (!q)
-            return err_set(err, PL_DEVICE,
-                           "machine 0 was lost; restart all machines");
+            return remote_lost(r, 0, err);
         ends = q->order.verb == REMOTE_END;
         if (q->order.verb == REMOTE_RUN)
             s = run(r, q, err);
