@@ -337,8 +337,8 @@ static void store(struct remote *r, int i, int from, struct parcel *p)
     advance(r, i);
 }
 
-/* Processes the number of a run that this machine has not begun. Returns false if
- * the message has to be held. */
+/* Processes the number of a run that this machine has not begun. Returns false
+ * if the message has to be held. */
 static bool take_number(struct remote *r, int from, uint64_t number)
 {
     if (is_early(r, from, number))
