@@ -15,7 +15,7 @@
 enum {
     N_SOURCE = PL_DRAFT_N_SOURCE,
     N_PLACE = 8, /* positions in a draft that are told apart */
-    /* Occurrences of an n-gram that ngram-map-k compares. */
+    /* Occurrences of an n-gram that are looked at. */
     MOST_ENDS = 32,
     /* Chance of a token of a source that has drafted nothing yet. */
     FIRST_CHANCE = CHANCE_ONE / 4 * 3,
@@ -87,13 +87,14 @@ static bool simple_draft(pl_drafter *d, pl_draft *q)
     struct text *t = &d->text[q->seq];
     const int n = space(q, d->o.simple_m);
     int32_t end[MOST_ENDS];
-    int hits = d->o.simple_hits, n_end;
+    const int hits =
+        d->o.simple_hits < MOST_ENDS ? d->o.simple_hits : MOST_ENDS;
+    int n_end;
 
     t->simple.size = d->o.simple_n;
     if (!ngram_index_add(&t->simple, q->text, q->n_text))
         return false;
-    n_end = ngram_index_find(&t->simple, q->text, q->n_text, end,
-                             hits < MOST_ENDS ? hits : MOST_ENDS);
+    n_end = ngram_index_find(&t->simple, q->text, q->n_text, end, hits);
     while (n_end >= hits && n_end > 0 && q->n < n) {
         q->token[q->n] = token_at(q, end[0] + q->n);
         t->sure[q->n++] = CHANCE_ONE;

@@ -277,6 +277,28 @@ TEST(draft_calls_out_of_range_are_rejected_by_name)
     pl_drafter_free(d);
 }
 
+/* Only the latest occurrences of an n-gram are looked at. */
+TEST(draft_of_an_n_gram_that_must_have_occurred_often_is_found)
+{
+    int32_t text[100] = {0}, token[PL_DRAFT_MAX];
+    pl_draft q = {.text = text, .n_text = 100, .n_most = 5, .token = token};
+    pl_draft_options o;
+    pl_drafter *d;
+    pl_err err;
+
+    for (int source = 0; source <= PL_DRAFT_NGRAM_MAP_K; source++) {
+        pl_draft_init(&o);
+        o.limits.sources = 1u << source;
+        o.limits.n_max = 5;
+        o.simple_n = o.map_n = 1;
+        o.simple_hits = o.map_hits = 50;
+        TEST_OK(pl_drafter_create(&d, &o, &err), err);
+        TEST_OK(pl_draft_propose(d, &q, 1, 1, 5, &err), err);
+        assert_int_equal(q.n, 5);
+        pl_drafter_free(d);
+    }
+}
+
 /* Text that is drafted without a fixed length: right drafts grow, wrong ones
  * end. */
 TEST(draft_lengths_follow_success)
