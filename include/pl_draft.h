@@ -134,11 +134,13 @@ PL_API void pl_drafter_free(pl_drafter *d);
 /* Proposes tokens for n texts, which take part in one step. `rows` is the
  * number of tokens that the step has besides drafts, `most` the greatest number
  * of drafted tokens of all texts together. PL_NO_MEMORY: nothing is drafted.
- * PL_BAD_ARGUMENT: a draft's seq is not in 0 .. n_seq - 1. */
+ * PL_BAD_ARGUMENT: a draft's seq is not in 0 .. n_seq - 1, `rows` or n_text is
+ * negative, or an array is NULL. */
 PL_API pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n,
                                   int64_t rows, int64_t most, pl_err *err);
 /* Records that the first n_accepted tokens of the last draft of text `seq` were
- * accepted. A draft without a record counts as not verified. */
+ * accepted, at most its length. A draft without a record counts as not
+ * verified. */
 PL_API void pl_draft_record(pl_drafter *d, int seq, int n_accepted);
 /* Records that the step of the last pl_draft_propose took `ns` nanoseconds.
  * Called after pl_draft_record for its drafts, or without any. */

@@ -38,6 +38,7 @@ void loop_drafts_propose(struct loop *l)
     for (int i = 0; i < l->n_run; i++) {
         struct task *w = l->run[i];
 
+        w->n_draft = 0; /* of a step that ended before it used the drafts */
         rows += l->rows[i] ? 0 : l->plan[i].n_now;
         if (w->at != TASK_DECODING || l->plan[i].n_now == 0)
             continue;

@@ -16,7 +16,7 @@ enum {
     N_SOURCE = PL_DRAFT_N_SOURCE,
     /* Positions in a draft that have a chance of their own. */
     N_POSITION = 8,
-    /* Occurrences of an n-gram that ngram-map-k compares. */
+    /* Occurrences of an n-gram that are looked at. */
     MOST_ENDS = 32,
     /* Chance of a token of a source that has drafted nothing yet. */
     FIRST_CHANCE = CHANCE_ONE / 4 * 3,
@@ -86,13 +86,14 @@ static bool simple_draft(pl_drafter *d, pl_draft *q)
     struct text *t = &d->text[q->seq];
     const int n = space(q, d->o.simple_m);
     int32_t end[MOST_ENDS];
-    int hits = d->o.simple_hits, n_end;
+    const int hits =
+        d->o.simple_hits < MOST_ENDS ? d->o.simple_hits : MOST_ENDS;
+    int n_end;
 
     t->simple.size = d->o.simple_n;
     if (!ngram_index_add(&t->simple, q->text, q->n_text))
         return false;
-    n_end = ngram_index_find(&t->simple, q->text, q->n_text, end,
-                             hits < MOST_ENDS ? hits : MOST_ENDS);
+    n_end = ngram_index_find(&t->simple, q->text, q->n_text, end, hits);
     while (n_end >= hits && n_end > 0 && q->n < n) {
         q->token[q->n] = token_at(q, end[0] + q->n);
         t->sure[q->n++] = CHANCE_ONE;
@@ -240,6 +241,10 @@ static pl_status check_options(const pl_draft_options *o, pl_err *err)
     PL_TRY(check_range("limits.sources", o->limits.sources, 0, all, err));
     PL_TRY(check_range("limits.n_max", o->limits.n_max, -1, INT32_MAX, err));
     PL_TRY(check_range("limits.n_min", o->limits.n_min, 0, PL_DRAFT_MAX, err));
+    if (!(o->limits.p_min >= 0 && o->limits.p_min <= 1))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "drafts: limits.p_min is %g; give 0 to 1",
+                       (double)o->limits.p_min);
     PL_TRY(check_range("n_seq", o->n_seq, 1, INT32_MAX, err));
     PL_TRY(check_range("simple_n", o->simple_n, 1, MOST, err));
     PL_TRY(check_range("simple_m", o->simple_m, 1, MOST, err));
@@ -427,8 +432,13 @@ pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
     PL_NEED(d, err);
     PL_NEED_ARRAY(draft, n, err);
     PL_TRY(check_range("the number of texts", n, 0, d->o.n_seq, err));
-    for (int i = 0; i < n; i++)
+    PL_TRY(check_range("rows", rows, 0, INT32_MAX, err));
+    for (int i = 0; i < n; i++) {
         PL_TRY(check_range("seq", draft[i].seq, 0, d->o.n_seq - 1, err));
+        PL_TRY(check_range("n_text", draft[i].n_text, 0, INT64_MAX, err));
+        PL_NEED_ARRAY(draft[i].text, draft[i].n_text, err);
+        PL_NEED(draft[i].token, err);
+    }
     for (int i = 0; i < n; i++)
         draft[i].n = d->text[draft[i].seq].n = 0;
     d->step = (struct cost_step){.texts = n, .rows = rows};
@@ -473,6 +483,7 @@ void pl_draft_record(pl_drafter *d, int seq, int n_accepted)
         return;
     t = &d->text[seq];
     c = &d->counters[t->source];
+    n_accepted = n_accepted < 0 ? 0 : n_accepted < t->n ? n_accepted : t->n;
     learn(&t->record[t->source], t->n, n_accepted);
     learn(&d->record[t->source], t->n, n_accepted);
     c->n_draft++;
@@ -488,9 +499,12 @@ void pl_draft_record(pl_drafter *d, int seq, int n_accepted)
 
 void pl_draft_measure(pl_drafter *d, int64_t ns)
 {
+    /* about 18 minutes: longer times would exceed the range of their sums */
+    const int64_t most_ns = INT64_C(1) << 40;
+
     if (!d)
         return;
-    cost_measure(&d->times, &d->step, ns);
+    cost_measure(&d->times, &d->step, ns < most_ns ? ns : most_ns);
     d->step = (struct cost_step){0};
 }
 

@@ -5,6 +5,7 @@
 #include "lib/support.h"
 #include "pl_draft.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,11 @@ TEST(draft_options_out_of_range_are_rejected_by_name)
     o.limits.sources = 1 << PL_DRAFT_CALLER;
     assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "set propose"));
+    o.limits.sources = 0;
+    o.limits.p_min = NAN;
+    assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "p_min"));
+    o.limits.p_min = 0;
     o.limits.sources = 1 << PL_DRAFT_N_SOURCE;
     assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
     assert_int_equal(pl_drafter_create(&d, NULL, &err), PL_BAD_ARGUMENT);
@@ -224,6 +230,73 @@ TEST(draft_options_out_of_range_are_rejected_by_name)
                         "ngram-map-k");
     assert_string_equal(pl_draft_source_name(-1), "");
     assert_int_equal(pl_draft_source_find("ngram", 5), -1);
+}
+
+/* Wrong numbers and missing arrays of a call change nothing. */
+TEST(draft_calls_out_of_range_are_rejected_by_name)
+{
+    int32_t text[] = {1, 2, 1, 2}, token[PL_DRAFT_MAX];
+    const pl_draft right = {
+        .text = text, .n_text = 4, .n_most = 5, .token = token};
+    pl_draft_options o;
+    pl_draft_counters c;
+    pl_drafter *d;
+    pl_draft q;
+    pl_err err;
+
+    pl_draft_init(&o);
+    o.limits.sources = 1 << PL_DRAFT_NGRAM_SIMPLE;
+    o.limits.n_max = 5;
+    o.simple_n = 1;
+    TEST_OK(pl_drafter_create(&d, &o, &err), err);
+    q = right;
+    q.text = NULL;
+    assert_int_equal(pl_draft_propose(d, &q, 1, 1, 5, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "text is NULL"));
+    q = right;
+    q.token = NULL;
+    assert_int_equal(pl_draft_propose(d, &q, 1, 1, 5, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "token is NULL"));
+    q = right;
+    q.n_text = -1;
+    assert_int_equal(pl_draft_propose(d, &q, 1, 1, 5, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "n_text is -1"));
+    q = right;
+    assert_int_equal(pl_draft_propose(d, &q, 1, -1, 5, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "rows is -1"));
+    for (int n_accepted = -7; n_accepted < 1000; n_accepted += 1006) {
+        TEST_OK(pl_draft_propose(d, &q, 1, 1, 5, &err), err);
+        assert_int_equal(q.n, 5);
+        pl_draft_record(d, 0, n_accepted);
+        pl_draft_measure(d, INT64_MAX);
+    }
+    pl_draft_read_counters(d, -1, &c, sizeof c);
+    assert_int_equal(c.n_draft, 2);
+    assert_int_equal(c.n_token, 10);
+    assert_int_equal(c.n_accepted, 5);
+    pl_drafter_free(d);
+}
+
+/* Only the latest occurrences of an n-gram are looked at. */
+TEST(draft_of_an_n_gram_that_must_have_occurred_often_is_found)
+{
+    int32_t text[100] = {0}, token[PL_DRAFT_MAX];
+    pl_draft q = {.text = text, .n_text = 100, .n_most = 5, .token = token};
+    pl_draft_options o;
+    pl_drafter *d;
+    pl_err err;
+
+    for (int source = 0; source <= PL_DRAFT_NGRAM_MAP_K; source++) {
+        pl_draft_init(&o);
+        o.limits.sources = 1u << source;
+        o.limits.n_max = 5;
+        o.simple_n = o.map_n = 1;
+        o.simple_hits = o.map_hits = 50;
+        TEST_OK(pl_drafter_create(&d, &o, &err), err);
+        TEST_OK(pl_draft_propose(d, &q, 1, 1, 5, &err), err);
+        assert_int_equal(q.n, 5);
+        pl_drafter_free(d);
+    }
 }
 
 /* Text that is drafted without a fixed length: right drafts grow, wrong ones
