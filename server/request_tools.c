@@ -12,10 +12,14 @@ static bool read_function(struct request_reader *r, const struct fields *f,
 {
     const char *name = NULL, *about = NULL;
     const json_t *schema = NULL;
+    const json_t *given = field(f, schema_name);
     json_t *function, *tool;
 
     if (!field_need(f, "name") || !field_text(f, "name", &name) ||
-        !field_text(f, "description", &about) ||
+        !field_text(f, "description", &about))
+        return false;
+    /* PHP encodes an empty object as an empty list. */
+    if (!(json_is_array(given) && json_array_size(given) == 0) &&
         !field_object(f, schema_name, &schema))
         return false;
     if (name[0] == '\0')

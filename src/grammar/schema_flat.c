@@ -201,6 +201,9 @@ static void merge_each(struct writer *w, struct flat *f, const struct member *m)
     json_t *before = json_object_get(f->all, key), *all, *schema;
     const char *name;
 
+    /* PHP encodes an empty object as an empty list. */
+    if (json_is_array(given) && json_array_size(given) == 0)
+        return;
     if (!json_is_object(given))
         schema_wrong(w, key, "must be an object of schemas");
     all = before ? whole_json_copy(before) : json_incref(given);

@@ -213,7 +213,7 @@ TEST(schema_mistakes_are_named)
     expect_error("{'enum': []}", "#: enum must be a list");
     expect_error("{'anyOf': []}", "#: anyOf must be a list");
     expect_error("{'allOf': {}}", "#: allOf must be a list");
-    expect_error("{'properties': []}", "#: properties must be an object");
+    expect_error("{'properties': [1]}", "#: properties must be an object");
     expect_error("false", "#: the schema allows no document");
     expect_error("[]", "#: the schema must be an object, or true");
     expect_error("{'a'", "s.json: invalid JSON: line 1, column");

@@ -278,6 +278,8 @@ TEST(schema_keywords_of_arrays)
 TEST(schema_keywords_of_objects)
 {
     static const struct row rows[] = {
+        /* an empty object as PHP encodes it */
+        {"{'type':'object','properties':[]}", {"{}", "{'b':1}"}, {"1"}, NULL},
         {"{'patternProperties':{'^x_':{'type':'integer'}},"
          "'additionalProperties':false}",
          {"{}", "{'x_':1}", "{'x_a':1,'x_b':2}"},

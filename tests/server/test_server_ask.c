@@ -479,6 +479,17 @@ TEST(ask_choice_of_tools_is_kept)
 {
     struct request a;
 
+    /* an empty object as PHP encodes it */
+    read_by(&a, REQUEST_CHAT,
+            "{" HELLO ", 'tools': [{'type': 'function', 'function': {'name':"
+            "'f', 'parameters': []}}]}",
+            &can_all);
+    same_json(a.tools, "[{'type': 'function', 'function': {'name': 'f'}}]");
+    request_fini(&a);
+    refused(REQUEST_CHAT,
+            "{" HELLO ", 'tools': [{'type': 'function', 'function': {'name':"
+            "'f', 'parameters': [1]}}]}",
+            "tools[0].function.parameters", "an object");
     read_by(&a, REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'none'}", &rules);
     assert_null(a.tools);
