@@ -686,10 +686,11 @@ TEST(device_rounds_give_the_same_bits_on_all_kinds)
         {"bare*3", 3, 0, PUSH},
         {"emu,bare,cpu*1", 3, 1, PUSH},
     };
+    const uint64_t n_seed = test_long() ? 5 : 2;
     uint64_t rng = test_seed();
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (uint64_t seed = 0; seed < 5; seed++) {
+        for (uint64_t seed = 0; seed < n_seed; seed++) {
             struct rounds *r = rounds_new(cases[i].n, cases[i].by, NO_MISTAKE);
             struct device_set *s =
                 build_set(cases[i].spec, cases[i].n_thread, seed);
@@ -1137,6 +1138,8 @@ TEST(device_failure_reaches_everybody)
         {"emu*3", 3, 0, PUSH},       {"cpu*1,emu*2", 3, 1, PUSH},
         {"bare*2", 2, 0, PUSH},      {"sim,emu,bare", 3, 0, PUSH},
     };
+    /* distance of the instructions that fail */
+    const int apart = test_long() ? 5 : 17;
     uint64_t rng = test_seed();
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -1146,7 +1149,8 @@ TEST(device_failure_reaches_everybody)
 
         LOAD_OK(s, r->p);
         for (int d = 0; d < cases[i].n; d++)
-            for (int step = 0; step < r->p[d].variant[0].n_insn; step += 5) {
+            for (int step = 5 * d; step < r->p[d].variant[0].n_insn;
+                 step += apart) {
                 pl_err err;
 
                 s->dev[d].fail_insn = step;
