@@ -28,6 +28,7 @@ static bool join_part(const struct fields *f, const char *name,
     const char *type = NULL, *key, *s = NULL;
     const json_t *text = json_array_get(list, i);
     char what[64];
+    bool any;
 
     if (json_is_string(text))
         return text_add(out, json_string_value(text),
@@ -36,7 +37,14 @@ static bool join_part(const struct fields *f, const char *name,
     if (!fields_item(f, name, list, i, &part) || !field_need(&part, "type") ||
         !field_text(&part, "type", &type))
         return false;
-    if (!is_one_of(type, types) && is_one_of(REQUEST_ANY, types)) {
+    any = is_one_of(REQUEST_ANY, types);
+    if (request_is_file(type)) {
+        if (request_add_file(&part, type, out))
+            return true;
+        if (!any || f->why->status != 400)
+            return false;
+    }
+    if (!is_one_of(type, types) && any) {
         snprintf(what, sizeof(what), "[%.24s left out]", type);
         return text_add(out, what, strlen(what)) ||
                api_error_set_memory(f->why);

@@ -56,6 +56,16 @@ static bool add(struct making *m, struct text *to, const struct fields *block,
     return text_add(to, s, strlen(s)) || api_error_set_memory(m->r->f.why);
 }
 
+static bool add_document(struct making *m, const struct fields *block,
+                         const char *type)
+{
+    if (!begin(m))
+        return false;
+    if (m->content.n > 0 && !text_add(&m->content, "\n", 1))
+        return api_error_set_memory(m->r->f.why);
+    return request_add_file(block, type, &m->content);
+}
+
 static bool add_call(struct making *m, const struct fields *block)
 {
     const char *id = NULL, *name = NULL;
@@ -117,6 +127,8 @@ static bool add_block(struct making *m, const struct fields *block)
         return add_call(m, block);
     if (strcmp(type, "tool_result") == 0)
         return add_result(m, block);
+    if (request_is_file(type))
+        return add_document(m, block, type);
     if (is_foreign(type))
         return request_pass_over(m->r, type);
     snprintf(what, sizeof(what), "content of type \"%.24s\" is", type);

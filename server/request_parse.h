@@ -80,6 +80,12 @@ bool request_join_text(const struct fields *f, const char *name,
 /* Sets field `key` of the JSON object `object` to the text *t. */
 bool request_set_text(const struct fields *f, json_t *object, const char *key,
                       const struct text *t);
+/* Returns true if content parts of this type are files. */
+bool request_is_file(const char *type);
+/* Appends the title and the text of a content part that is a file. Rejects the
+ * request if the file is not a text. */
+bool request_add_file(const struct fields *part, const char *type,
+                      struct text *out);
 /* Appends a tool call to the list of calls in a message. `arguments` is an
  * object, a string that is parsed as a JSON object, any other value, or NULL.
  * If out of memory, rejects the request and returns false. */

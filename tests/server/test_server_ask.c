@@ -628,6 +628,130 @@ TEST(ask_messages_become_the_templates)
             "messages[0].role", "\"user\"");
 }
 
+/* Content parts that are files with a text become text, in all protocols; other
+ * files are rejected by the field that names their kind, except in the results
+ * of tools, where a note takes their place. */
+TEST(ask_files_become_text)
+{
+#define PARTS(list)                                                            \
+    "{'max_tokens': 9, 'messages': [{'role': 'user', 'content':" list "}]}"
+#define ITEMS(list) "{'input': [{'role': 'user', 'content':" list "}]}"
+#define RESULT(list)                                                           \
+    PARTS("[{'type': 'tool_result', 'tool_use_id': 't', 'content':" list "}]")
+#define TEXT "'source': {'type': 'text', 'media_type': 'text/plain', 'data':"
+    static const struct {
+        enum request_kind kind;
+        const char *body, *content;
+    } kept[] = {
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'text', 'text': 'see'}, {'type': 'document'," TEXT
+               "'body'}, 'title': 'T', 'context': 'C', 'citations':"
+               "{'enabled': true}}]"),
+         "see\nT\nC\nbody"},
+        {REQUEST_MESSAGES, PARTS("[{'type': 'document'," TEXT "'body'}}]"),
+         "body"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'title': null, 'source': {'type':"
+               "'content', 'content': [{'type': 'text', 'text': 'a'},"
+               "{'type': 'text', 'text': 'b'}]}}, {'type': 'text', 'text':"
+               "'c'}]"),
+         "a\nb\nc"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'content',"
+               "'content': 'a'}}]"),
+         "a"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'search_result', 'source': 'u', 'title': 'T',"
+               "'content': [{'type': 'text', 'text': 'r'}]}]"),
+         "T\nu\nr"},
+        {REQUEST_MESSAGES, RESULT("[{'type': 'document'," TEXT "'body'}}]"),
+         "body"},
+        {REQUEST_MESSAGES,
+         RESULT("[{'type': 'search_result', 'source': 'u', 'title': 'T',"
+                "'content': [{'type': 'text', 'text': 'r'}]}]"),
+         "T\nu\nr"},
+        {REQUEST_MESSAGES,
+         RESULT("[{'type': 'document', 'source': {'type': 'base64',"
+                "'media_type': 'application/pdf', 'data': ''}}]"),
+         "[document left out]"},
+        {REQUEST_RESPONSES,
+         ITEMS("[{'type': 'input_text', 'text': 'see'}, {'type':"
+               "'input_file', 'filename': 'a.txt', 'file_data':"
+               "'data:text/plain;base64,SGkh'}]"),
+         "see\na.txt\nHi!"},
+        {REQUEST_RESPONSES,
+         ITEMS("[{'type': 'input_file', 'file_data':"
+               "'data:text/markdown;charset=utf-8;base64,SGk='}]"),
+         "Hi"},
+        {REQUEST_CHAT,
+         PARTS("[{'type': 'file', 'file': {'filename': 'a.json', 'file_data':"
+               "'data:application/json;base64,e30='}}]"),
+         "a.json\n{}"},
+    };
+    static const struct {
+        enum request_kind kind;
+        const char *body, *param, *says;
+    } not_kept[] = {
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'base64',"
+               "'media_type': 'application/pdf', 'data': ''}}]"),
+         "messages[0].content[0].source.type", "\"base64\" is not supported"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'url', 'url': 'u'}}]"),
+         "messages[0].content[0].source.type", "\"url\" is not supported"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'text',"
+               "'media_type': 'image/png', 'data': ''}}]"),
+         "messages[0].content[0].source.media_type", "\"image/png\""},
+        {REQUEST_MESSAGES, PARTS("[{'type': 'document'}]"),
+         "messages[0].content[0].source", "missing"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'text'}}]"),
+         "messages[0].content[0].source.data", "missing"},
+        {REQUEST_MESSAGES,
+         PARTS("[{'type': 'document', 'source': {'type': 'content',"
+               "'content': [{'type': 'image'}]}}]"),
+         "messages[0].content[0].source.content[0].type", "\"image\""},
+        {REQUEST_RESPONSES,
+         ITEMS("[{'type': 'input_file', 'file_data':"
+               "'data:application/pdf;base64,SGk='}]"),
+         "input[0].content[0].file_data", "\"application/pdf\""},
+        {REQUEST_RESPONSES,
+         ITEMS("[{'type': 'input_file', 'file_data':"
+               "'data:text/plain;base64,S*k='}]"),
+         "input[0].content[0].file_data", "base64 after the comma"},
+        {REQUEST_RESPONSES,
+         ITEMS("[{'type': 'input_file', 'file_data': 'SGk='}]"),
+         "input[0].content[0].file_data", "data:text/plain"},
+        {REQUEST_RESPONSES, ITEMS("[{'type': 'input_file', 'file_id': 'f'}]"),
+         "input[0].content[0].file_id", "a file by id is not supported"},
+        {REQUEST_CHAT, PARTS("[{'type': 'file'}]"),
+         "messages[0].content[0].file", "missing"},
+        {REQUEST_CHAT, PARTS("[{'type': 'file', 'file': {'file_url': 'u'}}]"),
+         "messages[0].content[0].file.file_url", "not supported"},
+    };
+#undef PARTS
+#undef ITEMS
+#undef RESULT
+#undef TEXT
+
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        struct request a;
+        json_t *all, *last;
+
+        read_by(&a, kept[i].kind, kept[i].body, &rules);
+        all = json_loads(a.messages, 0, NULL);
+        last = json_array_get(all, json_array_size(all) - 1);
+        assert_string_equal(json_string_value(json_object_get(last, "content")),
+                            kept[i].content);
+        json_decref(all);
+        request_fini(&a);
+    }
+    for (size_t i = 0; i < sizeof not_kept / sizeof not_kept[0]; i++)
+        refused(not_kept[i].kind, not_kept[i].body, not_kept[i].param,
+                not_kept[i].says);
+}
+
 TEST(ask_responses_become_the_templates)
 {
     struct request a;
