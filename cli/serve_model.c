@@ -409,7 +409,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
         v->keep_user = all->receipts;
         v->keep_flags = all->receipt_flags;
     }
-    s = set_pooling(v, o, err);
+    s = model_facts_read(&v->facts, v->model, err);
+    if (s == PL_OK)
+        s = set_pooling(v, o, err);
     if (s == PL_OK)
         s = check_grammar(v, err);
     if (s == PL_OK)

@@ -273,12 +273,16 @@ static json_t *status_json(const struct model *a)
 
 static json_t *meta_json(const struct service *v)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:s}", "n_vocab",
+    const struct model_facts *f = &v->facts;
+
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "vocab_type",
+                     f->vocab_type, "n_vocab",
                      (json_int_t)pl_tokenizer_n_vocab(v->words), "n_ctx",
                      (json_int_t)pl_engine_n_ctx(v->engine), "n_ctx_train",
                      (json_int_t)pl_model_n_ctx_train(v->model), "n_embd",
-                     (json_int_t)pl_model_d_model(v->model), "architecture",
-                     pl_model_arch(v->model));
+                     (json_int_t)pl_model_d_model(v->model), "n_params",
+                     (json_int_t)f->n_param, "size", (json_int_t)f->n_byte,
+                     "architecture", pl_model_arch(v->model));
 }
 
 /* Returns the names of a model that requests may use, as a JSON list. */
@@ -311,14 +315,16 @@ static json_t *model_json(const struct models *m, const struct model *a)
 {
     const struct service *v = a->service;
 
-    return json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}",
-                     "id", json_text(a->about.name, strlen(a->about.name)),
-                     "aliases", names_json(&a->about), "tags",
-                     tags_json(a->about.tags), "object", "model", "created",
-                     (json_int_t)m->created, "owned_by", "plait", "path",
-                     json_text(a->about.path, strlen(a->about.path)), "status",
-                     status_json(a), "pinned", (int)a->about.pinned, "uses",
-                     a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
+    return json_pack(
+        "{s:o, s:o, s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i,"
+        " s:{s:[s], s:[s]}, s:o?}",
+        "id", json_text(a->about.name, strlen(a->about.name)), "aliases",
+        names_json(&a->about), "tags", tags_json(a->about.tags), "object",
+        "model", "created", (json_int_t)m->created, "owned_by", "plait", "path",
+        json_text(a->about.path, strlen(a->about.path)), "status",
+        status_json(a), "pinned", (int)a->about.pinned, "uses", a->n_use,
+        "architecture", "input_modalities", "text", "output_modalities", "text",
+        "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
 static void respond_list(void *user, struct http_request *r)

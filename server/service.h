@@ -10,6 +10,7 @@
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
+#include "model_facts.h"
 #include "request.h"
 #include "response_store.h"
 #include "slot_actions.h"
@@ -46,6 +47,7 @@ struct service {
     struct response_store stored; /* kept conversations of /v1/responses */
     const char *name;             /* name of the model, as clients see it */
     const char *path; /* path of the model's file; NULL if unknown */
+    struct model_facts facts;
     /* Called with the names of ignored parts of requests; NULL for no log. */
     pl_log_fn *log;
     void *log_user;
