@@ -69,8 +69,8 @@ static const struct {
     {"json_schema", KIND_SCHEMA, {"schema"}},
     {"json", KIND_SCHEMA, {"value", "schema", "json_schema"}},
     {"grammar", KIND_GBNF, {"grammar", "value"}},
-    {"gbnf", KIND_GBNF, {"grammar", "value"}},
-    {"ebnf", KIND_GBNF, {"grammar", "value"}},
+    {"gbnf", KIND_GBNF, {"gbnf", "grammar", "value"}},
+    {"ebnf", KIND_GBNF, {"ebnf", "grammar", "value"}},
     {"regex", KIND_REGEX, {"regex", "pattern", "value"}},
     {"choice", KIND_CHOICE, {"choices", "choice", "value"}},
 };
