@@ -1,7 +1,8 @@
 /* Accepts command lines of llama.cpp's tools. Rewrites the words of a command
  * line, and the variables LLAMA_ARG_*, to options of plait, by the rows of
  * llama_table.c. */
-#include "option_table.h"
+#include "option_set.h"
+#include "printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +189,37 @@ static enum exit_code take_llama(struct rewrite *r, const char *name,
     return EXIT_DONE;
 }
 
+/* Returns true if the command reads the variables of row `l`. `plait serve` and
+ * `plait run` read those of llama-server and llama-cli. Other commands that
+ * compute or plan read those whose option they have. `plait bench` reads none,
+ * because llama-bench reads none. */
+static bool is_of(const struct llama_option *l, enum command command)
+{
+    const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN;
+    char name[64];
+
+    if (tools & (1u << command))
+        return l->commands & (1u << command);
+    if (command == CMD_BENCH || option_find("-c", 1u << command) == NULL)
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
+    return option_find(name, 1u << command) != NULL;
+}
+
+/* Returns true if `word` is an environment variable without effect. The words
+ * of variables have it in place of the option, so that the note names it. */
+static bool is_passed_variable(const struct rewrite *r, const char *word)
+{
+    bool inverse;
+
+    for (int i = 0; i < n_llama_option; i++)
+        if (llama_options[i].here == LLAMA_PASSED &&
+            is_of(&llama_options[i], r->command) &&
+            lists(llama_options[i].variables, word, '!', &inverse))
+            return true;
+    return false;
+}
+
 static enum exit_code take_word(struct rewrite *r, int *i)
 {
     const char *word = r->from[*i], *value;
@@ -197,6 +229,10 @@ static enum exit_code take_word(struct rewrite *r, int *i)
     enum exit_code c;
     char name[64];
 
+    if (is_passed_variable(r, word)) {
+        note(r, word);
+        return EXIT_DONE;
+    }
     if (word[0] != '-' || word[1] == '\0')
         return add(r, word);
     row = find(r, word, name, &value);
@@ -207,7 +243,8 @@ static enum exit_code take_word(struct rewrite *r, int *i)
     c = row != NULL ? add_option(r, word, name, value) : add(r, word);
     if (c != EXIT_DONE || row == NULL || row->arg == NULL || value != NULL)
         return c;
-    if ((row->commands & OPTION_BARE) && (next == NULL || next[0] == '-'))
+    if ((row->commands & OPTION_BARE) &&
+        (next == NULL || (next[0] == '-' && strcmp(next, "-1") != 0)))
         return add(r, "on");
     if (next == NULL)
         /* no word follows; options_parse reports the missing value */
@@ -268,57 +305,89 @@ static bool is_given(const struct rewrite *r, const struct llama_option *l)
     return false;
 }
 
+/* Returns true if an option of llama.cpp takes a text, which may be empty. */
+static bool takes_text(const struct rewrite *r, const struct llama_option *l,
+                       const char *name)
+{
+    const struct option_row *row = option_find(name, 1u << r->command);
+
+    return l->here != LLAMA_WORKS || row == NULL ||
+           row->set == option_set_text || row->set == option_set_prompt;
+}
+
+/* Checks the value of a variable by the option `name`, so that an error names
+ * the variable. */
+static enum exit_code check_value(const struct rewrite *r, const char *name,
+                                  const char *variable, const char *value)
+{
+    struct options scratch = {.command = r->command};
+    struct option_use use = {.o = &scratch,
+                             .row = option_find(name, 1u << r->command),
+                             .value = value};
+    char cut[SHOWN];
+    bool ok;
+
+    /* a value with a note of its own is valid; the note is printed later */
+    if (use.row == NULL || strcmp(value, "row") == 0)
+        return EXIT_DONE;
+    ok = use.row->set(&use);
+    options_free(&scratch);
+    return ok ? EXIT_DONE
+              : cli_error(r->command, EXIT_USAGE,
+                          "%s=%s: as the value of %s, give %s", variable,
+                          clip_printable(cut, value), name, use.want);
+}
+
 /* Adds the option for which a variable stands. A flag is added only if the
- * variable is true or, if `inverse`, false. */
+ * variable is true or, if `inverse`, false. An empty variable counts as not set
+ * if the option is a flag or takes a text. As in llama.cpp, LLAMA_ARG_NO_*
+ * counts whatever its value is. */
 static enum exit_code add_variable(const struct rewrite *r,
                                    const struct llama_option *l, bool inverse,
                                    const char *variable, const char *value)
 {
+    const bool flag = l->example == NULL || l->here == LLAMA_MEANS;
     char name[64];
     enum exit_code c;
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
-    if (is_given(r, l) || (l->example == NULL && is_false(value) != inverse))
+    if (is_given(r, l))
         return EXIT_DONE;
+    if (strncmp(variable, "LLAMA_ARG_NO_", 13) != 0) {
+        if (value[0] == '\0' && (flag || takes_text(r, l, name)))
+            return EXIT_DONE;
+        if (flag && is_false(value) != inverse)
+            return EXIT_DONE;
+    }
     if (l->here == LLAMA_REFUSED)
         return cli_error(r->command, EXIT_USAGE,
                          "%s=%s: %s of llama.cpp is not an option here: %s",
                          variable, value, name, l->text);
-    c = add(r, name);
-    return c == EXIT_DONE && l->example != NULL ? add(r, value) : c;
-}
-
-/* Returns true if the command reads the variables of row `l`. `plait serve` and
- * `plait run` read those of llama-server and llama-cli. Other commands that
- * compute or plan read those whose option they have. `plait bench` reads none,
- * because llama-bench reads none. */
-static bool is_of(const struct llama_option *l, enum command command)
-{
-    const unsigned tools = 1u << CMD_SERVE | 1u << CMD_RUN;
-    char name[64];
-
-    if (tools & (1u << command))
-        return l->commands & (1u << command);
-    if (command == CMD_BENCH || option_find("-c", 1u << command) == NULL)
-        return false;
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(l->names, " "), l->names);
-    return option_find(name, 1u << command) != NULL;
+    if (l->here == LLAMA_PASSED)
+        return add(r, variable);
+    c = flag ? EXIT_DONE : check_value(r, name, variable, value);
+    if (c == EXIT_DONE)
+        c = add(r, name);
+    return c == EXIT_DONE && !flag ? add(r, value) : c;
 }
 
 enum exit_code llama_variable(struct word_list *to, enum command command,
                               const char *variable, const char *value, int argc,
-                              char **argv)
+                              char **argv, bool *known)
 {
     const struct rewrite r = {
         .command = command, .from = argv, .n_from = argc, .to = to};
     enum exit_code c = EXIT_DONE;
 
+    *known = false;
     for (int i = 0; i < n_llama_option && c == EXIT_DONE; i++) {
         const struct llama_option *l = &llama_options[i];
         bool inverse;
 
-        if (is_of(l, command) && lists(l->variables, variable, '!', &inverse))
+        if (is_of(l, command) && lists(l->variables, variable, '!', &inverse)) {
+            *known = true;
             c = add_variable(&r, l, inverse, variable, value);
+        }
     }
     return c;
 }
@@ -330,12 +399,14 @@ enum exit_code llama_environment(struct word_list *to, enum command command,
 
     for (char **e = environ; *e != NULL && c == EXIT_DONE; e++) {
         char name[64];
+        bool known;
         size_t n = strcspn(*e, "=");
 
         snprintf(name, sizeof(name), "%.*s", (int)n, *e);
         if ((strncmp(*e, "LLAMA_", 6) == 0 || strncmp(*e, "MTMD_", 5) == 0) &&
             (*e)[n] == '=')
-            c = llama_variable(to, command, name, *e + n + 1, argc, argv);
+            c = llama_variable(to, command, name, *e + n + 1, argc, argv,
+                               &known);
     }
     for (int i = 0; i < argc && c == EXIT_DONE; i++)
         if (!word_list_add(to, argv[i]))

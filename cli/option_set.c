@@ -201,12 +201,31 @@ bool option_set_gpu_layers(struct option_use *u)
 
 /* ---- words --------------------------------------------------------------- */
 
+/* Returns the word on, off or auto for those that llama.cpp takes in its place,
+ * else `word`. */
+static const char *switch_word(const char *word)
+{
+    static const char *const same[][2] = {
+        {"1", "on"},  {"true", "on"},   {"enabled", "on"},   {"-1", "auto"},
+        {"0", "off"}, {"false", "off"}, {"disabled", "off"},
+    };
+
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        if (strcmp(word, same[i][0]) == 0)
+            return same[i][1];
+    return word;
+}
+
 /* Looks up a word among those of the row. Returns true and sets *out to its
  * index, or returns false and lists the words in u->want. */
 static bool one_of(struct option_use *u, const char *word, int *out)
 {
     const char *const *words = u->row->words;
     size_t n = 0;
+
+    for (int i = 0; words[i] != NULL; i++)
+        if (strcmp(words[i], "on") == 0)
+            word = switch_word(word);
 
     for (int i = 0; words[i] != NULL; i++) {
         *out = i;

@@ -137,11 +137,13 @@ const struct llama_option *llama_find(const char *name, enum command command);
 enum exit_code llama_rewrite(struct word_list *to, enum command command,
                              int argc, char **argv);
 /* Appends the option for which the environment variable `variable` stands to
- * *to, if there is one and the words argv[argc] do not have it. Errors are
- * those of llama_rewrite. */
+ * *to, if there is one and the words argv[argc] do not have it. For an ignored
+ * option, appends the name of the variable, which llama_rewrite puts into its
+ * note. Sets *known to true if the command reads the variable. Errors are those
+ * of llama_rewrite. */
 enum exit_code llama_variable(struct word_list *to, enum command command,
                               const char *variable, const char *value, int argc,
-                              char **argv);
+                              char **argv, bool *known);
 /* Appends the options of all environment variables that are set to *to, then
  * the words argv[argc]. */
 enum exit_code llama_environment(struct word_list *to, enum command command,

@@ -494,14 +494,12 @@ static enum exit_code read_llama_key(struct word_list *to, const char *file,
     char name[64];
     char *words[] = {name, k->value};
     const struct llama_option *l;
-    int n = to->n;
     enum exit_code c;
+    bool known;
 
     if (strncmp(k->key, "LLAMA_", 6) == 0) {
-        c = llama_variable(to, CMD_SERVE, k->key, k->value, 0, NULL);
-        return c == EXIT_DONE && to->n == n
-                   ? refuse_key(file, k, "unknown variable")
-                   : c;
+        c = llama_variable(to, CMD_SERVE, k->key, k->value, 0, NULL, &known);
+        return known ? c : refuse_key(file, k, "unknown variable");
     }
     snprintf(name, sizeof(name), "--%s", k->key);
     l = llama_find(name, CMD_SERVE);

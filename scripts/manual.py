@@ -208,7 +208,9 @@ def print_llama(t):
              'it would change a result or asks for', 'something else. One '
              'note lists all options passed over. A variable stands for its',
              'option, which takes precedence; `!` before a variable is its '
-             'inverse.', '']
+             'inverse. An empty', 'variable stands for nothing, unless the '
+             'option needs a number or a word.', '`LLAMA_ARG_NO_*` counts '
+             'whatever its value is.', '']
     lines += md_table(['effect', 'test that holds each row to it'],
                       [[effect, f'`{law}`'] for effect, law in LAWS.items()])
     for command, tool in TOOLS.items():

@@ -270,6 +270,14 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
         {"plait run --list-devices", "plait devices"},
         {"plait serve --context-shift", "a full context ends the text"},
         {"LLAMA_ARG_LORA=a plait serve -m x", "LLAMA_ARG_LORA=a: --lora"},
+        {"LLAMA_ARG_CTX_SIZE= plait serve -m x",
+         "LLAMA_ARG_CTX_SIZE=: as the value of -c, give a whole number"},
+        {"LLAMA_ARG_SPLIT_MODE=rows plait run -m x",
+         "LLAMA_ARG_SPLIT_MODE=rows: as the value of -sm, give none"},
+        {"LLAMA_ARG_NO_WEBUI=1 LLAMA_ARG_PORT=x plait serve -m x",
+         "LLAMA_ARG_PORT=x: as the value of --port, give"},
+        {"LLAMA_ARG_WEBUI_MCP_PROXY=1 plait serve -m x",
+         "LLAMA_ARG_WEBUI_MCP_PROXY=1: --ui-mcp-proxy of llama.cpp"},
     };
 
     MUST_REFUSE(list, 2);

@@ -287,6 +287,49 @@ TEST(llama_options_may_have_underscores)
     options_free(&other);
 }
 
+/* Words that llama.cpp takes in place of on, off and auto. */
+TEST(llama_options_take_its_words_for_switches)
+{
+    static char *const lines[][2][4] = {
+        {{"-fit", "0", NULL}, {"-fit", "off", NULL}},
+        {{"-fit", "disabled", NULL}, {"-fit", "off", NULL}},
+        {{"-fit", "true", NULL}, {"-fit", "on", NULL}},
+        {{"-rea", "1", NULL}, {"-rea", "on", NULL}},
+        {{"-rea", "false", NULL}, {"-rea", "off", NULL}},
+        {{"-rea", "-1", NULL}, {"-rea", "auto", NULL}},
+        {{"--op-offload", "enabled", NULL}, {"--op-offload", "on", NULL}},
+    };
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct options o[2];
+        char said[400];
+
+        for (int k = 0; k < 2; k++)
+            if (parse_words(&o[k], CMD_SERVE, lines[i][k], said) != EXIT_DONE)
+                fail_msg("%s %s: %s", lines[i][k][0], lines[i][k][1], said);
+        assert_true(same_options(&o[0], &o[1]));
+        options_free(&o[0]);
+        options_free(&o[1]);
+    }
+}
+
+/* The note names what the user wrote: a variable, not its option. */
+TEST(llama_options_passed_over_by_variables_are_named_by_these)
+{
+    struct options o;
+    char said[400];
+    char *const words[] = {"LLAMA_ARG_NO_WEBUI", "--metrics",
+                           "MTMD_BACKEND_DEVICE", NULL};
+    char *const other[] = {"LLAMA_ARG_CTX_SIZE", NULL};
+
+    assert_int_equal(parse_words(&o, CMD_SERVE, words, said), EXIT_DONE);
+    assert_non_null(
+        strstr(said, ": LLAMA_ARG_NO_WEBUI, --metrics, MTMD_BACKEND_DEVICE\n"));
+    options_free(&o);
+    assert_int_equal(parse_words(&o, CMD_SERVE, other, said), EXIT_USAGE);
+    options_free(&o);
+}
+
 TEST(llama_options_passed_over_share_one_note)
 {
     struct options o;
@@ -318,10 +361,24 @@ TEST(llama_variables_stand_for_their_options)
         {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "1", "-kvo"},
         {CMD_SERVE, "LLAMA_ARG_NO_KV_OFFLOAD", "1", "-nkvo"},
         {CMD_SERVE, "LLAMA_ARG_MMAP", "0", ""},
-        {CMD_SERVE, "LLAMA_ARG_ENDPOINT_METRICS", "1", "--metrics"},
+        {CMD_SERVE, "LLAMA_ARG_ENDPOINT_METRICS", "1",
+         "LLAMA_ARG_ENDPOINT_METRICS"},
         {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "on", "-cmoe"},
         {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "off", ""},
-        {CMD_SERVE, "LLAMA_ARG_AGENT", "0", "-no-ag"},
+        {CMD_SERVE, "LLAMA_ARG_AGENT", "0", "LLAMA_ARG_AGENT"},
+        {CMD_SERVE, "LLAMA_ARG_NO_WEBUI", "1", "LLAMA_ARG_NO_WEBUI"},
+        {CMD_SERVE, "LLAMA_ARG_OP_OFFLOAD", "0",
+         "--op-offload 0 --no-op-offload"},
+        {CMD_SERVE, "LLAMA_ARG_OP_OFFLOAD", "on", "--op-offload on"},
+        {CMD_SERVE, "LLAMA_ARG_NO_OP_OFFLOAD", "1", "--no-op-offload"},
+        {CMD_SERVE, "LLAMA_ARG_NO_KV_OFFLOAD", "0", "-nkvo"},
+        {CMD_SERVE, "LLAMA_ARG_NO_KV_OFFLOAD", "", "-nkvo"},
+        {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "", ""},
+        {CMD_SERVE, "LLAMA_ARG_CPU_MOE", "", ""},
+        {CMD_SERVE, "LLAMA_ARG_TOOLS", "", ""},
+        {CMD_SERVE, "LLAMA_ARG_ALIAS", "", ""},
+        {CMD_SERVE, "LLAMA_ARG_MODEL", "", ""},
+        {CMD_SERVE, "LLAMA_ARG_MMPROJ", "", ""},
         {CMD_SERVE, "LLAMA_ARG_UNKNOWN", "1", ""},
         {CMD_PLAN, "LLAMA_ARG_CTX_SIZE", "512", "-c 512"},
         {CMD_PLAN, "LLAMA_ARG_PORT", "9000", ""},
@@ -331,13 +388,14 @@ TEST(llama_variables_stand_for_their_options)
     char *const port[] = {"--port", "1", NULL};
     char *const repo[] = {"-hf", "user/repo", NULL};
     struct word_list w = {0};
+    bool known;
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         char said[200] = "";
 
-        assert_int_equal(
-            llama_variable(&w, list[i].c, list[i].name, list[i].value, 0, NULL),
-            EXIT_DONE);
+        assert_int_equal(llama_variable(&w, list[i].c, list[i].name,
+                                        list[i].value, 0, NULL, &known),
+                         EXIT_DONE);
         for (int k = 0; k < w.n; k++)
             snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s",
                      k > 0 ? " " : "", w.v[k]);
@@ -346,13 +404,13 @@ TEST(llama_variables_stand_for_their_options)
                      said, list[i].words);
         word_list_free(&w);
     }
-    assert_int_equal(
-        llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2, (char **)port),
-        EXIT_DONE);
+    assert_int_equal(llama_variable(&w, CMD_SERVE, "LLAMA_ARG_PORT", "2", 2,
+                                    (char **)port, &known),
+                     EXIT_DONE);
     assert_int_equal(w.n, 0);
     /* another option names the model, so the variable is ignored */
     assert_int_equal(llama_variable(&w, CMD_SERVE, "LLAMA_ARG_MODEL", "a.gguf",
-                                    2, (char **)repo),
+                                    2, (char **)repo, &known),
                      EXIT_DONE);
     assert_int_equal(w.n, 0);
     word_list_free(&w);
