@@ -137,7 +137,6 @@ static enum exit_code prepare(struct run *r)
         r->sampling.dry_last_n = r->s.n_ctx < SAMPLER_DRY_LAST_N
                                      ? (int)r->s.n_ctx
                                      : SAMPLER_DRY_LAST_N;
-    r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
     if (s == PL_OK && o->receipt != NULL)

@@ -1051,8 +1051,8 @@ typedef enum pl_sampling_step {
 } pl_sampling_step;
 
 /* The settings of a sampler. Zeros are not the defaults: begin with
- * pl_sampling_init. Comments give the default as "default N" or in
- * parentheses. */
+ * pl_sampling_init. Comments give the default as "default N" or in parentheses.
+ * Filters that 0 turns off, such as top-k, are off below 0, too. */
 typedef struct pl_sampling {
     size_t size;
     /* number of last tokens that the three penalties consider; default 64 */

@@ -23,15 +23,15 @@ static const struct {
 } numbers[] = {
     {"temperature", offsetof(pl_sampling, temperature), 0, 100},
     {"top_p", offsetof(pl_sampling, top_p), 0, 1},
-    {"min_p", offsetof(pl_sampling, min_p), 0, 1},
+    {"min_p", offsetof(pl_sampling, min_p), -1, 1},
     {"typical_p", offsetof(pl_sampling, typical_p), 0, 1},
     {"repeat_penalty", offsetof(pl_sampling, repeat_penalty), 0, 100},
     {"frequency_penalty", offsetof(pl_sampling, frequency_penalty), -100, 100},
     {"presence_penalty", offsetof(pl_sampling, presence_penalty), -100, 100},
     {"top_n_sigma", offsetof(pl_sampling, top_n_sigma), -1, 100},
-    {"xtc_probability", offsetof(pl_sampling, xtc_probability), 0, 1},
+    {"xtc_probability", offsetof(pl_sampling, xtc_probability), -1, 1},
     {"xtc_threshold", offsetof(pl_sampling, xtc_threshold), 0, 1},
-    {"dynatemp_range", offsetof(pl_sampling, dynatemp_range), 0, 100},
+    {"dynatemp_range", offsetof(pl_sampling, dynatemp_range), -1, 100},
     {"dynatemp_exponent", offsetof(pl_sampling, dynatemp_exponent), 0, 100},
     {"dry_multiplier", offsetof(pl_sampling, dry_multiplier), 0, 100},
     {"dry_base", offsetof(pl_sampling, dry_base), 1, 100},
@@ -46,7 +46,7 @@ static bool read_numbers(struct request_reader *r)
     pl_sampling *s = &r->a->sampling;
     int64_t top_k = s->top_k, last_n = s->penalty_last_n, seed = -1;
     int64_t dry_allowed = s->dry_allowed_length, dry_last_n = s->dry_last_n;
-    int64_t mirostat = s->mirostat;
+    int64_t mirostat = s->mirostat, min_keep = 0;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         float *to = (float *)((char *)s + numbers[i].at);
@@ -61,14 +61,22 @@ static bool read_numbers(struct request_reader *r)
         return field_wrong(&r->f, "repeat_penalty",
                            field(&r->f, "repeat_penalty"),
                            "greater than 0 (1 is off)");
-    if (!field_int(&r->f, "top_k", -1, INT32_MAX, &top_k) ||
+    if (!field_int(&r->f, "top_k", INT32_MIN, INT32_MAX, &top_k) ||
         !field_int(&r->f, "repeat_last_n", -1, INT32_MAX, &last_n) ||
         !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed) ||
         !field_int(&r->f, "dry_allowed_length", 1, INT32_MAX, &dry_allowed) ||
         !field_int(&r->f, "dry_penalty_last_n", -1, INT32_MAX, &dry_last_n) ||
-        !field_int(&r->f, "mirostat", 0, 2, &mirostat))
+        !field_int(&r->f, "mirostat", 0, 2, &mirostat) ||
+        !field_int(&r->f, "min_keep", INT32_MIN, INT32_MAX, &min_keep))
         return false;
-    s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
+    if (min_keep > 1)
+        return field_wrong(&r->f, "min_keep", field(&r->f, "min_keep"),
+                           "0 or 1: each filter keeps one token at least");
+    /* values that turn a filter off are reported as 0 */
+    s->top_n_sigma = fmaxf(s->top_n_sigma, 0);
+    s->min_p = fmaxf(s->min_p, 0);
+    s->xtc_probability = fmaxf(s->xtc_probability, 0);
+    s->dynatemp_range = fmaxf(s->dynatemp_range, 0);
     s->adaptive_target = s->adaptive_target < 0 ? -1 : s->adaptive_target;
     s->adaptive_decay = s->adaptive_decay > 0.99f ? 0.99f : s->adaptive_decay;
     s->dry_allowed_length = (int)dry_allowed;

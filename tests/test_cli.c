@@ -638,6 +638,10 @@ TEST(cli_run_one_seed_gives_one_text)
     assert_string_equal(a.out, b.out);
     assert_string_not_equal(c.out, d.out);
     must_say(a, "seed        7\n");
+    /* numbers below 0 turn filters off, and a drawn seed can be given again */
+    d = sh(0, LINE "--temp 5 --top-k -1 --top-p 1 --min-p -1 --top-nsigma -1 "
+                   "--xtc-probability -1 --dynatemp-range -1 -s 7");
+    assert_string_equal(c.out, d.out);
 #undef LINE
 }
 

@@ -295,6 +295,20 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
     return PL_OK;
 }
 
+/* Sets filters that are off to the value in pl.h that says so. As in llama.cpp,
+ * each number below that value turns the filter off, too. So receipts have one
+ * form of it. */
+static void settle_filters(pl_sampling *s)
+{
+    float *const filters[] = {&s->top_n_sigma, &s->min_p, &s->xtc_probability,
+                              &s->dynatemp_range};
+
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
+        *filters[i] = *filters[i] < 0 ? 0 : *filters[i];
+    s->top_k = s->top_k < 0 ? 0 : s->top_k;
+    s->adaptive_target = s->adaptive_target < 0 ? -1 : s->adaptive_target;
+}
+
 static size_t spell(const void *tokenizer, int32_t id, char *to, size_t cap)
 {
     size_t n = tokenizer_piece(tokenizer, id, TOKENIZER_SHOW_SPECIAL, to, cap);
@@ -365,6 +379,7 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     if (given)
         PL_TRY(sized_read(&own, sizeof own, given, "pl_sampling", err));
     PL_TRY(check_sampling(s, n_vocab, err));
+    settle_filters(&own);
     o = (struct sampling_options){
         .seed = s->seed,
         .temperature = s->temperature,

@@ -311,6 +311,35 @@ TEST(receipts_of_all_forms_hold)
     engine_run_close(&r);
 }
 
+/* As in llama.cpp, numbers below 0 turn filters off. A receipt has one form of
+ * that. */
+TEST(receipts_of_filters_below_zero_are_those_of_zero)
+{
+    static const char name[] = "qwen3-tied-f32";
+    pl_options o;
+    struct engine_run r;
+    struct way zero = way(0), below;
+    char *x, *y;
+
+    pl_options_init(&o);
+    engine_run_open(&r, ref_model_path(name), name, &o);
+    zero.s.top_k = 0;
+    zero.s.top_n_sigma = zero.s.min_p = 0;
+    zero.s.xtc_probability = zero.s.dynatemp_range = 0;
+    zero.s.adaptive_target = -1;
+    below = zero;
+    below.s.top_k = -1;
+    below.s.top_n_sigma = below.s.min_p = -1;
+    below.s.xtc_probability = below.s.dynatemp_range = -0.5f;
+    below.s.adaptive_target = -0.25f;
+    x = way_write(&r, &zero, PL_RECEIPT_FULL);
+    y = way_write(&r, &below, PL_RECEIPT_FULL);
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+    engine_run_close(&r);
+}
+
 /* Writes the receipt of an output without a token, which ended by its limit. */
 static char *write_empty(const struct engine_run *r, unsigned flags)
 {

@@ -295,7 +295,7 @@ TEST(receipts_that_no_sampler_can_have_written_get_a_verdict)
     } all[] = {
         {"sampling.temperature", "-1", "temperature"},
         {"sampling.temperature", "\"inf\"", "temperature"},
-        {"sampling.top_k", "-1", "top_k"},
+        {"sampling.penalty_last_n", "-2", "penalty_last_n"},
         {"sampling.mirostat", "3", "mirostat"},
         {"sampling.bias", "[[1000000, 1]]", "1000000"},
         {"sampling.samplers", "[\"xtc\", \"xtc\"]", "twice"},

@@ -197,6 +197,46 @@ TEST(ask_takes_all_options)
     request_fini(&a);
 }
 
+/* As in llama-server, numbers below 0 turn filters off, and the seed that it
+ * reports as drawn is drawn again. */
+TEST(ask_filters_below_zero_are_off)
+{
+    struct request a;
+
+    read_by(&a, REQUEST_COMPLETION,
+            "{'prompt': 'x', 'top_k': -5, 'top_n_sigma': -1, 'min_p': -1,"
+            "'xtc_probability': -0.5, 'dynatemp_range': -1, 'min_keep': 0,"
+            "'repeat_last_n': -1, 'dry_penalty_last_n': -1, 'n_predict': -2,"
+            "'seed': 4294967295}",
+            &rules);
+    assert_int_equal(a.sampling.top_k, 0);
+    assert_true(a.sampling.top_n_sigma == 0 && a.sampling.min_p == 0 &&
+                a.sampling.xtc_probability == 0 &&
+                a.sampling.dynatemp_range == 0);
+    assert_int_equal(a.sampling.penalty_last_n, -1);
+    assert_int_equal(a.max_tokens, 77);
+    assert_int_equal(a.sampling.seed, 5);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': 'x', 'seed': 4294967294}",
+            &rules);
+    assert_int_equal(a.sampling.seed, 4294967294);
+    request_fini(&a);
+}
+
+/* Every client's integers hold a seed that was drawn. */
+TEST(ask_drawn_seeds_are_below_two_to_31)
+{
+    uint64_t all = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        uint64_t seed = sampler_draw_seed();
+
+        assert_true(seed < (uint64_t)1 << 31);
+        all |= seed;
+    }
+    assert_int_equal(all, INT32_MAX);
+}
+
 TEST(ask_takes_biases_of_both_forms)
 {
     struct request a;
@@ -288,6 +328,8 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'messages': [{'role': 'assistant', 'tool_calls': [{}]}]",
          "messages[0].tool_calls[0].function", "missing"},
         {"'mirostat': 3", "mirostat", "2"},
+        {"'min_keep': 2", "min_keep", "0 or 1"},
+        {"'repeat_last_n': -2", "repeat_last_n", "-1 or more"},
         {"'dry_sequence_breakers': ['']", "dry_sequence_breakers", "64 bytes"},
         {"'audio': {'voice': 'x'}", "audio", "not supported; leave it out"},
         {"'functions': [{}]", "functions[0].name", "missing"},
