@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 /* ---- preparation -------------------------------------------------------- */
@@ -123,14 +122,8 @@ static enum exit_code prepare(struct run *r)
     c = session_load(&r->s, o);
     if (c != EXIT_DONE)
         return c;
-    if (o->random_seed) {
-        uint32_t seed = (uint32_t)getpid();
-
-        /* If getrandom fails for lack of entropy, the process id remains the
-         * seed. That suffices, because the seed is printed at the end. */
-        (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
-        r->sampling.seed = seed;
-    }
+    if (o->random_seed)
+        r->sampling.seed = sampler_draw_seed();
     if (r->sampling.penalty_last_n < 0)
         r->sampling.penalty_last_n = (int)r->s.n_ctx;
     if (r->sampling.dry_last_n < 0)

@@ -110,6 +110,30 @@ bool option_set_int64(struct option_use *u)
     return whole(u, u->value, field(u));
 }
 
+/* Stores a limit of tokens. llama.cpp's -2, until the context is full, is -1
+ * here, because a full context always ends the text. */
+bool option_set_predict(struct option_use *u)
+{
+    int64_t v;
+    bool ok = whole(u, u->value, &v);
+
+    if (ok)
+        u->o->n_predict = v < 0 ? -1 : v;
+    return ok;
+}
+
+/* Stores a limit of reasoning in tokens. `plait run` has no limit, but can turn
+ * reasoning off. */
+bool option_set_budget(struct option_use *u)
+{
+    bool ok = option_set_int(u);
+
+    if (ok && u->o->command == CMD_RUN && u->o->reasoning_budget > 0)
+        return want(u, "0 or -1: `plait serve` keeps a budget, and here -n "
+                       "limits the answer");
+    return ok;
+}
+
 /* Stores the size of the context in tokens. 0 means the model's own context
  * length, except for perplexity and logits, where it means the command's
  * default. */
@@ -133,9 +157,17 @@ bool option_set_uint64(struct option_use *u)
 
 bool option_set_seed(struct option_use *u)
 {
+    uint64_t *seed = field(u);
+
     u->o->random_seed = strcmp(u->value, "-1") == 0;
-    return u->o->random_seed || number_uint64(u->value, field(u)) ||
-           want(u, "a whole number, 0 or more, or -1 for any");
+    if (u->o->random_seed)
+        return true;
+    if (!number_uint64(u->value, seed) ||
+        (u->o->command == CMD_SERVE && *seed > INT64_MAX))
+        return want(u, "a whole number from 0 to 2^%d - 1, or -1 for any",
+                    u->o->command == CMD_SERVE ? 63 : 64);
+    u->o->random_seed = *seed == SAMPLER_ANY_SEED;
+    return true;
 }
 
 bool option_set_float(struct option_use *u)

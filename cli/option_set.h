@@ -10,6 +10,8 @@ option_set_fn option_set_text;
 option_set_fn option_set_prompt;
 option_set_fn option_set_int;
 option_set_fn option_set_int64;
+option_set_fn option_set_predict;
+option_set_fn option_set_budget;
 option_set_fn option_set_uint64;
 option_set_fn option_set_float;
 option_set_fn option_set_seed;

@@ -247,9 +247,9 @@ const struct option_row option_table[] = {
 
     HEADING("Generation", WRITES | VERIFY),
     {{"-n", "--predict", "--n-predict"}, "N", "-1",
-     "Most tokens to generate. In a chat it applies to each answer. -1 goes on "
-     "until the text ends or the context is full.",
-     WRITES | OPTION_BRIEF(RUN), option_set_int64, AT(n_predict), -1, MANY,
+     "Most tokens to generate. In a chat it applies to each answer. -1 or -2 "
+     "goes on until the text ends or the context is full.",
+     WRITES | OPTION_BRIEF(RUN), option_set_predict, AT(n_predict), -2, MANY,
      NULL},
     {{"-i", "--interactive"}, NULL, NULL,
      "Chat with the model. This is the default if standard input is a terminal "
@@ -279,8 +279,8 @@ const struct option_row option_table[] = {
      WRITES, option_set_one_of, AT(reasoning_effort), 0, 0, efforts},
     {{"--reasoning-budget"}, "N", "-1",
      "Most tokens of reasoning, for requests that do not say. 0 turns "
-     "reasoning off, -1 sets no limit.",
-     SERVE, option_set_int, AT(reasoning_budget), -1, MANY, NULL},
+     "reasoning off, -1 sets no limit. run takes these two alone.",
+     WRITES, option_set_budget, AT(reasoning_budget), -1, MANY, NULL},
     {{"--reasoning-format"}, "FORM", "auto",
      "Form of reasoning in answers, for requests that do not say. none leaves "
      "it in the content, deepseek takes it apart, deepseek-legacy does both.",

@@ -65,8 +65,8 @@ static pl_status render(const pl_template *form, const json_t *messages,
 }
 
 /* Sets *out to the variables of the template as JSON, from --kwargs,
- * --reasoning and --reasoning-effort. If --reasoning is given, `reasons` turns
- * reasoning on or off. */
+ * --reasoning, --reasoning-budget and --reasoning-effort. If --reasoning or a
+ * budget of 0 is given, `reasons` turns reasoning on or off. */
 static enum exit_code variables(const struct options *o, bool reasons,
                                 char **out)
 {
@@ -82,7 +82,7 @@ static enum exit_code variables(const struct options *o, bool reasons,
                          "'{\"reasoning_effort\": \"high\"}'",
                          clip_printable(cut, o->kwargs));
     }
-    if (o->reasoning != REASONING_AUTO) {
+    if (o->reasoning != REASONING_AUTO || o->reasoning_budget == 0) {
         json_text_put(&j, "enable_thinking", json_boolean(reasons));
         json_text_put(&j, "thinking", json_boolean(reasons));
     }
@@ -703,7 +703,8 @@ enum exit_code run_chat_open(struct run *r)
     if (c == NULL)
         return no_memory();
     *c = (struct chat){.r = r, .form = r->form, .messages = json_array()};
-    code = variables(o, o->reasoning == REASONING_ON, &c->extra);
+    code = variables(
+        o, o->reasoning == REASONING_ON && o->reasoning_budget != 0, &c->extra);
     if (code == EXIT_DONE && c->messages == NULL)
         code = no_memory();
     if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)

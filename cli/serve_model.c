@@ -9,6 +9,7 @@
 #include "receipt_file.h"
 #include "serve_defaults.h"
 #include "server/json_text.h"
+#include "server/sampler_names.h"
 #include "session.h"
 
 #include "server/tier_disk.h"
@@ -423,7 +424,8 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     v->created = (int64_t)time(NULL);
     session_sampling(&v->sampling, o, v->model);
     v->sampling.tokenizer = v->words;
-    v->sampling.top_n_sigma = fmaxf(v->sampling.top_n_sigma, 0);
+    if (o->random_seed)
+        v->sampling.seed = SAMPLER_ANY_SEED;
     v->max_tokens = o->n_predict;
     v->reasoning = reasonings[o->reasoning_format];
     v->limits_thinking = o->reasoning_budget > 0;

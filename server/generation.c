@@ -12,6 +12,7 @@
 #include "ollama.h"
 #include "request_tasks.h"
 #include "response.h"
+#include "sampler_names.h"
 #include "service.h"
 #include "stop_strings.h"
 
@@ -1104,8 +1105,7 @@ void generation_start(void *service, struct http_request *r)
     const char *body = http_body(r, &len);
     bool ok;
 
-    rules.seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
-                                            << 32;
+    rules.seed = sampler_draw_seed();
     rules.can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL |
                 ollama_traits(pl_template_text(v->form, false),
                               pl_template_text(v->form, true));

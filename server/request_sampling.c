@@ -88,7 +88,8 @@ static bool read_numbers(struct request_reader *r)
     s->mirostat = (int)mirostat;
     s->top_k = top_k < 0 ? 0 : (int)top_k;
     s->penalty_last_n = (int)last_n;
-    s->seed = seed < 0 ? r->rules->seed : (uint64_t)seed;
+    s->seed =
+        seed < 0 || seed == SAMPLER_ANY_SEED ? r->rules->seed : (uint64_t)seed;
     return true;
 }
 

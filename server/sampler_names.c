@@ -3,6 +3,9 @@
 #include "sampler_names.h"
 
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
 
 /* The letter for each sampler in llama.cpp's string of samplers, in the order
  * of enum pl_sampling_step. */
@@ -11,6 +14,17 @@ static const char letters[PL_N_STEP + 1] = "edskypmxta";
 const char sampler_all_names[] = "penalties, dry, top_n_sigma, top_k, typ_p, "
                                  "top_p, min_p, xtc, temperature and "
                                  "adaptive_p";
+
+uint64_t sampler_draw_seed(void)
+{
+    uint32_t seed;
+
+    /* If getrandom fails for lack of entropy, the process id and the time are
+     * the seed. That suffices, because the seed is reported. */
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
+        seed = (uint32_t)getpid() ^ (uint32_t)time(NULL);
+    return seed & INT32_MAX;
+}
 
 int sampler_step(const char *name, size_t len, char letter)
 {

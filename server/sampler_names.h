@@ -17,6 +17,13 @@ enum {
     SAMPLER_DRY_LAST_N = 1 << 20,
 };
 
+/* llama.cpp's number for a seed that is drawn, which it reports in /props. */
+#define SAMPLER_ANY_SEED UINT32_MAX
+
+/* Draws a seed. It is below 2^31, so that every client's integers hold it and a
+ * seed that was reported can be given again. */
+uint64_t sampler_draw_seed(void);
+
 /* Returns the sampler (enum pl_sampling_step) with the name name[0 .. len - 1]
  * or, if `name` is NULL, with this letter. SAMPLER_UNKNOWN: there is no such
  * sampler. SAMPLER_PASSED_OVER: llama.cpp has this sampler and this server does

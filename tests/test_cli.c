@@ -188,8 +188,8 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -c ' 12'", "whole number"},
         {"plait run " MODEL "-p x -c ''", "whole number"},
         {"plait run " MODEL "-p x -c 0x10", "whole number"},
-        {"plait run " MODEL "-p x -n -2", "-1 to"},
-        {"plait run " MODEL "-p x -n 99999999999999999999", "-1 to"},
+        {"plait run " MODEL "-p x -n -3", "-2 to"},
+        {"plait run " MODEL "-p x -n 99999999999999999999", "-2 to"},
         {"plait run " MODEL "-p x --temp nan", "number"},
         {"plait run " MODEL "-p x --temp 0x1p3", "number"},
         {"plait run " MODEL "-p x --top-p 1.5", "from 0 to 1"},
@@ -278,6 +278,7 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
          "LLAMA_ARG_PORT=x: as the value of --port, give"},
         {"LLAMA_ARG_WEBUI_MCP_PROXY=1 plait serve -m x",
          "LLAMA_ARG_WEBUI_MCP_PROXY=1: --ui-mcp-proxy of llama.cpp"},
+        {"plait serve -m x -s 9223372036854775808", "to 2^63 - 1"},
     };
 
     MUST_REFUSE(list, 2);
@@ -652,6 +653,9 @@ TEST(cli_run_ends_when_the_context_is_full)
 
     must_say(r, "is full");
     must_say(r, "-c 128");
+    assert_string_equal(
+        r.out,
+        sh(0, "plait run " MODEL "-p x -c 64 --ignore-eos -s 1 -n -2").out);
 }
 
 TEST(cli_run_keeps_a_conversation)

@@ -161,6 +161,15 @@ TEST(cli_chat_reasoning_is_on_standard_error)
     r = sh(0, "echo Once upon a time | plait run " CHAT "--template t.jinja");
     assert_true(r.n_out > 6);
     assert_int_equal(r.err[0], '\n');
+    /* a budget of 0 turns reasoning off, whatever the template takes */
+    r = sh(0, "echo Once upon a time | plait run " CHAT "--template t.jinja "
+              "--reasoning on --reasoning-budget 0");
+    assert_true(r.n_out > 6);
+    assert_int_equal(r.err[0], '\n');
+    r = sh(0, "echo Once upon a time | plait run " CHAT "--template t.jinja "
+              "--reasoning on --reasoning-budget -1");
+    assert_string_equal(r.out, "");
+    sh(0, "echo Once upon a time | plait run " CHAT "--reasoning-budget 0");
 }
 
 TEST(cli_chat_mistakes_name_option_and_remedy)
@@ -171,6 +180,8 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
     } list[] = {
         {"plait run " MODEL "-i --reasoning maybe", "auto, on or off", 2},
         {"plait run " MODEL "-i --reasoning on", "no switch for it", 2},
+        {"plait run " MODEL "-i --reasoning-budget 64",
+         "give 0 or -1: `plait serve` keeps a budget", 2},
         {"plait run " MODEL "-i --kwargs 3", "not a JSON object", 2},
         {"plait run " MODEL "-i --no-template --system x",
          "leave out --no-template", 2},

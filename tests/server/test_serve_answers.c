@@ -116,7 +116,7 @@ TEST(serve_answers_have_what_clients_read)
         /* path and body of the request; body NULL for a GET request */
         const char *path, *body;
         int status;
-        const char *has[12];
+        const char *has[13];
     } row[] = {
         {"/props",
          NULL,
@@ -126,6 +126,7 @@ TEST(serve_answers_have_what_clients_read)
           "default_generation_settings.n_ctx=512",
           "default_generation_settings.params.n_predict=-1",
           "default_generation_settings.params.samplers.0",
+          "default_generation_settings.params.seed=4294967295",
           "default_generation_settings.params.logit_bias=[]",
           "modalities.vision=false"}},
         {"/props", "{}", 200, {"success=true"}},
@@ -221,6 +222,38 @@ TEST(serve_answers_have_what_clients_read)
 }
 
 /* In the words and fields of each protocol, streamed or not. */
+/* A seed that was drawn, given again, gives the same text. So does a client's
+ * double or 32-bit integer, which holds it. */
+TEST(serve_answers_drawn_seeds_that_can_be_given_again)
+{
+    static const char request[] =
+        "{\"prompt\":\"Once\",\"n_predict\":16,\"temperature\":2,"
+        "\"top_k\":-1,\"seed\":%s}";
+    static const char *const drawn[] = {"null", "-1", "4294967295"};
+    struct serve_try s;
+
+    serve_try_start(&s, "", "");
+    for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++) {
+        json_t *j[2];
+        json_int_t seed = 0;
+
+        for (int again = 0; again < 2; again++) {
+            char body[200], number[32];
+
+            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, seed);
+            snprintf(body, sizeof body, request, again ? number : drawn[i]);
+            j[again] =
+                serve_try_json(serve_try_post(&s, "/completion", body, 200));
+            seed = json_integer_value(at(j[again], "generation_settings.seed"));
+            assert_true(seed >= 0 && seed <= INT32_MAX);
+        }
+        assert_true(json_equal(at(j[0], "content"), at(j[1], "content")));
+        json_decref(j[0]);
+        json_decref(j[1]);
+    }
+    serve_try_stop(&s);
+}
+
 /* "functions" and "function_call" are the older form of tools. */
 TEST(serve_answers_functions_as_they_were_asked)
 {

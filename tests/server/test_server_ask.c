@@ -7,6 +7,7 @@
 #include "server/logprob.h"
 #include "server/request.h"
 #include "server/request_tasks.h"
+#include "server/sampler_names.h"
 #include "server/token_routes.h"
 
 #include <inttypes.h>
