@@ -494,12 +494,17 @@ static enum exit_code read_llama_key(struct word_list *to, const char *file,
     char name[64];
     char *words[] = {name, k->value};
     const struct llama_option *l;
+    struct word_list made = {0};
     enum exit_code c;
     bool known;
 
     if (strncmp(k->key, "LLAMA_", 6) == 0) {
-        c = llama_variable(to, CMD_SERVE, k->key, k->value, 0, NULL, &known);
-        return known ? c : refuse_key(file, k, "unknown variable");
+        c = llama_variable(&made, CMD_SERVE, k->key, k->value, 0, NULL, &known);
+        if (c == EXIT_DONE)
+            c = known ? llama_rewrite(to, CMD_SERVE, made.n, made.v)
+                      : refuse_key(file, k, "unknown variable");
+        word_list_free(&made);
+        return c;
     }
     snprintf(name, sizeof(name), "--%s", k->key);
     l = llama_find(name, CMD_SERVE);

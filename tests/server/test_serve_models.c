@@ -434,6 +434,8 @@ TEST(serve_models_have_options_of_their_own)
     snprintf(text, sizeof text,
              "version = 1\n[*]\nc = 128\nctk = q8_0\npinned = true\n"
              "stop-timeout = 5\ndedup-cache-models = 1\n"
+             "LLAMA_ARG_MLOCK = 0\nLLAMA_ARG_TOOLS =\n"
+             "LLAMA_ARG_NO_WEBUI = 1\n"
              "[one \"x\"]\nmodel = %s\n"
              "dev = cpu*2\nc = 192\nload-on-startup = true\n"
              "[bad]\nmodel = /nowhere.gguf\npinned = false\n",
