@@ -238,12 +238,13 @@ TEST(serve_answers_drawn_seeds_that_can_be_given_again)
         json_int_t seed = 0;
 
         for (int again = 0; again < 2; again++) {
-            char body[200], number[32];
+            char body[200], number[32], *text;
 
             snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, seed);
             snprintf(body, sizeof body, request, again ? number : drawn[i]);
-            j[again] =
-                serve_try_json(serve_try_post(&s, "/completion", body, 200));
+            text = serve_try_post(&s, "/completion", body, 200);
+            j[again] = serve_try_json(text);
+            free(text);
             seed = json_integer_value(at(j[again], "generation_settings.seed"));
             assert_true(seed >= 0 && seed <= INT32_MAX);
         }
@@ -280,7 +281,9 @@ TEST(serve_answers_functions_as_they_were_asked)
     snprintf(words, sizeof words, "--chat-template-file '%s'", path);
     serve_try_start(&s, "", words);
     assert_true(asprintf(&body, request, hi, "") > 0);
-    j = serve_try_json(serve_try_post(&s, "/v1/chat/completions", body, 200));
+    path = serve_try_post(&s, "/v1/chat/completions", body, 200);
+    j = serve_try_json(path);
+    free((char *)path);
     check("functions", j, "choices.0.finish_reason=\"function_call\"");
     check("functions", j, "choices.0.message.function_call.name=\"now\"");
     check("functions", j, "choices.0.message.function_call.arguments~{");
