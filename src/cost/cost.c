@@ -430,6 +430,18 @@ static double pull(const struct cost_machine *m, int dev,
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
+static double push_bytes(const struct insn_push *s, int to,
+                         const struct cost_micro *z)
+{
+    double bytes = 0;
+    int n;
+    const struct copy_desc *p = push_pieces(s, to, &n);
+
+    for (int i = 0; i < n; i++)
+        bytes += piece_bytes(&p[i], z);
+    return bytes;
+}
+
 /* Returns the seconds of a PUSH. The slowest receiver or the sender's busiest
  * path determines them: a path carries the bytes for all of its receivers one
  * after another, while receivers and paths work at the same time. */
@@ -443,12 +455,8 @@ static double push(const struct cost_machine *m, int dev,
 
     for (int k = 0; k < s->n_to; k++) {
         struct route w = route(from, &m->rates[s->to[k].dev]);
-        double bytes = 0;
-        int n;
-        const struct copy_desc *p = push_pieces(s, k, &n);
+        double bytes = push_bytes(s, k, z);
 
-        for (int i = 0; i < n; i++)
-            bytes += piece_bytes(&p[i], z);
         slowest = fmax(slowest, bytes / w.bytes_per_s);
         sum[w.way] += bytes;
         if (w.way == WAY_NETWORK && !(from->network_bytes_per_s > 0))
@@ -458,6 +466,20 @@ static double push(const struct cost_machine *m, int dev,
         if (sum[k] > 0)
             slowest = fmax(slowest, sum[k] / port[k]);
     return slowest;
+}
+
+double cost_network_s(const struct cost_machine *m, int dev,
+                      const struct insn *s, const struct cost_micro *z)
+{
+    double seconds = 0;
+
+    for (int k = 0; s->kind == INSN_PUSH && k < s->push.n_to; k++) {
+        struct route w = route(&m->rates[dev], &m->rates[s->push.to[k].dev]);
+
+        if (w.way == WAY_NETWORK)
+            seconds += push_bytes(&s->push, k, z) / w.bytes_per_s;
+    }
+    return seconds;
 }
 
 double cost_delivery_s(const struct cost_machine *m, int dev,

@@ -138,6 +138,12 @@ struct cost_link cost_link_of(const struct cost_rates *from,
 double cost_insn_s(const struct cost_machine *m, int dev, const struct insn *s,
                    const struct cost_micro *z);
 
+/* Returns for how many seconds the network of the device's machine sends what a
+ * PUSH instruction pushes to other machines. Returns 0 for other
+ * instructions. */
+double cost_network_s(const struct cost_machine *m, int dev,
+                      const struct insn *s, const struct cost_micro *z);
+
 /* Returns the seconds from the end of a PUSH instruction until its data has
  * arrived. A later POST waits for the arrival. Returns 0 for other
  * instructions. */

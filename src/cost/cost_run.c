@@ -5,9 +5,10 @@
  * earlier post. So a single pass suffices, because the end of everything that
  * an instruction waits for is already known.
  *
- * Contention is not modelled. Copies of several devices over one link do not
- * slow each other down, and neither do reads of the same memory by several
- * devices. */
+ * A machine's devices share its network: what they push to other machines is
+ * sent in the total order. Other contention is not modelled. Copies of several
+ * devices over one link do not slow each other down, and neither do reads of
+ * the same memory by several devices. */
 #include "cost/cost.h"
 
 #include "base/err.h"
@@ -30,6 +31,8 @@ struct timeline {
                                       queue of a device is free */
     double (*pushed)[QUEUE_COUNT]; /* [n_dev] time in seconds at which all data
                                       that a queue pushed has arrived */
+    double *network; /* [machines] time in seconds at which a machine's network
+                        is free */
     double *thread;
     double **event; /* [n_dev][n_event] time in seconds at which the event is
                        posted */
@@ -155,6 +158,21 @@ static double barrier_time_s(struct timeline *w, int dev, const struct insn *s)
     return t;
 }
 
+/* Returns the time at which the data of instruction s has arrived, which the
+ * device executes from `begin` to `end`. */
+static double arrival_s(struct timeline *w, int dev, const struct insn *s,
+                        const struct cost_micro *z, double begin, double end)
+{
+    double network = cost_network_s(w->m, dev, s, z);
+    double *free_at = &w->network[w->m->rates[dev].machine];
+
+    if (network > 0) {
+        *free_at = fmax(*free_at, begin) + network;
+        end = fmax(end, *free_at);
+    }
+    return end + cost_delivery_s(w->m, dev, s);
+}
+
 static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
                           const struct cost_micro *z)
 {
@@ -182,7 +200,7 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
     end = begin + cost_insn_s(m, dev, s, z);
     busy_until(w, dev, queue, end);
     w->pushed[dev][queue] =
-        fmax(w->pushed[dev][queue], end + cost_delivery_s(m, dev, s));
+        fmax(w->pushed[dev][queue], arrival_s(w, dev, s, z, begin, end));
     if (w->span)
         w->span[dev][at] = (struct span){begin, end};
     if (m->seen)
@@ -283,6 +301,7 @@ static void end(struct timeline *w)
 {
     free(w->queue);
     free(w->pushed);
+    free(w->network);
     free(w->thread);
     if (w->event)
         free(w->event[0]);
@@ -299,8 +318,11 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
 {
     const struct cost_machine *m = w->m;
     size_t n_dev = (size_t)m->n_dev + 1, n_thread = 0, n_event = 0, n_step = 0;
+    size_t n_machine = 1;
 
     for (int d = 0; d < m->n_dev; d++) {
+        if ((size_t)m->rates[d].machine >= n_machine)
+            n_machine = (size_t)m->rates[d].machine + 1;
         if (m->thread0 && (size_t)(m->thread0[d] + m->n_thread[d]) > n_thread)
             n_thread = (size_t)(m->thread0[d] + m->n_thread[d]);
         n_event += (size_t)m->prog[d].n_event;
@@ -308,6 +330,7 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
     }
     w->queue = calloc(n_dev, sizeof *w->queue);
     w->pushed = calloc(n_dev, sizeof *w->pushed);
+    w->network = calloc(n_machine, sizeof *w->network);
     w->thread = calloc(n_thread + 1, sizeof *w->thread);
     w->event = calloc(n_dev, sizeof *w->event);
     w->next = calloc(n_dev, sizeof *w->next);
@@ -319,8 +342,9 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
         w->span = calloc(n_dev, sizeof *w->span);
     if (w->span)
         w->span[0] = malloc((n_step + 1) * sizeof **w->span);
-    if (!w->queue || !w->pushed || !w->thread || !w->event || !w->event[0] ||
-        !w->next || !w->gate || !w->heap || (use && (!w->span || !w->span[0])))
+    if (!w->queue || !w->pushed || !w->network || !w->thread || !w->event ||
+        !w->event[0] || !w->next || !w->gate || !w->heap ||
+        (use && (!w->span || !w->span[0])))
         return err_no_memory(err, "an estimate");
     for (size_t i = 0; use && i < n_step; i++)
         w->span[0][i].begin_s = -1;

@@ -8,10 +8,16 @@
  * of rows decides at run time; the pass "transfer" chose the limit. The size of
  * staging buffers does not grow with the number of devices.
  *
+ * Between machines of several devices each, a sum takes *three shots*, so that
+ * its value crosses the network once: the devices of each machine sum their
+ * ranges of the machine's addends, a subtree of the ranks; the devices of all
+ * machines that have the same range exchange these sums; and the devices of
+ * each machine push their ranges to each other.
+ *
  *            inbox: peers write, the MERGE reads once       work
  *   sum      staging: an entry for each addend         ->   the result
  *   gather   gather buffer: the peers' parts           ->   the result
- *   shot 2   gather buffer: the peers' ranges          ->   the result
+ *   last     gather buffer: the peers' ranges          ->   the result
  *
  * So no kernel computes in an inbox. The result is in the device's own memory,
  * wherever the inbox is. Peers may push the next collective as soon as they
@@ -45,6 +51,9 @@ struct exchange {
     struct lower *w;
     int n;
     const struct lower_group *g;
+    /* number of adjacent shards that share a sum by ranges: those of a machine
+     * if it sums first, else all */
+    int width;
     const int *item;          /* [n] conversions */
     struct lower_item *it;    /* [shards][n] */
     const pl_dim *bytes;      /* [2] */
@@ -225,6 +234,18 @@ static pl_status staged_copies(const struct exchange *e, int k,
 
 /* ---- the range of elements that a shard sums ---------------------------- */
 
+/* Returns true if each machine sums its addends first. */
+static bool within_machines(const struct exchange *e)
+{
+    return e->width < e->g->n;
+}
+
+/* Returns the first of the shards that share ranges with shard k. */
+static int first_peer(const struct exchange *e, int k)
+{
+    return k - k % e->width;
+}
+
 /* Returns the number of elements of the value, per n_tok or n_out. */
 static pl_dim elements(const struct exchange *e, int j)
 {
@@ -233,15 +254,15 @@ static pl_dim elements(const struct exchange *e, int j)
     return lower_product(x->dim, 0, x->n_dim, 1);
 }
 
-/* Returns the offset in bytes of shard k's range. */
+/* Returns the offset in bytes of range k, 0 to width. */
 static pl_dim range_at(const struct exchange *e, int j, int k)
 {
     pl_dim all = elements(e, j);
 
-    return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
+    return (pl_dim){all.n * k / e->width * 4, all.symbol};
 }
 
-/* Returns a copy of the ranges of shards a to b - 1, which are adjacent. */
+/* Returns a copy of ranges a to b - 1. */
 static struct copy_desc ranges_piece(const struct exchange *e, int j, int a,
                                      int b)
 {
@@ -256,9 +277,12 @@ static struct copy_desc ranges_piece(const struct exchange *e, int j, int a,
     };
 }
 
+/* Returns a copy of shard k's range. */
 static struct copy_desc range_piece(const struct exchange *e, int j, int k)
 {
-    return ranges_piece(e, j, k, k + 1);
+    int own = k % e->width;
+
+    return ranges_piece(e, j, own, own + 1);
 }
 
 /* ---- shots ------------------------------------------------------------- */
@@ -266,16 +290,70 @@ static struct copy_desc range_piece(const struct exchange *e, int j, int k)
 /* The staging buffers of a shot, [shards][n], and the items that read them.
  * ranges: each shard sums only its own range of a sum. most: maximum number of
  * rows; 0 if not limited. */
-struct first_shot {
+struct shot {
     bool ranges;
     int64_t most;
     struct staging *staging;
     struct merge_item *m;
 };
 
+/* Sets *first and *n to the addends of sum `m` that shard k's machine has, and
+ * *depth to the entries that their sum needs on the stack. Sets *n_add to the
+ * additions after the last that have other machines' addends. */
+static void machine_addends(const struct exchange *e, int k,
+                            const struct merge_item *m, int *first, int *n,
+                            int *depth, int *n_add)
+{
+    int a = first_peer(e, k), height = 0;
+
+    *first = *n = *depth = *n_add = 0;
+    for (int i = 0; i < m->n_addend; i++) {
+        bool here = false;
+
+        for (int p = a; p < a + e->width; p++)
+            here |= m->addend[i].dev == dev_of(e, p);
+        if (!here)
+            continue;
+        if ((*n)++ == 0)
+            *first = i;
+        height -= *n_add;
+        *n_add = m->addend[i].n_add;
+        if (++height > *depth)
+            *depth = height;
+    }
+    if (*n > 0)
+        *n_add -= height - 1;
+}
+
+/* Makes shard k's item of a sum that of its machine's addends. The result is
+ * its range alone. */
+static pl_status sum_within_machine(const struct exchange *e, int k, int j,
+                                    struct copy_desc *range,
+                                    struct merge_item *m)
+{
+    struct merge_addend *last;
+    pl_dim size = {range->bytes.n / 4, range->bytes.symbol};
+    int first, n_add;
+
+    machine_addends(e, k, &item_of(e, k, j)->m, &first, &m->n_addend, &m->depth,
+                    &n_add);
+    m->addend += first;
+    range->dst_off = (pl_dim){0, PL_CONST};
+    if (m->n_addend == 0) {
+        m->reduce = false;
+        m->n_piece = 0;
+        return PL_OK;
+    }
+    last = (struct merge_addend *)&m->addend[m->n_addend - 1];
+    last->n_add -= n_add;
+    if (m->n_piece == 0)
+        return PL_OK;
+    return lower_tensor(e->w, dev_of(e, k), PL_F32, 1, &size, 1, &m->out, NULL);
+}
+
 /* Returns the largest number of bytes that shard k stages of one addend of sum
  * j. */
-static size_t staged_bytes(const struct exchange *e, const struct first_shot *x,
+static size_t staged_bytes(const struct exchange *e, const struct shot *x,
                            int k, int j)
 {
     const struct graph_sizes *max = &e->w->opt->max;
@@ -296,7 +374,7 @@ static size_t staged_bytes(const struct exchange *e, const struct first_shot *x,
 
 /* Copies the items, whose addends are later changed to refer to staging
  * buffers. */
-static pl_status open_shot(const struct exchange *e, struct first_shot *x)
+static pl_status open_shot(const struct exchange *e, struct shot *x)
 {
     struct lower *w = e->w;
     size_t n = (size_t)(e->n * e->g->n) + 1;
@@ -319,6 +397,8 @@ static pl_status open_shot(const struct exchange *e, struct first_shot *x)
             *p = range_piece(e, j, k);
             m->piece = p;
             m->n_piece = p->bytes.n > 0;
+            if (within_machines(e))
+                PL_TRY(sum_within_machine(e, k, j, p, m));
         }
         if (m->reduce && m->n_piece > 0)
             PL_TRY(make_staging(e, k, m, staged_bytes(e, x, k, j),
@@ -342,17 +422,19 @@ static const struct copy_desc *range_copy(const struct exchange *e,
     return p;
 }
 
-/* Pushes addend a of sum j from shard s to all others. */
-static pl_status push_addend(struct exchange *e, const struct first_shot *x,
-                             int s, int j, int a)
+/* Pushes addend a of sum j from shard s to all that sum it in this shot. */
+static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
+                             int j, int a)
 {
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
     struct peer_push like = {.n = -1}; /* the copies that `p` was made from */
     const struct copy_desc *p = NULL;
     bool range = x->ranges && is_all_reduce(e, j);
-    int entry;
+    int entry, first = 0, n, depth, n_add;
 
     PL_TRY(entry_of(e, j, &from, &entry));
+    if (range && within_machines(e))
+        machine_addends(e, s, &item_of(e, s, j)->m, &first, &n, &depth, &n_add);
     for (int i = 1; i < e->g->n; i++) { /* each begins with its neighbour */
         int k = (s + i) % e->g->n;
         struct merge_item *m = &x->m[k * e->n + j];
@@ -360,7 +442,7 @@ static pl_status push_addend(struct exchange *e, const struct first_shot *x,
         const struct peer_push now = {.p = m->piece, .n = m->n_piece};
         size_t at;
 
-        if (m->n_piece == 0)
+        if (m->n_piece == 0 || (range && first_peer(e, k) != first_peer(e, s)))
             continue;
         if (range) {
             p = range_copy(e, m, k, from.dev, entry);
@@ -369,9 +451,9 @@ static pl_status push_addend(struct exchange *e, const struct first_shot *x,
                 staged_copies(e, k, m->piece, m->n_piece, from.dev, entry, &p));
             like = now;
         }
-        add_staged_addend(e, k, b, (struct merge_addend *)&m->addend[a],
-                          range ? range_at(e, j, k) : (pl_dim){0, PL_CONST},
-                          &at);
+        add_staged_addend(
+            e, k, b, (struct merge_addend *)&m->addend[a - first],
+            range ? range_at(e, j, k % e->width) : (pl_dim){0, PL_CONST}, &at);
         push_later(&e->out, dev_of(e, k), b->tensor, at, p, m->n_piece);
     }
     return emit_merged_pushes(e->w, from.dev, &e->out);
@@ -453,11 +535,7 @@ static pl_status push_parts(struct exchange *e, int s, int j)
     return emit_merged_pushes(e->w, dev_of(e, s), &e->out);
 }
 
-static pl_status post_pushed(const struct exchange *e, int k)
-{
-    e->event[k].dev = dev_of(e, k);
-    return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[k].event);
-}
+/* ---- the order of the shots ---------------------------------------------- */
 
 /* Allocates the events of a shot. Each shot has an array of its own, because
  * WAITs refer to it. */
@@ -467,15 +545,43 @@ static pl_status new_events(struct exchange *e)
     return lower_memory(e->w);
 }
 
-/* Waits until all have pushed. */
-static pl_status wait_pushed(const struct exchange *e, int k)
+/* Posts that shard k has pushed, as event `slot` of the shot. */
+static pl_status post_pushed(const struct exchange *e, int k, int slot)
 {
-    return lower_wait_all(e->w, dev_of(e, k), e->event, e->g->n);
+    e->event[slot].dev = dev_of(e, k);
+    return lower_post(e->w, dev_of(e, k), QUEUE_COMPUTE, &e->event[slot].event);
+}
+
+/* Waits until the shards of n events have pushed. */
+static pl_status wait_pushed(const struct exchange *e, int k, int first, int n)
+{
+    return lower_wait_all(e->w, dev_of(e, k), e->event + first, n);
+}
+
+/* Emits a MERGE of shard k, of those items of m[n] that have copies. */
+static pl_status merge_some(const struct exchange *e, int k,
+                            const struct merge_item *m)
+{
+    struct lower *w = e->w;
+    struct merge_item *some = arena_alloc(w->a, (size_t)e->n, sizeof *some);
+    struct insn s = {.kind = INSN_MERGE,
+                     .node = w->num->node[e->item[0]].node,
+                     .merge = {.item = some}};
+
+    PL_TRY(lower_memory(w));
+    for (int j = 0; j < e->n; j++)
+        if (m[j].n_piece > 0)
+            some[s.merge.n_item++] = m[j];
+    return s.merge.n_item > 0 ? lower_insn(w, dev_of(e, k), &s) : PL_OK;
 }
 
 /* Emits the first shot: all push, and each merges what it received. */
-static pl_status first_shot(struct exchange *e, struct first_shot *x)
+static pl_status first_shot(struct exchange *e, struct shot *x)
 {
+    bool near = x->ranges; /* all values come from shards that share ranges */
+
+    for (int j = 0; j < e->n; j++)
+        near &= is_all_reduce(e, j);
     PL_TRY(new_events(e));
     PL_TRY(open_shot(e, x));
     for (int s = 0; s < e->g->n; s++) {
@@ -488,20 +594,119 @@ static pl_status first_shot(struct exchange *e, struct first_shot *x)
             if (!m->reduce)
                 PL_TRY(push_parts(e, s, j));
         }
-        PL_TRY(post_pushed(e, s));
+        PL_TRY(post_pushed(e, s, s));
     }
     for (int k = 0; k < e->g->n; k++) {
         struct insn s = {.queue = QUEUE_COMPUTE};
 
-        PL_TRY(wait_pushed(e, k));
+        PL_TRY(wait_pushed(e, k, near ? first_peer(e, k) : 0,
+                           near ? e->width : e->g->n));
         PL_TRY(lower_merge(e->w, e->g->first + k, e->n, e->item,
                            x->m + k * e->n, e->bytes, &s));
     }
     return PL_OK;
 }
 
+/* Sets *m to the sum of the machines' sums of shard k's range. */
+static pl_status sum_machines(const struct exchange *e, const struct shot *x,
+                              int k, int j, struct merge_item *m)
+{
+    const struct merge_item *all = &item_of(e, k, j)->m;
+    struct copy_desc *p = arena_alloc(e->w->a, 1, sizeof *p);
+    struct merge_addend *addend =
+        arena_alloc(e->w->a, (size_t)(e->g->n / e->width), sizeof *addend);
+    int height = 0;
+
+    PL_TRY(lower_memory(e->w));
+    *p = range_piece(e, j, k);
+    *m = (struct merge_item){.reduce = true,
+                             .out = all->out,
+                             .n_piece = p->bytes.n > 0,
+                             .piece = p,
+                             .addend = addend};
+    for (int i = k % e->width; i < e->g->n; i += e->width) {
+        int first, n, depth, n_add;
+
+        machine_addends(e, i, all, &first, &n, &depth, &n_add);
+        if (n == 0)
+            continue;
+        addend[m->n_addend++] =
+            (struct merge_addend){.dev = dev_of(e, i),
+                                  .tensor = x->m[i * e->n + j].out,
+                                  .skip = range_at(e, j, k % e->width),
+                                  .n_add = n_add};
+        if (++height > m->depth)
+            m->depth = height;
+        height -= n_add;
+    }
+    return PL_OK;
+}
+
+/* Pushes the sum of shard s's machine to the shards of other machines that have
+ * the same range, whose items are m[]. */
+static pl_status push_machine_sum(struct exchange *e, int s, int j,
+                                  const struct merge_item *m,
+                                  struct staging *staging)
+{
+    struct copy_desc *p = &e->out.range[s];
+
+    for (int k = s % e->width; k < e->g->n; k += e->width) {
+        int i = k * e->n + j;
+        size_t at;
+
+        for (int a = 0; k != s && a < m[i].n_addend; a++) {
+            struct merge_addend *ad = (struct merge_addend *)&m[i].addend[a];
+
+            if (ad->dev != dev_of(e, s) || m[i].n_piece == 0)
+                continue;
+            *p = *m[i].piece;
+            p->src_dev = ad->dev;
+            p->src = ad->tensor;
+            p->src_off = p->dst_off = (pl_dim){0, PL_CONST};
+            add_staged_addend(e, k, &staging[i], ad, ad->skip, &at);
+            push_later(&e->out, dev_of(e, k), staging[i].tensor, at, p, 1);
+        }
+    }
+    return emit_merged_pushes(e->w, dev_of(e, s), &e->out);
+}
+
+/* Emits the shot between machines: each shard receives its range from other
+ * machines, and sums it. */
+static pl_status between_machines(struct exchange *e, const struct shot *x)
+{
+    struct lower *w = e->w;
+    size_t size = (size_t)(e->n * e->g->n) + 1;
+    struct merge_item *m = arena_alloc(w->a, size, sizeof *m);
+    struct staging *staging = arena_alloc(w->a, size, sizeof *staging);
+    int n_machine = e->g->n / e->width;
+
+    PL_TRY(new_events(e));
+    for (int i = 0; i < e->g->n * e->n; i++) {
+        int k = i / e->n, j = i % e->n;
+
+        if (!is_all_reduce(e, j))
+            continue;
+        PL_TRY(sum_machines(e, x, k, j, &m[i]));
+        if (m[i].n_piece > 0)
+            PL_TRY(make_staging(e, k, &m[i], staged_bytes(e, x, k, j),
+                                &staging[i]));
+    }
+    for (int s = 0; s < e->g->n; s++) {
+        for (int j = 0; j < e->n; j++)
+            if (is_all_reduce(e, j))
+                PL_TRY(push_machine_sum(e, s, j, m, staging));
+        /* events of one range are adjacent */
+        PL_TRY(post_pushed(e, s, s % e->width * n_machine + s / e->width));
+    }
+    for (int k = 0; k < e->g->n; k++) {
+        PL_TRY(wait_pushed(e, k, k % e->width * n_machine, n_machine));
+        PL_TRY(merge_some(e, k, m + k * e->n));
+    }
+    return PL_OK;
+}
+
 /* Pushes shard k's range of sum j, which it has summed, to the gather buffers
- * of all others. */
+ * of those that share ranges with it. */
 static pl_status push_sum(struct exchange *e, int k, int j)
 {
     struct copy_desc *p = e->out.range;
@@ -509,8 +714,8 @@ static pl_status push_sum(struct exchange *e, int k, int j)
     *p = range_piece(e, j, k);
     p->src_dev = dev_of(e, k);
     p->src = item_of(e, k, j)->m.out;
-    for (int i = 1; i < e->g->n; i++) {
-        int s = (k + i) % e->g->n;
+    for (int i = 1; i < e->width; i++) {
+        int s = first_peer(e, k) + (k + i) % e->width;
 
         push_later(&e->out, dev_of(e, s), item_of(e, s, j)->room, 0, p,
                    p->bytes.n > 0);
@@ -523,9 +728,7 @@ static pl_status take_sums(const struct exchange *e, int k)
 {
     struct lower *w = e->w;
     struct merge_item *m = arena_alloc(w->a, (size_t)e->n, sizeof *m);
-    struct insn s = {.kind = INSN_MERGE,
-                     .node = w->num->node[e->item[0]].node,
-                     .merge = {.item = m}};
+    int own = k % e->width;
 
     PL_TRY(lower_memory(w));
     for (int j = 0; j < e->n; j++) {
@@ -533,20 +736,20 @@ static pl_status take_sums(const struct exchange *e, int k)
 
         for (int i = 0; i < 2 && is_all_reduce(e, j); i++) {
             struct copy_desc c =
-                ranges_piece(e, j, i ? k + 1 : 0, i ? e->g->n : k);
+                ranges_piece(e, j, i ? own + 1 : 0, i ? e->width : own);
 
             c = gather_copy(e, k, j, &c);
             if (c.bytes.n > 0)
                 PL_TRY(lower_add_piece(w, &p, &c));
         }
-        if (p.n > 0)
-            m[s.merge.n_item++] = (struct merge_item){
-                .out = item_of(e, k, j)->m.out, .piece = p.p, .n_piece = p.n};
+        m[j] = (struct merge_item){
+            .out = item_of(e, k, j)->m.out, .n_piece = p.n, .piece = p.p};
     }
-    return s.merge.n_item > 0 ? lower_insn(w, dev_of(e, k), &s) : PL_OK;
+    return merge_some(e, k, m);
 }
 
-static pl_status second_shot(struct exchange *e)
+/* Emits the last shot: those that share ranges gather them. */
+static pl_status last_shot(struct exchange *e)
 {
     for (int i = 0; i < e->g->n * e->n; i++)
         if (is_all_reduce(e, i % e->n))
@@ -556,16 +759,27 @@ static pl_status second_shot(struct exchange *e)
         for (int j = 0; j < e->n; j++)
             if (is_all_reduce(e, j))
                 PL_TRY(push_sum(e, k, j));
-        PL_TRY(post_pushed(e, k));
+        PL_TRY(post_pushed(e, k, k));
     }
     for (int k = 0; k < e->g->n; k++) {
-        PL_TRY(wait_pushed(e, k));
+        PL_TRY(wait_pushed(e, k, first_peer(e, k), e->width));
         PL_TRY(take_sums(e, k));
     }
     return PL_OK;
 }
 
-/* ---- one shot or two ----------------------------------------------------- */
+/* Emits the two or three shots in which each shard sums its ranges. */
+static pl_status shots_by_range(struct exchange *e)
+{
+    struct shot x = {.ranges = true};
+
+    PL_TRY(first_shot(e, &x));
+    if (within_machines(e))
+        PL_TRY(between_machines(e, &x));
+    return last_shot(e);
+}
+
+/* ---- one shot or several ------------------------------------------------- */
 
 /* Returns what the rows of the collective's first AllReduce are, n_tok or
  * n_out; PL_CONST if it has none. */
@@ -590,22 +804,20 @@ static bool all_have_rows(const struct exchange *e, pl_symbol rows)
     return true;
 }
 
-/* Emits the collective twice, in one shot for up to `most` rows, and in two
- * shots for more. */
+/* Emits the collective twice, in one shot for up to `most` rows, and in several
+ * for more. */
 static pl_status emit_by_rows(struct exchange *e, pl_symbol rows, int64_t most)
 {
     struct lower *w = e->w;
     const struct cursor was = w->now;
-    struct first_shot one = {.most = all_have_rows(e, rows) ? most : 0};
-    struct first_shot two = {.ranges = true};
+    struct shot one = {.most = all_have_rows(e, rows) ? most : 0};
 
     w->now.pred_out = rows == PL_N_OUT;
     w->now.max_rows = most;
     PL_TRY(first_shot(e, &one));
     w->now.min_rows = most + 1;
     w->now.max_rows = INT64_MAX;
-    PL_TRY(first_shot(e, &two));
-    PL_TRY(second_shot(e));
+    PL_TRY(shots_by_range(e));
     w->now = was;
     return PL_OK;
 }
@@ -614,15 +826,17 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
                                  const int *item, struct lower_item *it,
                                  const pl_dim bytes[2])
 {
+    const struct transfer_group *by = &w->transfers->group[group];
+    bool within = by->exchange == EXCHANGE_MACHINE;
     struct exchange e = {.w = w,
                          .n = n,
                          .g = lower_group(w, group),
+                         .width = within ? by->per_machine : by->n,
                          .item = item,
                          .it = it,
                          .bytes = bytes};
-    struct first_shot all = {.most = 0};
+    struct shot all = {.most = 0};
     int first = w->variant.order; /* the POSTs of all that follows come later */
-    int64_t most = w->transfers->group[group].one_shot_rows;
     pl_symbol rows = rows_of_sums(&e);
 
     e.out.peer_push =
@@ -630,8 +844,10 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
     PL_TRY(lower_memory(w));
     PL_TRY(gather_from_buffers(&e));
-    PL_TRY(most > 0 && rows != PL_CONST ? emit_by_rows(&e, rows, most)
-                                        : first_shot(&e, &all));
+    if (by->one_shot_rows > 0 && rows != PL_CONST)
+        PL_TRY(emit_by_rows(&e, rows, by->one_shot_rows));
+    else
+        PL_TRY(within ? shots_by_range(&e) : first_shot(&e, &all));
     for (int k = 0; k < e.g->n; k++)
         w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
             first;

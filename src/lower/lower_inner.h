@@ -183,6 +183,10 @@ static inline pl_status lower_memory(const struct lower *w)
 
 /* ---- lower_place.c ------------------------------------------------------- */
 
+/* Returns true if each run of n adjacent shards of the group carries the ranks
+ * of a complete subtree. */
+bool lower_are_subtrees(const struct lower *w, const struct lower_group *g,
+                        int n);
 /* Pass "place": sets w->transfers. */
 pl_status lower_place(struct lower *w);
 

@@ -55,9 +55,18 @@ static pl_status transfer(struct lower *w)
     w->transfers->variant = given->variant;
     for (int g = 0; g < given->n_group; g++) {
         struct transfer_group *x = &w->transfers->group[g];
+        const struct transfer_group *y = &given->group[g];
 
-        x->exchange = given->group[g].exchange;
-        x->one_shot_rows = given->group[g].one_shot_rows;
+        if (y->exchange == EXCHANGE_MACHINE &&
+            !lower_are_subtrees(w, lower_group(w, g), y->per_machine))
+            return err_set(w->err, PL_BAD_ARGUMENT,
+                           "group %d of the list of transfers exchanges by "
+                           "machine, but its ranks are no subtrees of %d "
+                           "devices each; use the exchange inbox",
+                           g, y->per_machine);
+        x->per_machine = y->per_machine;
+        x->exchange = y->exchange;
+        x->one_shot_rows = y->one_shot_rows;
     }
     return PL_OK;
 }

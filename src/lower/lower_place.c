@@ -145,6 +145,44 @@ static pl_status place_node(const struct placing *p, int i)
                            : PL_OK;
 }
 
+bool lower_are_subtrees(const struct lower *w, const struct lower_group *g,
+                        int n)
+{
+    const struct shard *s = w->shard + g->first;
+
+    for (int k = 0; k < g->n; k += n) {
+        struct rank_tree t = {.n_out = 0};
+        int n_rank = 0;
+
+        for (int i = k; i < k + n && i < g->n; i++)
+            n_rank += s[i].u.n_rank;
+        if (!rank_tree_make(&t, w->a, w->num->n_rank, ~(uint64_t)0,
+                            s[k].u.rank0, n_rank) ||
+            t.n_out != 1)
+            return false;
+    }
+    return g->n % n == 0;
+}
+
+/* Returns the number of shards of each machine, if the group is on several and
+ * can sum within each first; see struct transfer_group. */
+static int shards_per_machine(const struct lower *w,
+                              const struct lower_group *g)
+{
+    int each = 0;
+
+    for (int k = 0; k < g->n; k++) {
+        int m = w->opt->dev[lower_dev(w, g->first + k)].machine;
+
+        if (each == 0 && m != w->opt->dev[lower_dev(w, g->first)].machine)
+            each = k;
+        if (each > 0 &&
+            m != w->opt->dev[lower_dev(w, g->first + k - k % each)].machine)
+            return 0;
+    }
+    return each > 1 && lower_are_subtrees(w, g, each) ? each : 0;
+}
+
 /* Sets t to the machine: devices and groups. */
 static pl_status machine(struct lower *w, struct transfers *t)
 {
@@ -180,7 +218,8 @@ static pl_status machine(struct lower *w, struct transfers *t)
         PL_TRY(lower_memory(w));
         for (int m = 0; m < g->n; m++)
             dev[m] = lower_dev(w, g->first + m);
-        t->group[k] = (struct transfer_group){.n = g->n, .dev = dev};
+        t->group[k] = (struct transfer_group){
+            .n = g->n, .dev = dev, .per_machine = shards_per_machine(w, g)};
     }
     return PL_OK;
 }

@@ -11,7 +11,9 @@
  * late even if it is pushed.
  *
  * By inboxes, a sum of few rows takes one shot, and one of many rows takes two.
- * All groups have the same limit, so that a variant has few predicates. */
+ * A group on several machines of several devices takes three instead: within
+ * the machines, between them, and within them again. All groups of a kind have
+ * the same limit, so that a variant has few predicates. */
 #include "lower/transfers.h"
 
 #include "base/err.h"
@@ -196,11 +198,22 @@ static bool add_table(struct transfers *t, int variant, struct arena *a, int k)
     return true;
 }
 
+/* With P devices on each of M machines, a machine sends P^2 (M - 1) rows of a
+ * sum in one shot, 2 P (1 - 1 / M) in two, and M - 1 if its devices sum
+ * first. */
+static bool sums_within_machines(const struct transfer_group *g)
+{
+    return g->per_machine > 1 && g->n <= 2 * g->per_machine * g->per_machine &&
+           g->sum_bytes > 0;
+}
+
 static enum group_exchange choose_exchange(const struct transfers *t,
                                            const struct transfer_group *g)
 {
     if (g->n < 2)
         return EXCHANGE_NONE;
+    if (sums_within_machines(g))
+        return EXCHANGE_MACHINE;
     for (int k = 0; k < g->n; k++) {
         const struct transfer_device *x = &t->dev[g->dev[0]];
         const struct transfer_device *y = &t->dev[g->dev[k]];
@@ -221,21 +234,24 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the number of bytes that the group's slowest link, or network if the
- * group is on several machines, transfers in the time that another shot takes
- * to begin. Unknown rates count as 16 GB/s and 10 us, or 0.117 GB/s and 50 us
- * for a network. */
-static double bytes_of_a_shot(const struct transfers *t,
-                              const struct transfer_group *g)
+/* The slowest of a group's rates. Unknown ones count as 16 GB/s and 10 us, or
+ * 0.117 GB/s and 50 us for a network. */
+struct rates {
+    bool far; /* the group is on several machines */
+    double link_bytes_per_s, link_s, network_bytes_per_s, network_s;
+};
+
+static struct rates rates_of(const struct transfers *t,
+                             const struct transfer_group *g)
 {
     int64_t link = INT64_MAX, p2p = INT64_MAX, latency = 0;
     int64_t network = INT64_MAX, delay = 0;
-    bool far = false;
+    struct rates r = {.far = false};
 
     for (int k = 0; k < g->n; k++) {
         const struct transfer_device *d = &t->dev[g->dev[k]];
 
-        far |= d->machine != t->dev[g->dev[0]].machine;
+        r.far |= d->machine != t->dev[g->dev[0]].machine;
         link = lesser(link, d->link_bytes_per_s);
         p2p = lesser(p2p, d->p2p_bytes_per_s);
         latency = greater(latency, d->link_latency_ns);
@@ -243,44 +259,54 @@ static double bytes_of_a_shot(const struct transfers *t,
             network = lesser(network, d->network_bytes_per_s);
         delay = greater(delay, d->network_latency_ns);
     }
-    if (far)
-        return (double)(network < INT64_MAX ? network : 117000000) *
-               (double)(delay > 0 ? delay : 50000) / 1e9;
-    return (double)greater(link > 0 ? link : 16000000000, p2p) *
-           (double)(latency > 0 ? latency : 10000) / 1e9;
+    r.link_bytes_per_s = (double)greater(link > 0 ? link : 16000000000, p2p);
+    r.link_s = (double)(latency > 0 ? latency : 10000) / 1e9;
+    r.network_bytes_per_s = (double)(network < INT64_MAX ? network : 117000000);
+    r.network_s = (double)(delay > 0 ? delay : 50000) / 1e9;
+    return r;
 }
 
-/* Returns the number of rows up to which the group's sums take one shot. The
- * link then transfers the bytes that two shots would save before another shot
- * begins, and no more is staged than a quarter of the largest value. */
+/* Returns the number of rows up to which the group's sums take one shot: until
+ * the bytes that further shots would save take longer than these need to begin.
+ * Two shots need another latency of the link or network. Sums within machines
+ * need two of the link. No more is staged than a quarter of the largest value,
+ * and two shots are for two rows or more. */
 static int64_t one_shot_rows(const struct transfers *t,
                              const struct transfer_group *g)
 {
+    bool within = g->exchange == EXCHANGE_MACHINE;
+    struct rates r = rates_of(t, g);
     int64_t others = g->n - 1, most = t->n_tok / (4 * others);
-    double rows = bytes_of_a_shot(t, g) /
-                  ((double)g->sum_bytes * (double)others * (1 - 2.0 / g->n));
+    double bytes_per_s = r.far ? r.network_bytes_per_s : r.link_bytes_per_s;
+    double s = within ? 2 * r.link_s : r.far ? r.network_s : r.link_s;
+    double row = (double)g->sum_bytes, each = g->per_machine, rows;
 
+    row *= within ? (each * each - 1) * ((double)g->n / each - 1)
+                  : (double)others * (1 - 2.0 / g->n);
+    rows = bytes_per_s * s / row;
     if (rows < (double)most)
         most = (int64_t)rows;
-    return most > 1 ? most : 1;
+    return most > 1 || within ? most : 1;
 }
 
-/* Chooses for each group how its collectives exchange. The first group of more
- * than two devices that has sums sets the limit of one shot. */
+/* Chooses for each group how its collectives exchange. The first group whose
+ * sums take one shot or more sets the limit of one shot for all of its kind. */
 static void choose_exchanges(struct transfers *t)
 {
-    int64_t rows = 0;
+    int64_t rows[EXCHANGE_COUNT];
 
+    for (int i = 0; i < EXCHANGE_COUNT; i++)
+        rows[i] = -1;
     for (int k = 0; k < t->n_group; k++) {
         struct transfer_group *g = &t->group[k];
 
         g->exchange = choose_exchange(t, g);
         g->one_shot_rows = 0;
-        if (g->exchange != EXCHANGE_INBOX || g->n < 3 || g->sum_bytes == 0)
+        if (g->exchange < EXCHANGE_INBOX || g->n < 3 || g->sum_bytes == 0)
             continue;
-        if (rows == 0)
-            rows = one_shot_rows(t, g);
-        g->one_shot_rows = rows;
+        if (rows[g->exchange] < 0)
+            rows[g->exchange] = one_shot_rows(t, g);
+        g->one_shot_rows = rows[g->exchange];
     }
 }
 

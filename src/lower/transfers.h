@@ -74,6 +74,7 @@ enum group_exchange {
     EXCHANGE_NONE, /* not chosen yet, or a single device */
     EXCHANGE_SHARED,
     EXCHANGE_INBOX,
+    EXCHANGE_MACHINE, /* by inboxes; sums first within each machine */
     EXCHANGE_COUNT
 };
 
@@ -86,9 +87,13 @@ struct transfers {
         /* bytes of a row, if rows are tokens or outputs, of its first value
          * that is summed for all of its devices; 0 if there is none */
         int64_t sum_bytes;
+        /* number of shards per machine, if the group is on several and sums can
+         * be taken within each first: each has as many adjacent shards, whose
+         * ranks are a complete subtree; else 0 */
+        int per_machine;
         enum group_exchange exchange;
-        /* maximum number of rows of a sum that takes one shot by inboxes; 0 if
-         * not limited, because all do */
+        /* maximum number of rows of a sum that takes one shot by inboxes. 0:
+         * all do, or, with EXCHANGE_MACHINE, none does. */
         int64_t one_shot_rows;
     } * group; /* [n_group] the last is "io" */
     struct transfer_device {
@@ -121,6 +126,7 @@ pl_status transfers_choose(struct transfers *t, struct arena *a, pl_err *err);
  *   device 1 link 8000000000 latency 5000 p2p 32000000000
  *   device 2 network 1000000000 delay 20000
  *   group 0: 0, 1 sum 256 by inbox 9  # devices of its shards; one_shot_rows
+ *   group 1: 0, 1, 2, 3 sum 256 per_machine 2 by machine
  *   variant
  *     value 20 as 22: 0 -> 1 late, pull 0 1, push 1, none
  *

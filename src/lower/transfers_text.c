@@ -11,7 +11,8 @@
 
 static const char *const kinds[TRANSFER_KIND_COUNT] = {
     "input", "table", "value", "ranks", "weight", "pages", "result"};
-static const char *const exchanges[EXCHANGE_COUNT] = {"", "shared", "inbox"};
+static const char *const exchanges[EXCHANGE_COUNT] = {"", "shared", "inbox",
+                                                      "machine"};
 
 /* ---- printing ------------------------------------------------------------ */
 
@@ -67,6 +68,7 @@ static void put_group(struct text_out *o, int g, const struct transfer_group *x)
     for (int k = 0; k < x->n; k++)
         text_put(o, "%s %d", k == 0 ? "" : k % 16 ? "," : ",\n ", x->dev[k]);
     put_number(o, "sum", x->sum_bytes);
+    put_number(o, "per_machine", x->per_machine);
     if (x->exchange)
         text_put(o, " by %s", exchanges[x->exchange]);
     if (x->one_shot_rows)
@@ -159,6 +161,18 @@ static bool read_device_line(struct read_transfers *r)
            lex_need_end(&r->x);
 }
 
+static bool read_exchange(struct read_transfers *r, struct transfer_group *g)
+{
+    int by = EXCHANGE_SHARED;
+
+    while (!lex_accept_word(&r->x, exchanges[by]))
+        if (++by == EXCHANGE_COUNT)
+            return lex_expected(&r->x, "shared, inbox or machine");
+    g->exchange = (enum group_exchange)by;
+    return by != EXCHANGE_MACHINE || g->per_machine > 0 ||
+           lex_expected(&r->x, "per_machine before this exchange");
+}
+
 static bool read_group_line(struct read_transfers *r)
 {
     struct transfers *t = r->t;
@@ -187,15 +201,13 @@ static bool read_group_line(struct read_transfers *r)
         return no_memory(r);
     if (!read_number(r, "sum", &g->sum_bytes))
         return false;
-    if (lex_accept_word(&r->x, "by")) {
-        if (lex_accept_word(&r->x, "shared"))
-            g->exchange = EXCHANGE_SHARED;
-        else if (lex_accept_word(&r->x, "inbox"))
-            g->exchange = EXCHANGE_INBOX;
-        else
-            return lex_expected(&r->x, "shared or inbox");
-    }
-    if (g->exchange == EXCHANGE_INBOX && lex_digit(&r->x) &&
+    if (lex_accept_word(&r->x, "per_machine") &&
+        (!lex_below(&r->x, n + 1, &g->per_machine) ||
+         (g->per_machine > 0 && n % g->per_machine != 0)))
+        return lex_expected(&r->x, "a divisor of the number of devices");
+    if (lex_accept_word(&r->x, "by") && !read_exchange(r, g))
+        return false;
+    if (g->exchange >= EXCHANGE_INBOX && lex_digit(&r->x) &&
         !lex_int(&r->x, 1, MAX_NUMBER, &g->one_shot_rows))
         return false;
     return lex_need_end(&r->x);

@@ -475,14 +475,16 @@ struct job {
     struct pair_network net;
     const struct graph *y;
     struct compiled *p;
+    /* adjacent devices are on one machine; else they are on the machines in
+     * turn */
+    bool adjacent;
     /* of the other machines: they compile a plan for fewer tokens; their first
      * instruction fails */
     bool differs, fails;
     pid_t child[MACHINES]; /* of machines 1, 2 ... */
 };
 
-/* Compiles a plan whose devices are on the machines in turn. */
-static struct compiled *compile_for(const struct graph *y, const pl_options *o,
+static struct compiled *compile_for(const struct job *j, const pl_options *o,
                                     struct network *net)
 {
     struct arena a = {0};
@@ -491,9 +493,10 @@ static struct compiled *compile_for(const struct graph *y, const pl_options *o,
     struct compiled *p;
     pl_err err;
 
-    TEST_OK(plan_config_parse(&in, &a, y->g, o, &notes, &err), err);
+    TEST_OK(plan_config_parse(&in, &a, j->y->g, o, &notes, &err), err);
     for (int d = 0; d < in.list.n; d++)
-        in.list.dev[d].machine = d % net->n_machine;
+        in.list.dev[d].machine =
+            j->adjacent ? d * net->n_machine / in.list.n : d % net->n_machine;
     TEST_OK(compile_config(&p, &in, &err), err);
     p->variants.stream_from = 2;
     p->list.network = net;
@@ -513,7 +516,7 @@ static void serve(struct job *j, const pl_options *o, int machine)
     pair_network_join(&j->net, machine);
     own.n_ubatch -= j->differs;
     if (j->differs)
-        j->p = compile_for(j->y, &own, &j->net.net);
+        j->p = compile_for(j, &own, &j->net.net);
     s = exec_create(&x, j->p, &own, &err);
     for (int d = 0; s == PL_OK && j->fails && d < j->p->list.n; d++)
         device_of(x->set, d)->fail_insn = 0;
@@ -529,7 +532,7 @@ static void serve(struct job *j, const pl_options *o, int machine)
 static void start_job(struct job *j, const pl_options *o, int n_machine)
 {
     pair_network_open(&j->net, n_machine);
-    j->p = compile_for(j->y, o, &j->net.net);
+    j->p = compile_for(j, o, &j->net.net);
     for (int m = 1; m < n_machine; m++) {
         j->child[m] = fork();
         assert_true(j->child[m] >= 0);
@@ -595,7 +598,7 @@ TEST(pipeline_over_machines_gives_the_same_bits)
         pl_options o = options_of(r % n_split, 2 + r % 3, &seed);
         pl_options one = options(2 + r % 3);
         int n_dev = count_devices(o.devices);
-        struct job j = {.y = &y};
+        struct job j = {.y = &y, .adjacent = test_below(&seed, 2)};
         pl_exec *alone, *x;
         pl_err err;
 
@@ -607,6 +610,53 @@ TEST(pipeline_over_machines_gives_the_same_bits)
         set_weights(&y, x);
         alone = open_exec(&y, &one);
         same_as_alone(&y, x, alone, 1, &seed, &o);
+        same_as_alone(&y, x, alone, exec_n_micro(x), &seed, &o);
+        same_counts(x, alone);
+        pl_exec_free(alone);
+        exec_free(x);
+        end_job(&j, PL_OK);
+    }
+    unmake(&y);
+}
+
+/* Two machines of two devices, or three, sum within each first. On six devices
+ * with seven ranks, a machine does not carry a subtree, and they do not. */
+TEST(pipeline_machines_of_several_devices_sum_first)
+{
+    static const struct {
+        const char *devices;
+        int n_ranks, n_machine;
+        bool within;
+    } cases[] = {
+        {"cpu*4", 4, 2, true},  {"cpu*4", 8, 2, true},
+        {"cpu*6", 6, 3, true},  {"cpu*6", 8, 3, true},
+        {"cpu*6", 7, 3, false}, {"cpu*2,sim*2", 4, 2, true},
+    };
+    uint64_t seed = test_seed();
+    struct graph y;
+
+    make(&y, &seed);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pl_options one = options(cases[i].n_ranks), o = one;
+        struct job j = {.y = &y, .adjacent = true};
+        struct test_text text = {0};
+        const struct lower_dump dump = {"transfer", test_text_add, &text};
+        pl_exec *alone = open_exec(&y, &one), *x;
+        pl_err err;
+
+        o.devices = cases[i].devices;
+        o.split_mode = PL_SPLIT_TENSOR;
+        o.sim_seed = test_random(&seed);
+        start_job(&j, &o, cases[i].n_machine);
+        j.net.delay = (int)i % 4;
+        TEST_OK(compiled_dump(j.p, &dump, &err), err);
+        assert_int_equal(strstr(text.s, "per_machine 2 by machine") != NULL,
+                         cases[i].within);
+        free(text.s);
+        TEST_OK(exec_create(&x, j.p, &o, &err), err);
+        set_weights(&y, x);
+        for (int k = 0; k < 3; k++)
+            same_as_alone(&y, x, alone, 1, &seed, &o);
         same_as_alone(&y, x, alone, exec_n_micro(x), &seed, &o);
         same_counts(x, alone);
         pl_exec_free(alone);

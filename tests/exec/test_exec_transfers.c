@@ -190,6 +190,45 @@ TEST(exec_transfers_of_sums_take_one_shot_while_that_is_sooner)
             "group 0: 1, 2, 3 sum 512 by inbox 1\n");
 }
 
+/* Two machines of two devices: a row of 512 bytes crosses the network once
+ * instead of four times. The network carries 23,400 bytes in the two latencies
+ * that this takes. */
+TEST(exec_transfers_of_sums_cross_a_network_once)
+{
+#define MACHINES(network)                                                      \
+    "device 0\n"                                                               \
+    "device 1 latency 2000" network "\n"                                       \
+    "device 2 machine 1\n"                                                     \
+    "device 3 machine 1\n"                                                     \
+    "device 4 machine 2\n"
+#define GROUPS(a, b, c, d, e)                                                  \
+    "group 0: 0, 1, 2, 3 sum 512 per_machine 2" a "\n"                         \
+    "group 1: 0, 1, 2, 3 sum 512" b "\n"                                       \
+    "group 2: 0, 1, 2, 3 per_machine 2" c "\n"                                 \
+    "group 3: 0, 2 sum 512" d "\n"                                             \
+    "group 4: 0, 1, 2, 3, 4 sum 512" e "\n"
+    chooses("transfers values 4 n_tok 4096\n" MACHINES(" network 5850000000")
+                GROUPS("", "", "", "", ""),
+            "transfers values 4 n_tok 4096\n" MACHINES(" network 5850000000")
+                GROUPS(" by machine 15", " by inbox 341", " by inbox",
+                       " by inbox", " by inbox 341"));
+    /* one row already takes longer than the latencies */
+    chooses("transfers values 4 n_tok 4096\n" MACHINES("")
+                GROUPS("", "", "", "", ""),
+            "transfers values 4 n_tok 4096\n" MACHINES("")
+                GROUPS(" by machine", " by inbox 7", " by inbox", " by inbox",
+                       " by inbox 7"));
+    /* on five machines two shots send less */
+    chooses(
+        "transfers values 4 n_tok 4096\ndevice 0\n"
+        "group 0: 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2\n"
+        "group 1: 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2\n",
+        "transfers values 4 n_tok 4096\ndevice 0\n"
+        "group 0: 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2 by machine 69\n"
+        "group 1: 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2 by inbox "
+        "41\n");
+}
+
 /* Pages are chosen by the token table, on the device that copies them. */
 TEST(exec_transfers_of_pages_bring_the_token_table)
 {
@@ -225,7 +264,16 @@ TEST(exec_transfers_refuse_other_text)
         {"transfers values 4\ngroup 0: 0\n",
          "line 2, column 10: '0' is outside 0 .. -1"},
         {"transfers values 4\ndevice 0\ngroup 0: 0 by post\n",
-         "line 3, column 15: 'post' where shared or inbox is expected"},
+         "line 3, column 15: 'post' where shared, inbox or machine is "
+         "expected"},
+        {"transfers values 4\ndevice 0\ndevice 1\n"
+         "group 0: 0, 1 by machine\n",
+         "line 4, column 25: the end of the line where per_machine before this "
+         "exchange is expected"},
+        {"transfers values 4\ndevice 0\ndevice 1\ndevice 2\n"
+         "group 0: 0, 1, 2 per_machine 2\n",
+         "line 5, column 31: the end of the line where a divisor of the number "
+         "of devices is expected"},
         {"transfers values 4\n value 1: 0 -> 0\n",
          "line 2, column 8: '1:' where a variant before its transfers is "
          "expected"},
