@@ -182,6 +182,17 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
     }
 }
 
+/* Returns true if a part of the output is the beginning of a tool call that the
+ * request requires. Such an output has no content, but the reply parser takes a
+ * call that is cut before its arguments for content. Reasoning that is returned
+ * within the content is not a part of the call. */
+static bool is_cut_call(const struct choice *c, const pl_reply_part *part)
+{
+    return c->of->request.must_call && part->kind == PL_REPLY_CONTENT &&
+           !(c->of->request.reasoning == REASONING_WITHIN &&
+             pl_reply_end_of_reasoning(c->reply));
+}
+
 static void send_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
@@ -200,7 +211,7 @@ static void send_part(void *user, const pl_reply_part *part)
     c->full |= c->called && c->of->request.single_call &&
                part->kind != PL_REPLY_CALL_MORE;
     c->called |= part->kind == PL_REPLY_CALL;
-    if (!c->full)
+    if (!c->full && !is_cut_call(c, part))
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
