@@ -3,6 +3,7 @@
 #include "serve_defaults.h"
 
 #include "input.h"
+#include "server/json_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +22,9 @@ static bool set(json_t *to, const char *name, json_t *value)
  * template. */
 static enum exit_code set_variables(json_t *to, const struct options *o)
 {
-    json_t *j =
-        o->kwargs != NULL ? json_loads(o->kwargs, 0, NULL) : json_object();
+    json_t *j = o->kwargs != NULL
+                    ? json_text_load(o->kwargs, strlen(o->kwargs), 0, NULL)
+                    : json_object();
     bool off = o->reasoning == REASONING_OFF || o->reasoning_budget == 0;
     bool ok = true;
 
@@ -60,7 +62,7 @@ static enum exit_code set_format(json_t *to, const struct options *o,
     if (text == NULL)
         c = input_file(&in, o, file);
     if (c == EXIT_DONE) {
-        j = schema ? json_loadb(in.s, in.len, JSON_DECODE_ANY, &why)
+        j = schema ? json_text_load(in.s, in.len, JSON_DECODE_ANY, &why)
                    : json_stringn(in.s, in.len);
         if (j == NULL)
             c = cli_error(CMD_SERVE, EXIT_USAGE, "%s%s%s: %s%s",

@@ -188,7 +188,7 @@ static pl_status check_grammar(const struct service *v, pl_err *err)
     const char *gbnf =
         json_string_value(json_object_get(v->defaults, "grammar"));
     char *text =
-        schema != NULL ? json_text_plain(schema, JSON_ENCODE_ANY) : NULL;
+        schema != NULL ? json_text_dump(schema, JSON_ENCODE_ANY) : NULL;
     const char *grammar = text != NULL ? text : gbnf;
     pl_grammar *g = NULL;
     pl_status s = PL_OK;

@@ -1120,6 +1120,19 @@ typedef struct pl_sampling {
      * adaptive_decay (0.9; at most 0.99) with each later one. Only applied if
      * step[] lists it. */
     float adaptive_target, adaptive_decay;
+
+    /* [n_only] tokens: if n_only > 0, no other token is sampled. */
+    int n_only;
+    const int32_t *only;
+    /* [n_banned]: sequences of tokens, each ended by -1, that are never
+     * completed. The last token of a sequence is excluded where the tokens
+     * before it are those of the sequence. */
+    int n_banned;
+    const int32_t *banned;
+    /* [n_stop] tokens at which the caller ends the text, besides those of
+     * pl_token_is_eog. See pl_sampler_exclude_stops. */
+    int n_stop;
+    const int32_t *stop;
 } pl_sampling;
 
 /* Sets the defaults in *s, whose size in the caller's header is `size`. Call
@@ -1223,9 +1236,13 @@ PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
  * Nothing has changed then. */
 PL_API pl_status pl_sampler_force(pl_sampler *s, int32_t id, pl_err *err);
 /* Excludes end-of-text tokens (pl_token_is_eog of `t`, borrowed for the call)
- * from what pl_sample chooses, or allows them again if `t` is NULL. */
+ * from what pl_sample chooses, or allows them again if `t` is NULL. They stay
+ * allowed where a grammar allows no other token. */
 PL_API pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
                                         pl_err *err);
+/* Excludes the tokens pl_sampling.stop likewise, or allows them again. */
+PL_API pl_status pl_sampler_exclude_stops(pl_sampler *s, bool exclude,
+                                          pl_err *err);
 /* Computes which tokens the grammar allows next, in advance of the next
  * pl_sample, which otherwise computes that. May be called on another thread
  * while the engine computes, if no other call uses the sampler at that time. A

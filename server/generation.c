@@ -39,7 +39,8 @@ struct choice {
     /* A part of the output was not sent, because memory was short or the client
      * disconnected. */
     bool broken;
-    bool called; /* the output contains a tool call, complete or not */
+    bool called;  /* the output contains a tool call, complete or not */
+    bool stopped; /* the output ends here, by a token of request.stop_id */
     /* The output ends here: the request allows a single tool call, and the
      * model continued after it. */
     bool full;
@@ -56,6 +57,7 @@ struct choice {
      * output so far. */
     size_t n_begun;
     int64_t n_prompt, n_cached;
+    int64_t n_token;   /* number of generated tokens so far */
     int64_t n_thought; /* number of generated tokens of reasoning so far */
     /* Tokens of the text that ends reasoning, which on_forced makes the task
      * generate when the reasoning is too long; [n_forced]; owned. */
@@ -183,6 +185,17 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
     }
 }
 
+/* Returns true if a part of the output is the beginning of a tool call that the
+ * request requires. Such an output has no content, but the reply parser takes a
+ * call that is cut before its arguments for content. Reasoning that is returned
+ * within the content is not a part of the call. */
+static bool is_cut_call(const struct choice *c, const pl_reply_part *part)
+{
+    return c->of->request.must_call && part->kind == PL_REPLY_CONTENT &&
+           !(c->of->request.reasoning == REASONING_WITHIN &&
+             pl_reply_end_of_reasoning(c->reply));
+}
+
 static void send_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
@@ -201,7 +214,7 @@ static void send_part(void *user, const pl_reply_part *part)
     c->full |= c->called && c->of->request.single_call &&
                part->kind != PL_REPLY_CALL_MORE;
     c->called |= part->kind == PL_REPLY_CALL;
-    if (!c->full)
+    if (!c->full && !is_cut_call(c, part))
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
@@ -320,7 +333,7 @@ static bool is_added(const struct choice *c, int64_t at, int32_t id)
     const struct request_prompt *p =
         &g->request.prompt[c->index / g->request.n];
 
-    return at == 0 && p->n > 0 && p->piece[0].text &&
+    return at == 0 && p->n > 0 && p->piece[0].text && !p->bare &&
            pl_tokenizer_adds_bos(g->service->words) &&
            id == pl_tokenizer_bos(g->service->words);
 }
@@ -407,12 +420,24 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 
 /* ---- callbacks of the loop's tasks --------------------------------------- */
 
+static bool is_stop(const struct choice *c, int32_t id)
+{
+    const pl_sampling *s = &c->of->request.sampling;
+
+    for (int i = 0; i < s->n_stop; i++)
+        if (s->stop[i] == id)
+            return true;
+    return false;
+}
+
 static bool on_token(void *user, int32_t id, const float *logits)
 {
     struct choice *c = user;
-    const char *text = pl_detokenize(c->text, id);
+    const bool hidden = is_stop(c, id) && !c->of->request.shows_stop;
+    const char *text = hidden ? "" : pl_detokenize(c->text, id);
     double now = clock_now();
 
+    c->n_token++;
     c->n_thought += pl_reply_end_of_reasoning(c->reply) != NULL;
 
     if (c->last_token_s > 0)
@@ -421,10 +446,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
         c->first_token_s = now;
     c->last_token_s = now;
     send_prompt(c);
+    c->stopped = is_stop(c, id);
+    if (hidden)
+        return false;
+    c->stops.muted = c->n_token <= c->of->request.min_tokens;
     c->broken |= !send_token(c, id, logits);
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
-    return !c->broken && !is_written(c);
+    return !c->broken && !c->stopped && !is_written(c);
 }
 
 /* Returns the token that the task must generate next, or -1 if the model may
@@ -502,7 +531,7 @@ static bool finish_text(struct choice *c, const struct task_report *report)
     if (c->stops.hit < 0)
         c->broken |= !stop_add(&c->stops, rest, strlen(rest), take_text, c) ||
                      (c->stops.hit < 0 && !stop_end(&c->stops, take_text, c));
-    if (report->why == FINISH_EOG)
+    if (report->why == FINISH_EOG || c->stopped)
         pl_reply_uncut(c->reply);
     if (c->reply)
         c->broken |= pl_reply_finish(c->reply, NULL) != PL_OK;
@@ -752,6 +781,7 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
                               g->prompt != NULL || g->request.special, &err);
     if (s == PL_OK)
         s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
+    c->stops.shown = g->request.shows_stop;
     if (s == PL_OK && g->prompt)
         s = pl_reply_create(
             &c->reply, g->service->form, g->prompt, strlen(g->prompt) - n_begun,

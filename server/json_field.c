@@ -29,6 +29,10 @@ static void show_value(const json_t *value, char out[SHOWN])
                                        : json_array_size(value));
         return;
     }
+    if (json_text_wide(value) != NULL) {
+        snprintf(out, SHOWN, "%.40s", json_text_wide(value));
+        return;
+    }
     json = json_text_plain(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     snprintf(out, SHOWN, "%.*s%s", SHOWN - 8, json != NULL ? json : "",
              json != NULL && strlen(json) > SHOWN - 8 ? "..." : "");
@@ -75,12 +79,17 @@ size_t field_values(const char *text, size_t len)
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct api_error *why)
 {
-    /* Fields with texts that models see. In these, integers of more than 64
-     * bits keep all their digits. */
-    static const char *const shown[] = {"messages",  "input",
-                                        "system",    "tools",
-                                        "functions", "chat_template_kwargs",
-                                        NULL};
+    /* Fields with texts that models see, and with JSON Schemas. In these,
+     * integers of more than 64 bits keep all their digits. */
+    static const char *const shown[] = {"messages",      "input",
+                                        "system",        "tools",
+                                        "functions",     "chat_template_kwargs",
+                                        "documents",     "response_format",
+                                        "output_format", "output_config",
+                                        "text",          "json_schema",
+                                        "grammar",       "guided_json",
+                                        "format",        "structured_outputs",
+                                        "nvext",         NULL};
     json_error_t e = {.line = -1};
 
     *f = (struct fields){.why = why};
@@ -213,7 +222,7 @@ bool field_text(const struct fields *f, const char *name, const char **out)
 
     if (v == NULL)
         return true;
-    if (!json_is_string(v))
+    if (!json_is_string(v) || json_text_wide(v) != NULL)
         return field_wrong(f, name, v, "a string");
     *out = json_string_value(v);
     return true;

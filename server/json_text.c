@@ -331,9 +331,7 @@ json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e)
     return j;
 }
 
-/* Returns the digits of an integer of more than 64 bits that json_text_load
- * read as a string with WIDE_MARK; NULL if `j` is another value. */
-static const char *wide_digits(const json_t *j)
+const char *json_text_wide(const json_t *j)
 {
     const size_t mark = sizeof(WIDE_MARK) - 1;
     const char *s = json_string_value(j);
@@ -354,7 +352,7 @@ bool json_text_round(json_t *j, const char *const *but)
     bool ok = true;
 
     json_array_foreach (j, i, v)
-        ok = ((digits = wide_digits(v)) != NULL
+        ok = ((digits = json_text_wide(v)) != NULL
                   ? json_array_set_new(j, i, json_real(strtod(digits, NULL))) ==
                         0
                   : json_text_round(v, none)) &&
@@ -365,7 +363,7 @@ bool json_text_round(json_t *j, const char *const *but)
             i++;
         if (but[i] != NULL)
             continue;
-        digits = wide_digits(v);
+        digits = json_text_wide(v);
         ok = (digits != NULL ? json_object_set_new(
                                    j, key, json_real(strtod(digits, NULL))) == 0
                              : json_text_round(v, none)) &&

@@ -49,6 +49,9 @@ bool json_text_close(const char *s, size_t n, struct text *out);
  * half a surrogate pair becomes U+FFFD; JavaScript programs write such escapes
  * where they cut a text. `e` may be NULL. */
 json_t *json_text_load(const char *s, size_t n, size_t flags, json_error_t *e);
+/* Returns the digits, with the sign, of an integer of more than 64 bits (see
+ * json_text_load); NULL if `j` is another value. */
+const char *json_text_wide(const json_t *j);
 /* Replaces integers of more than 64 bits (see json_text_load) in a list or
  * object by real numbers. Leaves the members of the object whose names are in
  * the list `but` unchanged. Returns false if out of memory. */

@@ -111,6 +111,10 @@ struct task_params {
      * itself. Once a grammar constrains the output, end-of-text tokens are
      * sampled as usual, because the grammar may allow no other token. */
     bool ignore_end;
+    /* Number of generated tokens before which neither end-of-text tokens nor
+     * the tokens sampling->stop are sampled, unless a grammar allows no
+     * other. */
+    int64_t min_tokens;
     bool receipt; /* task_report.receipt is made */
     /* With has_drafts: the limits of the task's drafts, in place of the
      * drafter's. */

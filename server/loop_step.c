@@ -403,13 +403,14 @@ static bool append_token(struct loop *l, struct task *w, int32_t id)
 
 /* Returns the next token of a task, which is forced or sampled; -1 with *err
  * set on failure. End-of-text tokens are not sampled before the task's grammar
- * applies. They are not sampled either if the task has ignore_end and no
- * grammar applies. */
+ * applies, nor before the task has min_tokens tokens. They are not sampled
+ * either if the task has ignore_end and no grammar applies. */
 static int32_t sample_next(const struct loop *l, struct task *w,
                            const float *logits, pl_err *err)
 {
     const struct task_callbacks *j = &w->params.listener;
     const int32_t forced = j->forced ? j->forced(j->user) : -1;
+    const bool is_early = w->n_written < w->params.min_tokens;
     bool is_endless;
     int32_t id;
 
@@ -429,10 +430,11 @@ static int32_t sample_next(const struct loop *l, struct task *w,
         if (s != PL_NOT_FOUND)
             return s == PL_OK ? forced : -1;
     }
-    is_endless =
-        (w->params.grammar || w->params.ignore_end) && !w->grammar_active;
+    is_endless = is_early || ((w->params.grammar || w->params.ignore_end) &&
+                              !w->grammar_active);
     if (pl_sampler_exclude_eog(w->sampler, is_endless ? l->t : NULL, err) !=
-        PL_OK)
+            PL_OK ||
+        pl_sampler_exclude_stops(w->sampler, is_early, err) != PL_OK)
         return -1;
     id = pl_sample(w->sampler, logits);
     if (id < 0)

@@ -52,6 +52,7 @@ enum {
     BLOCKS = 1 << REQUEST_MESSAGES,
     ITEMS = 1 << REQUEST_RESPONSES,
     OLLAMA = 1 << REQUEST_OLLAMA_CHAT | 1 << REQUEST_OLLAMA_GENERATE,
+    ALL = TALKS | WRITES | BLOCKS | ITEMS,
 };
 
 /* Fields that are known but not supported. A request with such a field is
@@ -72,7 +73,32 @@ static const struct {
     {TALKS, "audio", 0, "audio is"},
     {TALKS, "prediction", 0, "predicted outputs are"},
     {WRITES, "suffix", 0, "text after the completion is"},
-    {WRITES, "best_of", 1, "best-of sampling is"},
+    {TALKS | WRITES, "best_of", 1, "best-of sampling is"},
+    {ALL, "use_beam_search", 0, "beam search is"},
+    {ALL, "min_keep", 1, "a least number of candidates is"},
+    {ALL, "stop_regex", 0, "ending at a regular expression is"},
+    {ALL, "logits_processors", 0, "logits processors are"},
+    {ALL, "custom_logit_processor", 0, "logits processors are"},
+    {ALL, "vllm_xargs", 0, "arguments of extensions are"},
+    {ALL, "repetition_detection", 0, "ending at a repetition is"},
+    {ALL, "truncate_prompt_tokens", -1, "cutting the prompt is"},
+    {ALL, "prompt_embeds", 0, "embeddings in place of a prompt are"},
+    {ALL, "input_ids", 0, "token ids in place of a text are"},
+    {ALL, "prompt_logprobs", 0,
+     "this field is (echo and logprobs of /v1/completions return these)"},
+    {ALL, "logprob_token_ids", 0, "probabilities of given tokens are"},
+    {ALL, "return_tokens_as_token_ids", 0, "token ids as texts are"},
+    {ALL, "return_token_ids", 0,
+     "this field is (return_tokens of /completion returns ids)"},
+    {ALL, "return_hidden_states", 0, "hidden states are"},
+    {ALL, "return_routed_experts", 0, "the experts of tokens are"},
+    {ALL, "lora_path", 0, "LoRA adapters are"},
+    {ALL, "session_params", 0, "sessions are"},
+    {TALKS | BLOCKS | ITEMS, "chat_template", 0,
+     "a chat template in a request is (--chat-template-file sets one)"},
+    {TALKS | BLOCKS | ITEMS, "add_special_tokens", 0,
+     "adding special tokens to a rendered conversation is"},
+    {ITEMS, "previous_input_messages", 0, "earlier messages apart are"},
     {WRITES, "image_data", 0, "images are"},
     {BLOCKS, "mcp_servers", 0, "MCP servers are"},
     {BLOCKS, "container", 0, "containers are"},
@@ -92,6 +118,31 @@ static bool needs_nothing(const json_t *v, double nothing)
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
+/* Rejects a request for output of another kind: OpenAI's modalities other than
+ * text, tool calls within the text, and probabilities in /v1/responses. */
+static bool check_kinds_of_output(const struct request_reader *r)
+{
+    const bool items = r->a->kind == REQUEST_RESPONSES;
+    const char *name = items ? "include" : "modalities";
+    const json_t *one;
+    size_t i;
+
+    if (!items && r->a->kind != REQUEST_CHAT)
+        return true;
+    if (!items && json_is_false(field(&r->f, "parse_tool_calls")))
+        return field_unsupported(&r->f, "parse_tool_calls",
+                                 "calls as a part of the text are");
+    json_array_foreach (field(&r->f, name), i, one) {
+        const char *s = json_is_string(one) ? json_string_value(one) : "";
+
+        if (items && strcmp(s, "message.output_text.logprobs") == 0)
+            return field_unsupported(&r->f, name, "token probabilities are");
+        if (!items && strcmp(s, "text") != 0)
+            return field_unsupported(&r->f, name, "output other than text is");
+    }
+    return true;
+}
+
 static bool check_beyond(const struct request_reader *r)
 {
     for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
@@ -101,7 +152,7 @@ static bool check_beyond(const struct request_reader *r)
             !needs_nothing(v, beyond[i].nothing))
             return field_unsupported(&r->f, beyond[i].name, beyond[i].what);
     }
-    return true;
+    return check_kinds_of_output(r);
 }
 
 /* Rejects a request of Ollama's API that needs tools or reasoning if the chat
@@ -327,6 +378,10 @@ static bool read_all(struct request_reader *r, const char *body, size_t len)
     r->extra = given != NULL ? json_text_copy((json_t *)given) : NULL;
     if (given != NULL && r->extra == NULL)
         return api_error_set_memory(r->f.why);
+    if (field(&r->f, "documents") != NULL &&
+        !request_set_extra(r, "documents",
+                           json_incref((json_t *)field(&r->f, "documents"))))
+        return false;
     if (!request_read_parts(r) || !read_begun(r) || !add_variables(r))
         return false;
     if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
@@ -374,6 +429,9 @@ void request_fini(struct request *a)
     free(a->extra);
     free(a->bias_id);
     free(a->bias);
+    free(a->only_id);
+    free(a->banned_id);
+    free(a->stop_id);
     free(a->dry_breaker);
     free(a->stop);
     free(a->schema);

@@ -102,6 +102,7 @@ struct request_piece {
 struct request_prompt {
     struct request_piece *piece; /* the pieces of the prompt, [n]; owned */
     int n;
+    bool bare; /* the tokens that the tokenizer adds, such as BOS, are not */
 };
 
 struct request {
@@ -153,12 +154,21 @@ struct request {
     /* Token ids of the logit biases; owned; sampling.bias_id points to it. */
     int32_t *bias_id;
     float *bias; /* the logit biases; owned; sampling.bias points to it */
+    /* Lists of tokens; owned; sampling.only, sampling.banned and sampling.stop
+     * point to them. At the tokens `stop_id` the output ends. */
+    int32_t *only_id, *banned_id, *stop_id;
+    /* Number of generated tokens before which the output does not end by
+     * itself, or by a stop string or a token `stop_id`. */
+    int64_t min_tokens;
     /* List of DRY's sequence breakers; owned; `sampling` points to it; its
      * strings are borrowed. */
     const char **dry_breaker;
     /* The stop strings, [n_stop]; owned; the strings are borrowed. */
     const char **stop;
     int n_stop;
+    /* The stop string or the token at which the output ended is a part of the
+     * output. */
+    bool shows_stop;
     bool ignore_end, no_cache;
     /* The tokens of the request are drafted within these limits. */
     bool has_drafts;

@@ -153,7 +153,7 @@ static bool take_choices(struct request_reader *r, const struct fields *f,
         return field_wrong(f, name, list, "a list of one text or more");
     }
     json_array_foreach (list, i, one) {
-        if (!json_is_string(one)) {
+        if (!json_is_string(one) || json_text_wide(one) != NULL) {
             text_free(&t);
             return field_wrong(f, name, one, "a list of texts");
         }

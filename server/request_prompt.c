@@ -129,7 +129,7 @@ bool request_read_prompt(struct request_reader *r)
 {
     struct request *a = r->a;
     const json_t *v = field(&r->f, r->prompt);
-    bool several = is_several(v);
+    bool several = is_several(v), special = true;
     size_t n = several ? json_array_size(v) : 1;
     int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
 
@@ -143,9 +143,13 @@ bool request_read_prompt(struct request_reader *r)
                              "limit of %d tasks per request; send fewer",
                              r->prompt, n, a->n, most);
     a->n_prompt = (int)n;
+    if (!field_bool(&r->f, "add_special_tokens", &special))
+        return false;
     a->prompt = calloc(n, sizeof(*a->prompt));
     if (a->prompt == NULL)
         return api_error_set_memory(r->f.why);
+    for (size_t i = 0; i < n; i++)
+        a->prompt[i].bare = !special;
     for (size_t i = 0; i < n; i++)
         if (!take_prompt(r, several ? json_array_get(v, i) : v, &a->prompt[i]))
             return false;

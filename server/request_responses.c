@@ -199,8 +199,14 @@ static bool read_earlier(struct request_reader *r)
 
 bool request_read_responses(struct request_reader *r)
 {
+    static const char *const truncations[] = {"disabled", "auto"};
     const json_t *v = field(&r->f, "input");
+    int truncation = 0;
     json_t *m;
+
+    if (!field_choice(&r->f, "truncation", truncations, 2, &truncation))
+        return false;
+    r->a->drop_turns = truncation == 1;
 
     r->messages = json_array();
     if (r->messages == NULL)

@@ -11,6 +11,7 @@ enum {
     MOST_STOP = 256, /* limit of the number of stop strings of a request */
     MOST_STOP_BYTES = 1024, /* limit of the length of a stop string, in bytes */
     MOST_BIAS = 1 << 17,
+    MOST_BAD_WORDS = 1024,
 };
 
 /* ---- reading numbers ----------------------------------------------------- */
@@ -56,6 +57,15 @@ static bool read_numbers(struct request_reader *r)
                           numbers[i].most, &v))
             return false;
         *to = (float)v;
+    }
+    /* The same penalty as others call it, for all tokens of the sequence. */
+    if (field(&r->f, "repetition_penalty") != NULL) {
+        double penalty = s->repeat_penalty;
+
+        if (!field_number(&r->f, "repetition_penalty", 0.001, 100, &penalty))
+            return false;
+        s->repeat_penalty = (float)penalty;
+        last_n = -1;
     }
     if (s->repeat_penalty <= 0)
         return field_wrong(&r->f, "repeat_penalty",
@@ -109,6 +119,10 @@ static bool read_limits(struct request_reader *r)
         if (!field_int(&r->f, names[i], -2, INT64_MAX, &max_tokens))
             return false;
     r->a->max_tokens = max_tokens < 0 ? r->rules->max_tokens : max_tokens;
+    if (!field_int(&r->f, "min_tokens", 0,
+                   r->a->max_tokens < 0 ? INT32_MAX : r->a->max_tokens,
+                   &r->a->min_tokens))
+        return false;
     if (!field_int(&r->f, "id_slot", -1, INT32_MAX - 1, &slot))
         return false;
     r->a->slot = (int)slot;
@@ -279,6 +293,129 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
+/* ---- reading lists of tokens --------------------------------------------- */
+
+/* Reads a list of token ids in field `name`. Sets *ids to it, malloc'ed, and *n
+ * to its length. Leaves both as they are if the field is absent. */
+static bool read_ids(struct request_reader *r, const char *name, int32_t **ids,
+                     int *n)
+{
+    const json_t *list = NULL, *one;
+    size_t count, i;
+
+    if (!field_list(&r->f, name, &list) || list == NULL)
+        return field(&r->f, name) == NULL;
+    count = json_array_size(list);
+    *ids = malloc((count + 1) * sizeof(**ids));
+    if (*ids == NULL)
+        return api_error_set_memory(r->f.why);
+    json_array_foreach (list, i, one) {
+        json_int_t id = json_integer_value(one);
+
+        if (!json_is_integer(one) || id < 0 || id >= r->rules->n_vocab)
+            return api_error_set(
+                r->f.why, 400, "invalid_value", name,
+                "%s: item %zu is not a token; give a list of ids from 0 to "
+                "%lld",
+                name, i, (long long)r->rules->n_vocab - 1);
+        (*ids)[i] = (int32_t)id;
+    }
+    *n = (int)count;
+    return true;
+}
+
+/* Appends the tokens of a bad word, and -1, to r->a->banned_id. With a blank
+ * before it, the word may be other tokens: then only as many tokens as without
+ * the blank are taken, as vLLM does. `*last` is the first token and the number
+ * of tokens of the word without a blank; {-1} if there is none yet. */
+static bool add_bad_word(struct request_reader *r, const char *word, bool blank,
+                         int64_t last[2])
+{
+    pl_sampling *s = &r->a->sampling;
+    int32_t *ids = NULL, *all = NULL;
+    struct text t = {0};
+    int64_t n = 0;
+    pl_err err;
+    pl_status st;
+    bool ok = text_add(&t, " ", blank) && text_add(&t, word, strlen(word));
+
+    if (!ok) {
+        text_free(&t);
+        return api_error_set_memory(r->f.why);
+    }
+    st = pl_tokenize(r->rules->words, t.s, t.n, 0, &ids, &n, &err);
+    text_free(&t);
+    if (st != PL_OK)
+        return api_error_set_status(r->f.why, st, &err);
+    if (n > 0 && (!blank || (ids[0] != last[0] && n == last[1]))) {
+        all = realloc(r->a->banned_id,
+                      (size_t)(s->n_banned + n + 1) * sizeof(*all));
+        ok = all != NULL;
+        if (ok) {
+            memcpy(all + s->n_banned, ids, (size_t)n * sizeof(*all));
+            s->n_banned += (int)n;
+            all[s->n_banned++] = -1;
+            r->a->banned_id = all;
+        }
+    }
+    last[0] = n > 0 ? ids[0] : -1;
+    last[1] = n;
+    free(ids);
+    return ok || api_error_set_memory(r->f.why);
+}
+
+/* Reads vLLM's bad_words: texts that the output must not contain. */
+static bool read_bad_words(struct request_reader *r)
+{
+    static const char name[] = "bad_words";
+    const json_t *list = NULL, *one;
+    size_t i;
+
+    if (!field_list(&r->f, name, &list))
+        return false;
+    if (json_array_size(list) > 0 && r->rules->words == NULL)
+        return field_unsupported(&r->f, name,
+                                 "without a vocabulary, bad words are");
+    if (json_array_size(list) > MOST_BAD_WORDS)
+        return field_wrong(&r->f, name, list, "a list of at most 1024 strings");
+    json_array_foreach (list, i, one) {
+        const char *word = json_string_value(one);
+        int64_t last[2] = {-1, 0};
+
+        if (word == NULL || json_string_length(one) > MOST_STOP_BYTES ||
+            word[strspn(word, " ")] == '\0')
+            return field_wrong(&r->f, name, one,
+                               "a list of strings of 1 to 1024 bytes");
+        word += strspn(word, " ");
+        if (!add_bad_word(r, word, false, last) ||
+            !add_bad_word(r, word, true, last))
+            return false;
+    }
+    return true;
+}
+
+/* Reads the lists of tokens that end the output, of those that are allowed, and
+ * of those that are not. */
+static bool read_tokens(struct request_reader *r)
+{
+    struct request *a = r->a;
+    pl_sampling *s = &a->sampling;
+
+    if (!read_ids(r, "stop_token_ids", &a->stop_id, &s->n_stop) ||
+        !read_ids(r, "allowed_token_ids", &a->only_id, &s->n_only) ||
+        !read_bad_words(r))
+        return false;
+    if (a->only_id != NULL && s->n_only == 0)
+        return field_wrong(&r->f, "allowed_token_ids",
+                           field(&r->f, "allowed_token_ids"),
+                           "a list of one token id or more");
+    s->stop = a->stop_id;
+    s->only = a->only_id;
+    s->banned = a->banned_id;
+    return field_bool(&r->f, "include_stop_str_in_output", &a->shows_stop) &&
+           field_bool(&r->f, "no_stop_trim", &a->shows_stop);
+}
+
 /* ---- reading limits of drafts -------------------------------------------- */
 
 /* Sets *sources to those that `names`, separated by commas, lists. Returns
@@ -348,7 +485,8 @@ bool request_read_sampling(struct request_reader *r)
     else
         pl_sampling_init(&a->sampling);
     if (!read_numbers(r) || !read_limits(r) || !read_stop(r) ||
-        !read_biases(r) || !request_read_samplers(r) || !read_drafts(r))
+        !read_biases(r) || !read_tokens(r) || !request_read_samplers(r) ||
+        !read_drafts(r))
         return false;
     return field_bool(&r->f, "ignore_eos", &a->ignore_end);
 }

@@ -230,7 +230,7 @@ pl_status request_prompt_tokens(const struct request_prompt *p,
 
         s = piece_tokens(&p->piece[i],
                          (p->piece[i].plain ? 0 : PL_PARSE_SPECIAL) |
-                             (i == 0 ? PL_ADD_SPECIAL : 0),
+                             (i == 0 && !p->bare ? PL_ADD_SPECIAL : 0),
                          words, &more, &n_more, err);
         if (s == PL_OK)
             s = join(ids, n, more, n_more, err);
@@ -286,6 +286,7 @@ void request_fill_params(const struct request *a, int choice,
     own->seed += (uint64_t)(choice % a->n);
     params->sampling = own;
     params->max_tokens = a->max_tokens;
+    params->min_tokens = a->min_tokens;
     params->ignore_end = a->ignore_end;
     params->has_drafts = a->has_drafts;
     params->drafts = a->drafts;

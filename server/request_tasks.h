@@ -36,9 +36,9 @@ pl_status request_prompt_text(const struct request_prompt *p,
                               const pl_tokenizer *words, struct text *out,
                               pl_err *err);
 /* Fills the fields of *params that depend only on the request: sampling,
- * max_tokens, ignore_end, no_cache, prompt_logits and slot. Sets *own to the
- * request's sampling parameters, with the seed of this choice (seed + choice);
- * params->sampling points to *own. */
+ * max_tokens, min_tokens, ignore_end, no_cache, prompt_logits and slot. Sets
+ * *own to the request's sampling parameters, with the seed of this choice (seed
+ * + choice); params->sampling points to *own. */
 void request_fill_params(const struct request *a, int choice,
                          struct task_params *params, pl_sampling *own);
 

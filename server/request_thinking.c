@@ -112,15 +112,18 @@ static bool read_format(struct request_reader *r)
     static const enum request_reasoning what[] = {
         REASONING_APART, REASONING_APART,  REASONING_WITHIN, REASONING_BOTH,
         REASONING_APART, REASONING_WITHIN, REASONING_HIDDEN};
-    bool shown = true;
+    bool shown = true, apart = true;
     int i = 0;
 
     if (!field_choice(&r->f, "reasoning_format", formats, 7, &i) ||
-        !field_bool(&r->f, "include_reasoning", &shown))
+        !field_bool(&r->f, "include_reasoning", &shown) ||
+        !field_bool(&r->f, "separate_reasoning", &apart))
         return false;
     r->a->reasoning = field(&r->f, "reasoning_format") != NULL
                           ? what[i]
                           : r->rules->reasoning;
+    if (!apart)
+        r->a->reasoning = REASONING_WITHIN;
     if (!shown)
         r->a->reasoning = REASONING_HIDDEN;
     return true;

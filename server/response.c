@@ -508,6 +508,10 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
     c->n_cached = n_cached;
     if (text != NULL)
         append(w, &c->prompt, text, strlen(text));
+    /* In a conversation, the echo is the beginning of the answer that the
+     * client has sent. */
+    if (w->a->messages != NULL)
+        text = w->a->begun;
     if (!begin(w, c) || text == NULL || !w->a->echo)
         return !w->failed;
     return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));

@@ -88,11 +88,14 @@ static size_t step(struct stops *s, char b)
             m->n = m->back[m->n - 1];
         if (m->s[m->n] == b)
             m->n++;
-        if (m->n == m->len && (s->hit < 0 || m->len > s->match[s->hit].len))
+        if (m->n == m->len && s->muted)
+            m->n = m->back[m->n - 1];
+        else if (m->n == m->len &&
+                 (s->hit < 0 || m->len > s->match[s->hit].len))
             s->hit = i;
         most = m->n > most ? m->n : most;
     }
-    return s->hit >= 0 ? s->match[s->hit].len : most;
+    return s->hit < 0 ? most : s->shown ? 0 : s->match[s->hit].len;
 }
 
 bool stop_add(struct stops *s, const char *text, size_t len,

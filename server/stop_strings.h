@@ -19,6 +19,8 @@ struct stops {
     /* Index in `match` of the stop string that was found; -1 if none was found
      * yet. */
     int hit;
+    bool muted; /* a stop string that ends now is not found */
+    bool shown; /* the stop string that was found is a part of the text */
 };
 
 typedef bool stop_write_fn(void *user, const char *text, size_t len);
@@ -31,8 +33,8 @@ void stop_fini(struct stops *s); /* Frees the contents of *s. {0} is allowed. */
 /* Adds a chunk of the text. Passes the text that cannot belong to a stop string
  * any more to `write`, in at most one call. Once a stop string is found, sets
  * s->hit and passes nothing more. If several stop strings end at the same byte,
- * takes the longest. Returns false if out of memory, or if `write` returned
- * false. */
+ * takes the longest, and passes it, too, if s->shown is set. Returns false if
+ * out of memory, or if `write` returned false. */
 bool stop_add(struct stops *s, const char *text, size_t len,
               stop_write_fn *write, void *user);
 /* Ends a text in which no stop string was found: passes the text that is held

@@ -73,3 +73,6 @@ class Sampling(TypedDict, total=False):
     mirostat_eta: float
     adaptive_target: float
     adaptive_decay: float
+    only: Sequence[int]
+    banned: Sequence[int]
+    stop: Sequence[int]

@@ -3,6 +3,9 @@
  * integer is the text changed and parsed again. */
 #include "base/wide_json.h"
 
+#include "base/numeral.h"
+#include "base/whole_json.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -98,6 +101,18 @@ const char *wide_digits(const json_t *j)
                : NULL;
 }
 
+bool wide_is_number(const json_t *j)
+{
+    return json_is_number(j) || wide_digits(j);
+}
+
+double wide_number(const json_t *j)
+{
+    const char *digits = wide_digits(j);
+
+    return digits ? numeral_double(digits, NULL) : json_number_value(j);
+}
+
 char *wide_unmark(char *s)
 {
     static const char mark[] = "\"" WIDE_MARK;
@@ -120,4 +135,48 @@ char *wide_unmark(char *s)
     }
     memmove(to, from, strlen(from) + 1);
     return s;
+}
+
+/* Shortens the real numbers in a JSON text, in place. jansson writes 17
+ * digits. */
+static void shorten_reals(char *s)
+{
+    char short_text[NUMERAL_SHORTEST];
+    bool quoted = false;
+    char *to = s;
+
+    while (*s) {
+        size_t n = quoted ? 0 : strspn(s, "+-.0123456789Ee"), n_short;
+
+        if (n == 0) {
+            if (*s == '"')
+                quoted = !quoted;
+            else if (*s == '\\' && s[1])
+                *to++ = *s++;
+            *to++ = *s++;
+            continue;
+        }
+        numeral_shortest(short_text, numeral_double(s, NULL));
+        n_short = strlen(short_text);
+        if (memchr(s, '.', n) && n_short < n && strpbrk(short_text, ".e")) {
+            memcpy(to, short_text, n_short);
+            to += n_short;
+        } else {
+            memmove(to, s, n);
+            to += n;
+        }
+        s += n;
+    }
+    *to = '\0';
+}
+
+char *wide_json_dumps(const json_t *j, size_t flags)
+{
+    locale_t before = numeral_begin();
+    char *s = whole_json_dumps(j, flags);
+
+    numeral_end(before);
+    if (s)
+        shorten_reals(s);
+    return wide_unmark(s);
 }

@@ -436,7 +436,8 @@ static void put_bar(struct gbnf_text *g, int *n)
 static bool is_other_value(const char *s, size_t len)
 {
     struct span t = span_trim((struct span){s, len});
-    json_t *v = json_loadb(t.s, t.n, JSON_DECODE_ANY, NULL);
+    json_error_t e;
+    json_t *v = wide_json(t.s, t.n, JSON_DECODE_ANY, &e);
     bool other = v && !json_is_string(v);
 
     json_decref(v);
@@ -451,7 +452,7 @@ static bool is_other_value(const char *s, size_t len)
 static pl_status put_constant(struct tool *t, const char *key, json_t *value,
                               bool typed, struct gbnf_text *g, int *n)
 {
-    const char *s = json_string_value(value);
+    const char *s = wide_digits(value) ? NULL : json_string_value(value);
     size_t len = json_string_length(value);
     char *json;
 
@@ -467,7 +468,7 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
         put_mark(g, t->c->f->quote);
         return PL_OK;
     }
-    json = whole_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    json = wide_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!json)
         return err_no_memory(t->c->err, "a grammar");
     gbnf_put_literal(g, json, strlen(json));
@@ -961,8 +962,9 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
 static pl_status put_document(struct caller *c)
 {
     json_error_t e = {.line = -1};
-    json_t *schema = wide_json(c->content, strlen(c->content),
-                               JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+    json_t *schema =
+        wide_json_marked(c->content, strlen(c->content),
+                         JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     pl_status s;
 
     if (!schema && json_error_code(&e) == json_error_out_of_memory)
@@ -1175,7 +1177,8 @@ pl_status call_grammar_write(struct gbnf_text *out,
     struct caller c = {.f = f, .out = out, .content = content, .err = err};
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
-    json_t *list = wide_json(tools, strlen(tools), JSON_REJECT_DUPLICATES, &e);
+    json_t *list =
+        wide_json_marked(tools, strlen(tools), JSON_REJECT_DUPLICATES, &e);
     pl_status s;
 
     *out = (struct gbnf_text){0};

@@ -40,8 +40,9 @@ struct pl_sampler {
     /* Owned, [n_vocab / 32] one bit per token, cleared for end-of-text tokens.
      * NULL while the caller allows end-of-text tokens. */
     uint32_t *no_eog;
-    uint32_t *both; /* owned; one bit per token, set if both the grammar's mask
-                       and no_eog allow the token */
+    bool no_stops;  /* the tokens settings.stop are excluded */
+    uint32_t *both; /* owned; one bit per token, set if the grammar's mask,
+                       no_eog and no_stops allow the token */
     struct sampling_record *record; /* borrowed; receives all sampled tokens;
                                        NULL if nothing is recorded */
     struct sampler_history history;
@@ -292,6 +293,16 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
             err, PL_BAD_ARGUMENT,
             "sampling: n_bias is %d but %s is NULL; set it, or n_bias to 0",
             s->n_bias, s->bias_id ? "bias" : "bias_id");
+    if (s->n_stop < 0 || (s->n_stop > 0 && !s->stop))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_stop is %d; set stop, or n_stop to 0",
+                       s->n_stop);
+    for (int i = 0; i < s->n_stop; i++)
+        if (s->stop[i] < 0 || s->stop[i] >= n_vocab)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sampling: stop[%d] is %d, in a vocabulary of "
+                           "%" PRId64 "; ids go from 0 to %" PRId64,
+                           i, s->stop[i], n_vocab, n_vocab - 1);
     return PL_OK;
 }
 
@@ -328,16 +339,32 @@ static void drop_bad_breakers(pl_sampling *s)
         s->dry_breaker = NULL;
 }
 
+/* Replaces the list *ids [n] by a copy. Returns false if out of memory; *ids is
+ * NULL then. */
+static bool own_ids(const int32_t **ids, int n)
+{
+    int32_t *copy = calloc((size_t)n + 1, sizeof *copy);
+
+    if (copy && n > 0)
+        memcpy(copy, *ids, (size_t)n * sizeof *copy);
+    *ids = copy;
+    return copy;
+}
+
 /* Replaces the arrays of the settings by copies, because the caller may free
  * its own. */
 static bool own_settings(pl_sampling *s)
 {
+    bool lists = own_ids(&s->only, s->n_only);
     int32_t *id = calloc((size_t)s->n_bias + 1, sizeof *id);
     float *bias = calloc((size_t)s->n_bias + 1, sizeof *bias);
     int n_breaker = s->dry_breaker ? s->n_dry_breaker : 0;
     char **text = calloc((size_t)n_breaker + 1, sizeof *text);
-    bool done = id && bias && text;
+    bool done;
 
+    lists = own_ids(&s->banned, s->n_banned) && lists;
+    lists = own_ids(&s->stop, s->n_stop) && lists;
+    done = id && bias && text && lists;
     for (int i = 0; done && i < s->n_bias; i++) {
         id[i] = s->bias_id[i];
         bias[i] = s->bias[i];
@@ -360,6 +387,9 @@ static void free_settings(pl_sampling *s)
     free((void *)s->dry_breaker);
     free((int32_t *)s->bias_id);
     free((float *)s->bias);
+    free((int32_t *)s->only);
+    free((int32_t *)s->banned);
+    free((int32_t *)s->stop);
 }
 
 pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
@@ -411,6 +441,10 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
         .adaptive_target = s->adaptive_target,
         .adaptive_decay = s->adaptive_decay,
         .n_step = s->n_step,
+        .only = s->only,
+        .n_only = s->n_only,
+        .banned = s->banned,
+        .n_banned = s->n_banned,
     };
     for (int i = 0; i < PL_N_STEP; i++)
         o.step[i] = s->step[i];
@@ -514,6 +548,18 @@ pl_status pl_sampler_exclude_eog(pl_sampler *s, const pl_tokenizer *t,
     return PL_OK;
 }
 
+pl_status pl_sampler_exclude_stops(pl_sampler *s, bool exclude, pl_err *err)
+{
+    PL_NEED(s, err);
+    if (exclude && !s->both) {
+        s->both = malloc(((size_t)s->n_vocab + 31) / 32 * sizeof *s->both);
+        if (!s->both)
+            return err_no_memory(err, "a sampler");
+    }
+    s->no_stops = exclude && s->settings.n_stop > 0;
+    return PL_OK;
+}
+
 void pl_sampler_prepare(pl_sampler *s)
 {
     if (s && s->mask)
@@ -524,15 +570,23 @@ void pl_sampler_prepare(pl_sampler *s)
  * sampled now. Sets it to NULL if all may. */
 static pl_status find_allowed(pl_sampler *s, const uint32_t **allowed)
 {
-    *allowed = s->no_eog;
-    if (!s->mask)
+    const int32_t n = (s->n_vocab + 31) / 32;
+    uint32_t any = 0;
+
+    *allowed = NULL;
+    if (s->mask)
+        PL_TRY(token_mask_now(s->mask, allowed, &s->err));
+    if (!s->no_eog && !s->no_stops)
         return PL_OK;
-    PL_TRY(token_mask_now(s->mask, allowed, &s->err));
-    if (!s->no_eog)
-        return PL_OK;
-    for (int32_t i = 0; i < (s->n_vocab + 31) / 32; i++)
-        s->both[i] = (*allowed)[i] & s->no_eog[i];
-    *allowed = s->both;
+    for (int32_t i = 0; i < n; i++)
+        s->both[i] = (*allowed ? (*allowed)[i] : UINT32_MAX) &
+                     (s->no_eog ? s->no_eog[i] : UINT32_MAX);
+    for (int i = 0; i < s->settings.n_stop && s->no_stops; i++)
+        s->both[s->settings.stop[i] / 32] &= ~(1u << s->settings.stop[i] % 32);
+    for (int32_t i = 0; i < n; i++)
+        any |= s->both[i];
+    if (any || !*allowed)
+        *allowed = s->both;
     return PL_OK;
 }
 
@@ -545,6 +599,7 @@ static void take(pl_sampler *s, const float *logits, int32_t id, unsigned how)
     if (s->record && logits)
         record_row(s->record, logits, s->n_vocab, id,
                    (s->no_eog ? RECORD_NO_EOG : 0) |
+                       (s->no_stops ? RECORD_NO_STOPS : 0) |
                        (s->mask ? RECORD_GRAMMAR : 0));
     else if (s->record)
         record_forced(s->record, id, how);

@@ -6,6 +6,7 @@
 #include "grammar/decimal.h"
 
 #include "base/numeral.h"
+#include "base/wide_json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,10 +56,19 @@ static bool from_text(struct decimal *d, const char *s)
 
 bool decimal_of(struct decimal *d, const json_t *v, int inward)
 {
+    const char *digits = wide_digits(v);
     char s[NUMERAL_SHORTEST];
     double x;
 
     *d = (struct decimal){0};
+    if (digits) {
+        d->negative = *digits == '-';
+        digits += d->negative;
+        if (strlen(digits) > DECIMAL_DIGITS)
+            return false;
+        strcpy(d->whole, digits);
+        return true;
+    }
     if (json_is_integer(v)) {
         long long n = (long long)json_integer_value(v);
 

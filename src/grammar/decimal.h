@@ -18,11 +18,12 @@ struct decimal {
     char whole[DECIMAL_DIGITS + 1], part[DECIMAL_DIGITS + 1];
 };
 
-/* Sets *d to the shortest decimal of the JSON number v. Returns false if it has
- * too many digits. A JSON parser rounds an integer of 2^63 or more to a double,
- * so the bound in the document is not known exactly. *d is then the next
- * double, upwards if `inward` is 1, downwards if it is -1. So numbers beyond
- * the bound are never allowed. */
+/* Sets *d to the shortest decimal of the JSON number v, or to all digits of an
+ * integer (wide_json_marked). Returns false if it has too many digits. A JSON
+ * parser rounds a real number of 2^63 or more, such as 1e30, to a double, so
+ * the bound in the document is not known exactly. *d is then the next double,
+ * upwards if `inward` is 1, downwards if it is -1. So numbers beyond the bound
+ * are never allowed. */
 bool decimal_of(struct decimal *d, const json_t *v, int inward);
 /* Compares two numbers. Returns less than 0 if a < b, 0 if a = b, and more than
  * 0 if a > b. */

@@ -229,10 +229,8 @@ static uint32_t rule_at(struct writer *w, const char *key, size_t i,
 /* Appends the JSON text of `value` to the rule body t, as a literal. */
 static void put_json(struct writer *w, struct gbnf_text *t, const json_t *value)
 {
-    locale_t before = numeral_begin();
-    char *json = whole_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *json = wide_json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 
-    numeral_end(before);
     if (json)
         gbnf_put_literal(t, json, strlen(json));
     else
@@ -255,7 +253,7 @@ static void put_enum(struct part *p)
             bool fits = (p->f.types & bit) ||
                         (bit == TYPE_INTEGER && p->f.types & TYPE_NUMBER);
 
-            if (fits && json_is_string(value))
+            if (fits && bit == TYPE_STRING)
                 fits =
                     schema_text_fits(p->w, p->f.all, json_string_value(value),
                                      json_string_length(value));
@@ -382,10 +380,11 @@ static json_t *find_text(struct writer *w, char *text)
 
 json_t *schema_find_ref(struct writer *w, const json_t *ref)
 {
-    char *text = json_is_string(ref) ? strdup(json_string_value(ref)) : NULL;
+    const bool is_text = json_is_string(ref) && !wide_digits(ref);
+    char *text = is_text ? strdup(json_string_value(ref)) : NULL;
     json_t *out = text ? find_text(w, text) : NULL;
 
-    if (!json_is_string(ref))
+    if (!is_text)
         schema_wrong(w, "$ref", "must be a string");
     else if (!text)
         schema_no_memory(w);
@@ -506,12 +505,12 @@ int64_t schema_count(struct writer *w, const json_t *all, const char *key,
                      int64_t usual, int64_t most)
 {
     json_t *v = json_object_get(all, key);
-    double n = json_number_value(v);
+    double n = wide_number(v);
     char what[64];
 
     if (!v)
         return usual;
-    if (!json_is_number(v) || n < 0 || n != floor(n)) {
+    if (!wide_is_number(v) || n < 0 || n != floor(n)) {
         schema_wrong(w, key, "must be an integer from 0");
     } else if (n > (double)most) {
         numeral_print(what, sizeof what, "above %lld is not enforced",
@@ -1451,8 +1450,8 @@ pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
 
     *out = (struct gbnf_text){0};
     if (len <= GBNF_BYTES)
-        w.root =
-            wide_json(json, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+        w.root = wide_json_marked(json, len,
+                                  JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     numeral_end(before);
     if (len > GBNF_BYTES)
         too_large(&w);

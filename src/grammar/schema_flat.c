@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "base/whole_json.h"
+#include "base/wide_json.h"
 #include "grammar/decimal.h"
 
 #include <string.h>
@@ -95,7 +96,7 @@ unsigned schema_type_of(const json_t *v)
         [JSON_FALSE] = TYPE_BOOLEAN, [JSON_NULL] = TYPE_NULL,
     };
 
-    return bits[json_typeof(v)];
+    return wide_digits(v) ? TYPE_INTEGER : bits[json_typeof(v)];
 }
 
 /* Returns the types of values that are in both sets a and b. A set with
@@ -271,7 +272,7 @@ static void merge_required(struct writer *w, struct flat *f,
         return;
     }
     json_array_foreach (list, i, name)
-        if (!json_is_string(name))
+        if (!json_is_string(name) || wide_digits(name))
             schema_wrong(w, "required", "must be a list of names");
     gather(w, f, "required", list);
 }

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/numeral.h"
+#include "base/wide_json.h"
 #include "grammar/decimal.h"
 #include "grammar/gbnf.h"
 #include "grammar/regex.h"
@@ -180,7 +181,7 @@ static void add_patterns(struct writer *w, struct texts *t, const json_t *list,
     size_t i;
 
     json_array_foreach (list, i, one)
-        if (json_is_string(one))
+        if (json_is_string(one) && !wide_digits(one))
             add(w, t, negate ? "not" : "pattern",
                 regex_read(&t->r, json_string_value(one),
                            json_string_length(one), false),
@@ -313,8 +314,8 @@ bool schema_text_fits(struct writer *w, const json_t *all, const char *s,
         schema_no_memory(w);
     arena_fini(&t.r.memory);
     gbnf_text_fini(none.out);
-    return fits && (!json_is_number(min) || n >= json_number_value(min)) &&
-           (!json_is_number(max) || n <= json_number_value(max));
+    return fits && (!wide_is_number(min) || n >= wide_number(min)) &&
+           (!wide_is_number(max) || n <= wide_number(max));
 }
 
 /* ---- rules for numbers --------------------------------------------------- */
@@ -359,11 +360,11 @@ static void read_bounds(struct writer *w, const json_t *all, struct bounds *b)
     for (i = 0; i < 4; i++) {
         json_t *v = json_object_get(all, keys[i].key);
 
-        if (v && !json_is_number(v))
+        if (v && !wide_is_number(v))
             schema_wrong(w, keys[i].key, "must be a number");
         else if (v && decimal_of(&d, v, keys[i].low ? 1 : -1))
             narrow(b, keys[i].low, &d, keys[i].exclusive);
-        else if (v && (json_number_value(v) > 0) == keys[i].low)
+        else if (v && (wide_number(v) > 0) == keys[i].low)
             schema_note(w, keys[i].key, "has too many digits to be enforced");
     }
     json_array_foreach (list, i, one) {
@@ -409,33 +410,50 @@ static void put_scaled(struct gbnf_text *t, int64_t x, int places)
     gbnf_put(t, s);
 }
 
-static double value_of(const struct decimal *d)
+/* Sets *out to the bound d in units of the last of `places` decimal places,
+ * rounded into the interval: up if `low`, else down. If the bound is excluded,
+ * takes the next unit. Returns false if the result has too many digits. */
+static bool scale_bound(const struct decimal *d, int places, bool low,
+                        bool excluded, int64_t *out)
 {
-    char s[2 * DECIMAL_DIGITS + 8];
+    const size_t n = strlen(d->whole), n_part = strlen(d->part);
+    const bool rounded = n_part > (size_t)places;
+    int64_t x = 0;
 
-    numeral_print(s, sizeof s, "%s%s.%s0", d->negative ? "-" : "", d->whole,
-                  d->part);
-    return numeral_double(s, NULL);
+    if (n + (size_t)places > USUAL_PLACES)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        x = 10 * x + d->whole[i] - '0';
+    for (size_t i = 0; i < (size_t)places; i++)
+        x = 10 * x + (i < n_part ? d->part[i] - '0' : 0);
+    x = d->negative ? -x : x;
+    if (rounded ? d->negative != low : excluded)
+        x += low ? 1 : -1;
+    *out = x;
+    return true;
 }
 
 /* Appends an expression that lists all multiples of `unit` between the bounds,
  * in units of the last of `places` decimal places. Sets *n to their number.
- * Returns false if they are too many or a bound is absent. */
+ * Returns false if they are too many, or a bound is absent or has too many
+ * digits. */
 static bool put_multiples(const struct bounds *b, int64_t unit, int places,
                           struct gbnf_text *t, int64_t *n)
 {
-    double power = pow(10, places), low, high;
+    int64_t low, high, first, last;
 
-    if (!b->in.low || !b->in.high)
+    if (!b->in.low || !b->in.high ||
+        !scale_bound(&b->low, places, true, b->in.above, &low) ||
+        !scale_bound(&b->high, places, false, b->in.below, &high))
         return false;
-    low = ceil(value_of(&b->low) * power / (double)unit - 1e-9);
-    high = floor(value_of(&b->high) * power / (double)unit + 1e-9);
-    low += b->in.above && low * (double)unit == value_of(&b->low) * power;
-    high -= b->in.below && high * (double)unit == value_of(&b->high) * power;
+    /* Division truncates: a positive low and a negative high are rounded to the
+     * multiple inside the interval. */
+    first = low / unit + (low > 0 && low % unit != 0);
+    last = high / unit - (high < 0 && high % unit != 0);
     *n = 0;
-    if (high - low >= MOST_MULTIPLES || fabs(low) > 1e12 || fabs(high) > 1e12)
+    if (last - first >= MOST_MULTIPLES)
         return false;
-    for (int64_t i = (int64_t)low; (double)i <= high; i++) {
+    for (int64_t i = first; i <= last; i++) {
         gbnf_put(t, (*n)++ ? " | " : "(");
         put_scaled(t, i * unit, places);
     }
@@ -534,11 +552,12 @@ static void put_remainders(struct writer *w, uint32_t unit, const char *lead,
 static bool put_multiple(struct writer *w, const json_t *all, struct bounds *b,
                          struct gbnf_text *t, bool *never)
 {
-    double multiple = json_number_value(json_object_get(all, "multipleOf"));
+    double multiple = wide_number(json_object_get(all, "multipleOf"));
     int64_t unit = 0, n;
     int places = multiple > 0 ? scale_of(multiple, &unit) : -1;
-    bool from_zero =
-        b->in.low && !b->in.above && !b->in.high && value_of(&b->low) == 0;
+    const struct decimal zero = {.whole = "0"};
+    bool from_zero = b->in.low && !b->in.above && !b->in.high &&
+                     decimal_compare(&b->low, &zero) == 0;
 
     if (!(multiple > 0))
         schema_wrong(w, "multipleOf", "must be a number above 0");

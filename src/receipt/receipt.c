@@ -432,7 +432,7 @@ static json_t *write_output(const pl_receipt *r, unsigned flags)
     char nll[NUMERAL_SHORTEST];
     int32_t *id = malloc(((size_t)a->n + 1) * sizeof *id);
     char hash[SHA256_TEXT];
-    json_t *j;
+    json_t *j, *stops;
 
     if (!id)
         return NULL;
@@ -442,6 +442,11 @@ static json_t *write_output(const pl_receipt *r, unsigned flags)
     j = json_pack("{s:I, s:s, s:o, s:o}", "n", (json_int_t)a->n, "sha256", hash,
                   "forced", forced_tokens(a), "no_eog",
                   ranges(a, RECORD_NO_EOG));
+    stops = ranges(a, RECORD_NO_STOPS);
+    if (stops && json_array_size(stops) == 0)
+        json_decref(stops);
+    else
+        j = receipt_set(j, "no_stops", stops);
     if (j && (r->scored || !(flags & PL_RECEIPT_NO_TOKENS)))
         j = receipt_set(j, "tokens", tokens(id, a->n));
     if (j && r->scored)

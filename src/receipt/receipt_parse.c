@@ -156,6 +156,7 @@ static pl_status read_score(pl_receipt *r, pl_err *err)
     return isfinite(r->nll) && end != text && *end == '\0' && !r->no_tokens &&
                    json_array_size(json_object_get(j, "forced")) == 0 &&
                    json_array_size(json_object_get(j, "no_eog")) == 0 &&
+                   !json_object_get(j, "no_stops") &&
                    json_is_null(json_object_get(r->doc, "grammar")) &&
                    json_is_null(json_object_get(r->doc, "sampling"))
                ? PL_OK
@@ -203,6 +204,9 @@ static pl_status read_output(pl_receipt *r, pl_err *err)
                                      "its tokens must be a list of ids");
     PL_TRY(read_ranges(a, json_object_get(j, "no_eog"), RECORD_NO_EOG, "no_eog",
                        err));
+    if (json_object_get(j, "no_stops"))
+        PL_TRY(read_ranges(a, json_object_get(j, "no_stops"), RECORD_NO_STOPS,
+                           "no_stops", err));
     PL_TRY(read_forced(a, json_object_get(j, "forced"), err));
     receipt_hash_output(hash, a);
     return r->no_tokens || strcmp(hash, r->output_hash) == 0
@@ -413,7 +417,8 @@ static const struct {
       "keep", "layouts", "mtp"}},
     {"prompt", {"n", "sha256", "tokens"}},
     {"grammar", {"form", "sha256", "from", "text"}},
-    {"output", {"n", "sha256", "tokens", "forced", "no_eog", "nll"}},
+    {"output",
+     {"n", "sha256", "tokens", "forced", "no_eog", "no_stops", "nll"}},
     {"rows", {"n", "hash", "each"}},
     {"end", {"reason", "max_tokens", "stop"}},
 };

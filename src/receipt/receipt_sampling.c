@@ -91,6 +91,39 @@ static json_t *write_biases(const pl_sampling *s)
     return list;
 }
 
+/* The settings that are lists of tokens. Receipts of earlier versions lack
+ * them, so an empty list is left out. */
+static const struct {
+    const char *name;
+    size_t at, n_at;
+} lists[] = {
+    {"only", offsetof(pl_sampling, only), offsetof(pl_sampling, n_only)},
+    {"banned", offsetof(pl_sampling, banned), offsetof(pl_sampling, n_banned)},
+    {"stop", offsetof(pl_sampling, stop), offsetof(pl_sampling, n_stop)},
+};
+enum { N_LIST = sizeof lists / sizeof lists[0] };
+
+static bool write_lists(json_t *to, const pl_sampling *s)
+{
+    bool done = true;
+
+    for (int i = 0; i < N_LIST && done; i++) {
+        const int32_t *id;
+        json_t *list;
+        int n;
+
+        memcpy(&id, (const char *)s + lists[i].at, sizeof id);
+        memcpy(&n, (const char *)s + lists[i].n_at, sizeof n);
+        if (n == 0)
+            continue;
+        list = json_array();
+        for (int k = 0; list && k < n; k++)
+            list = receipt_append(list, json_integer(id[k]));
+        done = json_object_set_new(to, lists[i].name, list) == 0;
+    }
+    return done;
+}
+
 static json_t *write_steps(const pl_sampling *s)
 {
     json_t *list = json_array();
@@ -163,6 +196,7 @@ pl_status receipt_write_sampling(json_t **out, const pl_sampling *s,
            json_object_set_new(j, "bias", write_biases(s)) == 0 &&
            json_object_set_new(j, "samplers", write_steps(s)) == 0 &&
            json_object_set_new(j, "dry_breakers", write_breakers(s)) == 0 &&
+           write_lists(j, s) &&
            json_object_set_new(j, "tokenizer",
                                json_boolean(s->tokenizer != NULL)) == 0;
     *out = done ? j : NULL;
@@ -254,6 +288,32 @@ static pl_status read_biases(pl_sampling *s, const json_t *from, pl_err *err)
     return PL_OK;
 }
 
+static pl_status read_lists(pl_sampling *s, const json_t *from, pl_err *err)
+{
+    for (int i = 0; i < N_LIST; i++) {
+        const json_t *list = json_object_get(from, lists[i].name), *one;
+        size_t n = json_array_size(list), k;
+        int32_t *id;
+        int count = (int)n;
+
+        if (!list)
+            continue;
+        id = calloc(n + 1, sizeof *id);
+        memcpy((char *)s + lists[i].at, &id, sizeof id);
+        if (!id)
+            return err_no_memory(err, "a receipt");
+        if (!json_is_array(list) || n > INT32_MAX)
+            return receipt_bad_field(err, lists[i].name,
+                                     "in sampling it must be a list");
+        json_array_foreach (list, k, one)
+            if (!read_int(one, &id[k]))
+                return receipt_bad_field(err, lists[i].name,
+                                         "in sampling its items must be ids");
+        memcpy((char *)s + lists[i].n_at, &count, sizeof count);
+    }
+    return PL_OK;
+}
+
 static pl_status read_steps(pl_sampling *s, const json_t *from, pl_err *err)
 {
     const json_t *list = json_object_get(from, "samplers"), *one;
@@ -318,6 +378,8 @@ static pl_status check_names(const json_t *from, pl_err *err)
             known |= strcmp(key, receipt_settings[i].name) == 0;
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
             known |= strcmp(key, others[i]) == 0;
+        for (int i = 0; i < N_LIST; i++)
+            known |= strcmp(key, lists[i].name) == 0;
         if (!known) {
             char shown[ERR_SHOWN];
 
@@ -341,6 +403,7 @@ pl_status receipt_read_sampling(pl_sampling *s, const json_t *from,
     PL_TRY(read_seed(s, from, err));
     PL_TRY(read_steps(s, from, err));
     PL_TRY(read_biases(s, from, err));
+    PL_TRY(read_lists(s, from, err));
     PL_TRY(read_breakers(s, from, err));
     if (json_is_true(json_object_get(from, "tokenizer")))
         s->tokenizer = words;
@@ -354,4 +417,7 @@ void receipt_free_sampling(pl_sampling *s)
     free((void *)s->dry_breaker);
     free((int32_t *)s->bias_id);
     free((float *)s->bias);
+    free((int32_t *)s->only);
+    free((int32_t *)s->banned);
+    free((int32_t *)s->stop);
 }

@@ -392,6 +392,8 @@ static pl_status compare_next(struct check *c, const float *row)
     }
     PL_TRY(pl_sampler_exclude_eog(
         c->sampler, then->how & RECORD_NO_EOG ? words : NULL, c->err));
+    PL_TRY(pl_sampler_exclude_stops(
+        c->sampler, (then->how & RECORD_NO_STOPS) != 0, c->err));
     if (!row) {
         if (sampler_skip(c->sampler, then->id, &why) != PL_OK)
             return forbid(c, &why);

@@ -20,13 +20,15 @@ enum {
     /* A grammar limited the choice. If the token was forced, it is a part of a
      * text that the grammar has to match. */
     RECORD_GRAMMAR = 4,
+    /* The tokens pl_sampling.stop were excluded. */
+    RECORD_NO_STOPS = 8,
 };
 
 struct record_token {
     int32_t id;
     /* Last 16 bits of the hash of the logits; 0 if the token was forced. */
     uint16_t row;
-    /* Bits RECORD_FORCED, RECORD_NO_EOG and RECORD_GRAMMAR. */
+    /* Bits RECORD_FORCED, RECORD_NO_EOG, RECORD_GRAMMAR, RECORD_NO_STOPS. */
     uint16_t how;
 };
 
@@ -44,7 +46,7 @@ struct sampling_record {
 };
 
 /* Records the token `id` that was sampled from the row logits[0 .. n_vocab).
- * `how` has the bits RECORD_NO_EOG and RECORD_GRAMMAR that apply to it. */
+ * `how` has the bits that apply to it, except RECORD_FORCED. */
 void record_row(struct sampling_record *r, const float *logits, int32_t n_vocab,
                 int32_t id, unsigned how);
 /* Records the token `id` that the caller chose instead of the sampler. `how` is

@@ -18,9 +18,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The sequences of tokens that are never completed. Those of one token are
+ * biases of -infinity. */
+struct banned {
+    int32_t *seq; /* owned, [n]: the sequences, each ended by -1 */
+    int64_t n;
+    /* Owned, [n_recent], capacity `longest`: the last accepted tokens. A
+     * sequence has at most `longest` tokens before its last one. */
+    int32_t *recent;
+    int64_t n_recent, longest;
+    /* Owned, [n_undo]: the biases of tokens that are excluded now, as they were
+     * before. */
+    struct sampling_bias *undo;
+    int64_t n_undo;
+};
+
 struct sampler {
-    /* Copy of the caller's options. `bias` and `dry_breaker` in it are NULL,
-     * because they are borrowed only during create. */
+    /* Copy of the caller's options. The arrays in it are NULL, because they are
+     * borrowed only during create. */
     struct sampling_options o;
     int32_t n_vocab;
     uint64_t state; /* state of the random number generator */
@@ -44,6 +59,7 @@ struct sampler {
     /* owned, [n_vocab]: number added to each logit; NULL if no token has a
      * bias */
     float *bias;
+    struct banned banned;
     /* Owned, [n_vocab]: number of occurrences of each token among the last
      * penalty_last_n tokens; NULL if penalties are off. */
     int32_t *count;
@@ -155,6 +171,30 @@ static pl_status check_insns(const struct sampling_options *o, pl_err *err)
     return PL_OK;
 }
 
+/* Checks a list of tokens. If `ended`, it consists of sequences that end with
+ * -1 and have at least one token. */
+static pl_status check_ids(const char *name, const int32_t *id, int64_t n,
+                           int32_t n_vocab, bool ended, pl_err *err)
+{
+    if (n < 0 || (n > 0 && !id))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_%s is %lld; set %s, or n_%s to 0", name,
+                       (long long)n, name, name);
+    for (int64_t i = 0; i < n; i++)
+        if ((id[i] < 0 || id[i] >= n_vocab) &&
+            !(ended && id[i] == -1 && i > 0 && id[i - 1] != -1))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sampling: %s[%lld] is %d, in a vocabulary of %d; "
+                           "ids go from 0 to %d",
+                           name, (long long)i, (int)id[i], (int)n_vocab,
+                           (int)n_vocab - 1);
+    if (ended && n > 0 && id[n - 1] != -1)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: %s ends with %d; end each sequence with -1",
+                       name, (int)id[n - 1]);
+    return PL_OK;
+}
+
 static pl_status check(const struct sampling_options *o, int32_t n_vocab,
                        pl_err *err)
 {
@@ -175,6 +215,8 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
             (int)n_vocab);
     PL_TRY(check_whole(o, err));
     PL_TRY(check_insns(o, err));
+    PL_TRY(check_ids("only", o->only, o->n_only, n_vocab, false, err));
+    PL_TRY(check_ids("banned", o->banned, o->n_banned, n_vocab, true, err));
     if (o->n_bias < 0 || (o->n_bias > 0 && !o->bias))
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: n_bias is %lld; set bias, or n_bias to 0",
@@ -262,6 +304,54 @@ static bool has_step(const struct sampler *s, int step)
     return false;
 }
 
+/* Returns the number of tokens of the sequence that begins at seq[0]. */
+static int64_t length_of(const int32_t *seq)
+{
+    int64_t n = 0;
+
+    while (seq[n] != -1)
+        n++;
+    return n;
+}
+
+static void set_biases(struct sampler *s, const struct sampling_options *o)
+{
+    for (int32_t i = 0; i < s->n_vocab && o->n_only > 0; i++)
+        s->bias[i] = -INFINITY;
+    for (int64_t i = 0; i < o->n_only; i++)
+        s->bias[o->only[i]] = 0;
+    for (int64_t i = 0; i < o->n_bias; i++)
+        s->bias[o->bias[i].id] += o->bias[i].bias;
+    for (int64_t i = 0, n; i < o->n_banned; i += n + 1) {
+        n = length_of(o->banned + i);
+        if (n == 1)
+            s->bias[o->banned[i]] = -INFINITY;
+    }
+}
+
+/* Copies the banned sequences of two tokens or more. */
+static pl_status set_banned(struct sampler *s, const struct sampling_options *o,
+                            pl_err *err)
+{
+    struct banned *b = &s->banned;
+    int64_t n_seq = 0;
+
+    b->seq = malloc((size_t)o->n_banned * sizeof *b->seq);
+    for (int64_t i = 0, n; b->seq && i < o->n_banned; i += n + 1) {
+        n = length_of(o->banned + i);
+        if (n == 1)
+            continue;
+        memcpy(b->seq + b->n, o->banned + i, (size_t)(n + 1) * sizeof *b->seq);
+        b->n += n + 1;
+        b->longest = n - 1 > b->longest ? n - 1 : b->longest;
+        n_seq++;
+    }
+    b->recent = malloc((size_t)(b->longest + 1) * sizeof *b->recent);
+    b->undo = malloc((size_t)(n_seq + 1) * sizeof *b->undo);
+    return b->seq && b->recent && b->undo ? PL_OK
+                                          : err_no_memory(err, "a sampler");
+}
+
 static pl_status allocate(struct sampler *s, const struct sampling_options *o,
                           pl_err *err)
 {
@@ -270,13 +360,14 @@ static pl_status allocate(struct sampler *s, const struct sampling_options *o,
     s->left.c = malloc((size_t)s->cap * sizeof *s->left.c);
     if (!s->left.c)
         return err_no_memory(err, "a sampler");
-    if (o->n_bias > 0) {
+    if (o->n_bias > 0 || o->n_only > 0 || o->n_banned > 0) {
         s->bias = calloc(n, sizeof *s->bias);
         if (!s->bias)
             return err_no_memory(err, "a sampler");
-        for (int64_t i = 0; i < o->n_bias; i++)
-            s->bias[o->bias[i].id] += o->bias[i].bias;
+        set_biases(s, o);
     }
+    if (o->n_banned > 0)
+        PL_TRY(set_banned(s, o, err));
     if (has_step(s, PL_STEP_PENALTIES)) {
         s->count = malloc(n * sizeof *s->count);
         if (o->penalty_last_n > 0)
@@ -303,6 +394,7 @@ pl_status sampling_create(struct sampler **out, int32_t n_vocab,
     s->o = *o;
     s->o.bias = NULL;
     s->o.dry_breaker = NULL;
+    s->o.only = s->o.banned = NULL;
     s->n_vocab = n_vocab;
     set_steps(s, o);
     s->cap = s->leads[PL_STEP_TOP_K] && o->top_k < n_vocab ? o->top_k : n_vocab;
@@ -322,6 +414,9 @@ void sampling_free(struct sampler *s)
         return;
     free(s->left.c);
     free(s->bias);
+    free(s->banned.seq);
+    free(s->banned.recent);
+    free(s->banned.undo);
     free(s->count);
     free(s->ring);
     dry_free(s->dry);
@@ -332,6 +427,7 @@ void sampling_reset(struct sampler *s)
 {
     s->state = s->o.seed;
     s->n_seen = 0;
+    s->banned.n_recent = 0;
     s->mu = 2 * (double)s->o.mirostat_tau;
     adaptive_reset(&s->adaptive, &s->o);
     if (s->count)
@@ -340,12 +436,23 @@ void sampling_reset(struct sampler *s)
         dry_reset(s->dry);
 }
 
+static void note_recent(struct banned *b, int32_t id)
+{
+    if (b->longest == 0)
+        return;
+    if (b->n_recent == b->longest)
+        memmove(b->recent, b->recent + 1,
+                (size_t)--b->n_recent * sizeof *b->recent);
+    b->recent[b->n_recent++] = id;
+}
+
 void sampling_accept(struct sampler *s, int32_t id)
 {
     if (id < 0 || id >= s->n_vocab)
         return;
     if (s->dry)
         dry_accept(s->dry, id);
+    note_recent(&s->banned, id);
     adaptive_accept(&s->adaptive, &s->o, id);
     if (!s->count)
         return;
@@ -359,6 +466,39 @@ void sampling_accept(struct sampler *s, int32_t id)
     s->n_seen++;
     if (s->count[id] < INT32_MAX)
         s->count[id]++;
+}
+
+/* ---- excluding the ends of banned sequences ------------------------------ */
+
+/* Excludes the last token of each banned sequence whose other tokens are the
+ * last accepted ones. */
+static void exclude_banned(struct sampler *s)
+{
+    struct banned *b = &s->banned;
+
+    for (int64_t i = 0, n; i < b->n; i += n + 1) {
+        const int32_t *seq = b->seq + i;
+
+        n = length_of(seq);
+        if (n - 1 > b->n_recent ||
+            memcmp(b->recent + b->n_recent - (n - 1), seq,
+                   (size_t)(n - 1) * sizeof *seq) != 0)
+            continue;
+        b->undo[b->n_undo++] =
+            (struct sampling_bias){seq[n - 1], s->bias[seq[n - 1]]};
+        s->bias[seq[n - 1]] = -INFINITY;
+    }
+}
+
+/* Allows the tokens again that exclude_banned has excluded. */
+static void allow_banned(struct sampler *s)
+{
+    struct banned *b = &s->banned;
+
+    while (b->n_undo > 0) {
+        b->n_undo--;
+        s->bias[b->undo[b->n_undo].id] = b->undo[b->n_undo].bias;
+    }
 }
 
 /* ---- reading logits and collecting candidates ---------------------------- */
@@ -654,7 +794,9 @@ int32_t sampling_pick(struct sampler *s, const float *logits,
     int32_t id;
 
     s->allowed = allowed;
+    exclude_banned(s);
     id = pick(s, logits);
+    allow_banned(s);
     s->allowed = NULL;
     return id;
 }

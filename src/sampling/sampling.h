@@ -72,6 +72,11 @@ struct sampling_options {
      * returns. */
     const struct sampling_bias *bias;
     int64_t n_bias;
+    /* [n_only]: if n_only > 0, the only tokens that may be chosen. [n_banned]:
+     * sequences of tokens, each ended by -1, that are never completed. Both
+     * borrowed until sampling_create returns. */
+    const int32_t *only, *banned;
+    int64_t n_only, n_banned;
 };
 
 /* Returns the defaults: top-k 40, top-p 0.95, min-p 0.05, temperature 0.8, all

@@ -1121,6 +1121,7 @@ static const pl_sampling *a_sampling(struct walk *w)
     static pl_sampling s;
     static const int32_t id[2] = {1, 2};
     static const int32_t no_id[2] = {-1, INT32_MAX};
+    static const int32_t sequence[2] = {1, -1};
     static const float bias[2] = {1, -INFINITY};
     static const char *const breaker[2] = {"\n", ""};
     static const char *const no_breaker[2] = {"x", NULL};
@@ -1153,6 +1154,12 @@ static const pl_sampling *a_sampling(struct walk *w)
     s.mirostat = walk_chance(w, 4) ? walk_i(w, 2) : 0;
     s.adaptive_target = a_float(w, walk_chance(w, 2) ? 0.5f : -1);
     s.adaptive_decay = a_float(w, 0.9f);
+    s.only = walk_chance(w, 8) ? no_id : walk_may(w, id);
+    s.n_only = s.only && walk_chance(w, 4) ? 2 : 0;
+    s.banned = walk_chance(w, 8) ? no_id : walk_may(w, sequence);
+    s.n_banned = s.banned && walk_chance(w, 4) ? 2 : 0;
+    s.stop = walk_chance(w, 8) ? no_id : walk_may(w, id);
+    s.n_stop = s.stop && walk_chance(w, 2) ? 2 : 0;
     s.n_step = walk_chance(w, 4) ? walk_i(w, 3) : 0;
     for (int i = 0; i < PL_N_STEP; i++)
         s.step[i] = (uint8_t)(walk_chance(w, 4) ? walk_i(w, i) : i);
@@ -1245,6 +1252,14 @@ static void exclude_eog(struct walk *w)
     const pl_tokenizer *t = walk_may(w, (void *)of(w)->words);
 
     walk_ended(w, pl_sampler_exclude_eog(s, t, walk_err(w)), true);
+}
+
+static void exclude_stops(struct walk *w)
+{
+    pl_sampler *s = a_sampler(w);
+
+    walk_ended(w, pl_sampler_exclude_stops(s, walk_chance(w, 2), walk_err(w)),
+               true);
 }
 
 static void grammar_create(struct walk *w)
@@ -1475,6 +1490,7 @@ static const struct walk_row rows[] = {
     {"pl_sampler_prepare", sampler_accept},
     {"pl_sampler_force", sampler_force},
     {"pl_sampler_exclude_eog", exclude_eog},
+    {"pl_sampler_exclude_stops", exclude_stops},
     {"pl_devices_print", devices_print},
     {"pl_devices_measure", devices_measure},
     {"pl_synth_save", synth_save},

@@ -1097,7 +1097,9 @@ TEST(receipts_have_every_setting)
     } others[] = {OTHER(size),          OTHER(seed),        OTHER(n_bias),
                   OTHER(bias_id),       OTHER(bias),        OTHER(tokenizer),
                   OTHER(n_dry_breaker), OTHER(dry_breaker), OTHER(n_step),
-                  OTHER(step)};
+                  OTHER(step),          OTHER(n_only),      OTHER(only),
+                  OTHER(n_banned),      OTHER(banned),      OTHER(n_stop),
+                  OTHER(stop)};
 #undef OTHER
     uint8_t owner[sizeof(pl_sampling) + 1] = {
         /* for each byte of pl_sampling: 1 if it belongs to a field, 2 if to a

@@ -36,6 +36,13 @@ static char *text_of(struct serve_try *s, const char *path, const char *body,
                             "text");
     if (!v)
         v = json_object_get(j, "content");
+    if (!v)
+        v = json_object_get(
+            json_array_get(
+                json_object_get(json_array_get(json_object_get(j, "output"), 0),
+                                "content"),
+                0),
+            "text");
     assert_non_null(json_string_value(v));
     text = strdup(json_string_value(v));
     /* Blanks may follow a document. */
@@ -183,5 +190,122 @@ TEST(serve_keeps_what_clients_of_other_servers_ask_for)
     check_notes(&s);
     check_refusals(&s);
     check_dimensions(&s);
+    serve_try_stop(&s);
+}
+
+/* ---- lists of tokens ----------------------------------------------------- */
+
+/* Returns the id of the only token of a text. */
+static int token_of(struct serve_try *s, const char *text)
+{
+    char request[100], *body;
+    json_t *j, *list;
+    int id;
+
+    snprintf(request, sizeof request,
+             "{\"content\":\"%s\",\"parse_special\":true}", text);
+    body = serve_try_post(s, "/tokenize", request, 200);
+    j = serve_try_json(body);
+    list = json_object_get(j, "tokens");
+    assert_int_equal(json_array_size(list), 1);
+    id = (int)json_integer_value(json_array_get(list, 0));
+    json_decref(j);
+    free(body);
+    return id;
+}
+
+/* Each protocol ends the output at a token of stop_token_ids, but not before
+ * min_tokens; the other lists limit what is sampled. In the bodies $x, $q
+ * and $e stand for the ids of x, of q, and of a token that ends texts. */
+TEST(serve_honours_lists_of_tokens_in_every_protocol)
+{
+    static const struct {
+        const char *path, *start, *end;
+    } ways[] = {
+        {"/completion", "\"n_predict\":9,\"prompt\":\"Once\"",
+         "\"stop_type\":\"eos\""},
+        {"/v1/completions", "\"max_tokens\":9,\"prompt\":\"Once\"",
+         "\"finish_reason\":\"stop\""},
+        {"/v1/chat/completions",
+         "\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":"
+         "\"Hi\"}]",
+         "\"finish_reason\":\"stop\""},
+        {"/v1/messages",
+         "\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":"
+         "\"Hi\"}]",
+         "\"stop_reason\":\"end_turn\""},
+        {"/v1/responses", "\"max_output_tokens\":9,\"input\":\"Hi\"",
+         "\"status\":\"completed\""},
+    };
+    static const struct {
+        const char *more, *text;
+        bool ends; /* by itself */
+    } rows[] = {
+        {"\"allowed_token_ids\":[$x]", "xxxxxxxxx", false},
+        {"\"allowed_token_ids\":[$x,$q],\"logit_bias\":[[$q,99]],"
+         "\"stop_token_ids\":[$q],\"min_tokens\":4",
+         "xxxx", true},
+        {"\"allowed_token_ids\":[$x,$q],\"logit_bias\":[[$q,99]],"
+         "\"stop_token_ids\":[$q],\"min_tokens\":4,"
+         "\"include_stop_str_in_output\":true",
+         "xxxxq", true},
+        {"\"allowed_token_ids\":[$x,$q],\"logit_bias\":[[$q,99]],"
+         "\"stop_token_ids\":[$q],\"min_tokens\":4,\"ignore_eos\":true",
+         "xxxx", true},
+        {"\"allowed_token_ids\":[$x,$q],\"logit_bias\":[[$q,99]],"
+         "\"bad_words\":[\"qq\"]",
+         "qxqxqxqxq", false},
+        {"\"bad_words\":[\"x\"],\"logit_bias\":[[$x,99],[$q,98]]", "qqqqqqqqq",
+         false},
+        {"\"grammar\":\"root ::= \\\"x\\\"{1,9}\",\"logit_bias\":[[$x,-99]],"
+         "\"allowed_token_ids\":[$x,$e],\"min_tokens\":5",
+         "xxxxx", true},
+        {"\"grammar\":\"root ::= \\\"x\\\"\",\"min_tokens\":5", "x", true},
+    };
+    struct serve_try s;
+    char body[1000], head[4096];
+    int x, q, eog;
+
+    serve_try_start(&s, "", "");
+    x = token_of(&s, "x");
+    q = token_of(&s, "q");
+    eog = token_of(&s, "<|im_end|>");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
+            size_t n = (size_t)snprintf(
+                body, sizeof body, "{\"temperature\":0,%s,", ways[k].start);
+            char *text;
+
+            for (const char *c = rows[i].more; *c; c++) {
+                n += (size_t)snprintf(body + n, sizeof body - n, "%.*s",
+                                      *c != '$', c);
+                if (*c == '$')
+                    n += (size_t)snprintf(body + n, sizeof body - n, "%d",
+                                          *++c == 'x' ? x
+                                          : *c == 'q' ? q
+                                                      : eog);
+            }
+            snprintf(body + n, sizeof body - n, "}");
+            text = text_of(&s, ways[k].path, body, head);
+            if (strcmp(text, rows[i].text) != 0)
+                fail_msg("%s %s: %s", ways[k].path, body, text);
+            free(text);
+            text = serve_try_post(&s, ways[k].path, body, 200);
+            if ((strstr(text, ways[k].end) != NULL) != rows[i].ends)
+                fail_msg("%s %s: %s", ways[k].path, body, text);
+            free(text);
+        }
+    }
+    /* No stop string is found before min_tokens. */
+    snprintf(body, sizeof body,
+             WRITE "\"allowed_token_ids\":[%d],\"stop\":[\"xx\"],"
+                   "\"min_tokens\":4}",
+             x);
+    {
+        char *text = text_of(&s, "/v1/completions", body, head);
+
+        assert_string_equal(text, "xxx");
+        free(text);
+    }
     serve_try_stop(&s);
 }

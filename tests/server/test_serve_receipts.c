@@ -47,6 +47,15 @@ static const struct ask {
     {"/api/chat", CHAT ",\"options\":{\"num_predict\":8}", 1},
     {"/api/generate",
      "\"prompt\":\"Hello there\",\"options\":{\"num_predict\":8}", 1},
+    {"/v1/completions",
+     "\"prompt\":\"Once upon a time\",\"max_tokens\":12,\"min_tokens\":9,"
+     "\"stop_token_ids\":[300,301,302,260,261,262,263,264,265],"
+     "\"bad_words\":[\"the\",\"a little\"]",
+     1},
+    {"/completion",
+     "\"prompt\":\"Once upon a time\",\"n_predict\":8,\"temperature\":2,"
+     "\"allowed_token_ids\":[300,301,302,303,304],\"repetition_penalty\":1.1",
+     1},
 };
 enum { N_ASK = sizeof asks / sizeof *asks };
 

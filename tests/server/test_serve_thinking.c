@@ -168,6 +168,124 @@ TEST(serve_ends_reasoning_before_a_forced_call)
     serve_try_stop(&s);
 }
 
+/* ---- forced calls that are cut ------------------------------------------- */
+
+/* Appends the texts under `key` in `j`, at any depth, to `name` in `got`. */
+static void gather(json_t *got, const char *name, const json_t *j,
+                   const char *key)
+{
+    const char *k;
+    json_t *v;
+    size_t i;
+
+    json_object_foreach ((json_t *)j, k, v) {
+        if (strcmp(k, key) == 0 && json_is_string(v))
+            take(got, name, j, key);
+        else
+            gather(got, name, v, key);
+    }
+    json_array_foreach ((json_t *)j, i, v)
+        gather(got, name, v, key);
+}
+
+/* Returns {"why": REASONING, "text": CONTENT, "end": REASON} of a response
+ * without content of its own, streamed or whole. */
+static json_t *all_parts_of(int way, const char *body)
+{
+    static const char *const keys[3][3] = {
+        {"reasoning_content", "content", "finish_reason"},
+        {"thinking", "text", "stop_reason"},
+        {"text", "refusal", "reason"}};
+    static const char *const names[] = {"why", "text", "end"};
+    const bool whole = body[0] == '{';
+    json_t *got = json_object();
+
+    for (const char *s = whole ? body : strstr(body, "data: {"); s;
+         s = whole ? NULL : strstr(s + 1, "data: {")) {
+        char *line = strdup(whole ? s : s + 6);
+        json_t *j;
+
+        if (!whole)
+            line[strcspn(line, "\n")] = '\0';
+        j = serve_try_json(line);
+        for (int i = 0; i < 3; i++)
+            gather(got, names[i], j, keys[way][i]);
+        json_decref(j);
+        free(line);
+    }
+    return got;
+}
+
+/* A call that is forced and cut by the limit of tokens is never content, not
+ * even where it has no arguments yet. Reasoning before it is returned. */
+TEST(serve_returns_no_part_of_a_forced_call_as_content)
+{
+    static const char *const tools[] = {
+        ",\"tool_choice\":\"required\",\"tools\":[{\"type\":\"function\","
+        "\"function\":{\"name\":\"get_weather\",\"parameters\":%s}}]",
+        ",\"tool_choice\":{\"type\":\"any\"},\"tools\":[{\"name\":"
+        "\"get_weather\",\"input_schema\":%s}]",
+        ",\"tool_choice\":{\"type\":\"function\",\"name\":\"get_weather\"},"
+        "\"tools\":[{\"type\":\"function\",\"name\":\"get_weather\","
+        "\"parameters\":%s}]"};
+    static const char *const length[] = {"length", "max_tokens",
+                                         "max_output_tokens"};
+    static const char *const calls[] = {"\"tool_calls\"", "\"tool_use\"",
+                                        "\"function_call\""};
+    static const char *const said[] = {
+        "\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"max_tokens\"",
+        "\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"max_tokens\"",
+        "\"input\":\"Hello?\",\"max_output_tokens\""};
+    int n_none = 0, n_call = 0;
+    struct serve_try s;
+    char more[800], fields[600], *body;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int i = 0; i < 36; i++) {
+        const int way = i % 3, n = 8 + i / 6 * 16;
+        json_t *j;
+
+        snprintf(fields, sizeof fields, tools[way],
+                 "{\"type\":\"object\",\"properties\":{\"place\":{\"enum\":"
+                 "[\"Rome\"]}},\"required\":[\"place\"],"
+                 "\"additionalProperties\":false}");
+        snprintf(more, sizeof more,
+                 "{%s:%d,\"temperature\":0,\"thinking_budget_tokens\":4,"
+                 "\"stream\":%s%s}",
+                 said[way], n, i / 3 % 2 ? "true" : "false", fields);
+        body = serve_try_post(&s, paths[way], more, 200);
+        j = all_parts_of(way, body);
+        if (text_at(j, "text")[0] != '\0' ||
+            (way == RESPONSES && strstr(body, "output_text")))
+            fail_msg("%s: %s", more, body);
+        assert_true(text_at(j, "why")[0] != '\0');
+        if (strstr(body, calls[way])) {
+            n_call++;
+        } else {
+            assert_non_null(strstr(text_at(j, "end"), length[way]));
+            n_none++;
+        }
+        json_decref(j);
+        free(body);
+    }
+    assert_true(n_none > 5 && n_call > 5);
+    /* Reasoning that is a part of the content stays. */
+    snprintf(fields, sizeof fields, tools[CHAT], "{}");
+    snprintf(more, sizeof more,
+             "{%s:12,\"temperature\":0,\"thinking_budget_tokens\":4,"
+             "\"reasoning_format\":\"none\"%s}",
+             said[CHAT], fields);
+    body = serve_try_post(&s, paths[CHAT], more, 200);
+    assert_non_null(strstr(body, "<think>\\n"));
+    assert_non_null(strstr(body, "</think>"));
+    assert_null(strstr(body, "tool_call>"));
+    free(body);
+    serve_try_stop(&s);
+}
+
 /* With reasoning_format none, the content is what the model wrote, from the
  * marker of the prompt on. */
 TEST(serve_returns_reasoning_where_it_was_asked_for)

@@ -957,6 +957,9 @@ TEST(ask_fields_that_constrain_are_kept_in_all_protocols)
          "not supported"},
         {"'guided_choice': []", "guided_choice", "a list of one text or more"},
         {"'guided_choice': [1]", "guided_choice", "a list of texts"},
+        {"'structured_outputs': {'choice': [99999999999999999999]}",
+         "structured_outputs.choice", "is 99999999999999999999; it must be"},
+        {"'grammar': 99999999999999999999", "grammar", "a string"},
         {"'guided_regex': 5", "guided_regex", "a string"},
         {"'guided_json': 'x'", "guided_json", "a JSON Schema"},
         {"'format': 'xml'", "format", "\"json\" or a JSON Schema"},
@@ -1009,6 +1012,20 @@ TEST(ask_takes_integers_beyond_64_bits)
         "18446744073709551615", "18446744073709552000",
         "9223372036854775808",  "-9223372036854775809",
         "9223372036854775807",  "10000000000000000000000000000000000000000"};
+    static const char *const schema[] = {
+        "{'prompt': 'x', 'json_schema': {'const': %s}}",
+        "{'prompt': 'x', 'guided_json': {'const': %s}}",
+        "{'prompt': 'x', 'guided_json': '{\\u0022const\\u0022: %s}'}",
+        "{'prompt': 'x', 'format': {'const': %s}}",
+        "{'prompt': 'x', 'grammar': {'type': 'json', 'value': {'const': %s}}}",
+        "{'prompt': 'x', 'structured_outputs': {'json': {'const': %s}}}",
+        "{'prompt': 'x', 'nvext': {'guided_json': {'const': %s}}}",
+        "{'prompt': 'x', 'output_format': {'type': 'json_schema', 'schema': "
+        "{'const': %s}}}",
+        "{'prompt': 'x', 'output_config': {'format': {'schema': {'const': "
+        "%s}}}}",
+        "{'prompt': 'x', 'response_format': {'type': 'json_schema', "
+        "'json_schema': {'schema': {'const': %s}}}}"};
     char body[512];
 
     for (size_t i = 0; i < sizeof number / sizeof number[0]; i++) {
@@ -1023,6 +1040,15 @@ TEST(ask_takes_integers_beyond_64_bits)
         assert_string_equal(a.prompt[0].piece[0].text,
                             "x 99999999999999999999 \"");
         request_fini(&a);
+        for (size_t k = 0; k < sizeof schema / sizeof schema[0]; k++) {
+            char want[128];
+
+            snprintf(body, sizeof body, schema[k], number[i]);
+            snprintf(want, sizeof want, "{\"const\":%s}", number[i]);
+            read_by(&a, REQUEST_COMPLETION, body, &can_all);
+            assert_string_equal(a.schema, want);
+            request_fini(&a);
+        }
         snprintf(body, sizeof body, "{'prompt': 'x', 'top_k': %s}", number[i]);
         refused_by(REQUEST_COMPLETION, body, "top_k", "it must be", &can_all);
     }

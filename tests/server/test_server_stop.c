@@ -6,6 +6,7 @@
 #include "server/stop_strings.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool collect(void *user, const char *s, size_t n)
@@ -106,6 +107,51 @@ TEST(stop_strings_hold_no_more_back_than_may_begin_one)
     assert_string_equal(out.s, "one\n\nUse ");
     free(out.s);
     stop_fini(&s);
+}
+
+/* A stop string that ends while they are muted is text; one that only begins
+ * then is found. A shown one is a part of the text. */
+TEST(stop_strings_may_be_muted_or_shown)
+{
+    static const char *const stop[] = {"aba", "xyz"};
+    static const struct {
+        const char *muted, *then, *want;
+        bool shown;
+        int hit;
+    } rows[] = {
+        {"aba", "cxyzq", "abac", false, 1},
+        {"xabab", "aq", "xab", false, 0},
+        {"abab", "aq", "ababa", true, 0},
+        {"xy", "zq", "", false, 1},
+        {"xyzxy", "zq", "xyzxyz", true, 1},
+        {"", "abab", "", false, 0},
+        {"xyzxyz", "xyq", "xyzxyzxyq", true, -1},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (size_t step = 1; step < 4; step++) {
+            struct test_text out = {0};
+            struct stops s;
+            pl_err err;
+
+            TEST_OK(stop_init(&s, stop, 2, &err), err);
+            s.shown = rows[i].shown;
+            for (int part = 0; part < 2; part++) {
+                const char *t = part ? rows[i].then : rows[i].muted;
+
+                s.muted = part == 0;
+                for (size_t n; *t; t += n) {
+                    n = strlen(t) < step ? strlen(t) : step;
+                    assert_true(stop_add(&s, t, n, collect, &out));
+                }
+            }
+            assert_true(stop_end(&s, collect, &out));
+            assert_int_equal(s.hit, rows[i].hit);
+            assert_string_equal(out.s ? out.s : "", rows[i].want);
+            free(out.s);
+            stop_fini(&s);
+        }
+    }
 }
 
 TEST(stop_strings_that_are_empty_are_refused)

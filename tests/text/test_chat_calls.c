@@ -621,6 +621,32 @@ TEST(forced_calls_say_what_they_do_not_enforce)
     }
 }
 
+/* Integers beyond 64 bits are not rounded, whatever the notation of calls. */
+TEST(forced_calls_keep_all_digits_of_constants)
+{
+    static const char *const forms[] = {"Qwen3-Coder", "Qwen-Qwen3-0.6B"};
+    static const char tools[] =
+        "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+        "{\"k\": {\"enum\": [18446744073709551615, 0.1, [1]]}}}}}]";
+
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const char *path;
+        pl_template *t = open_template(forms[i], &path);
+        char *gbnf = NULL;
+        bool reasons;
+        pl_err err;
+
+        TEST_OK(pl_template_calls(t, tools, NULL, false, NULL, &gbnf, &reasons,
+                                  &err),
+                err);
+        assert_non_null(strstr(gbnf, "\"18446744073709551615\""));
+        assert_non_null(strstr(gbnf, "\"0.1\""));
+        assert_non_null(strstr(gbnf, "\"[1]\""));
+        free(gbnf);
+        pl_template_free(t);
+    }
+}
+
 /* Returns {"k": L1}, where each of the levels is 40 times the next. */
 static char *broad_tools(void)
 {

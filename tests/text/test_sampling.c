@@ -392,6 +392,59 @@ TEST(sampling_bias_adds_and_forbids)
     assert_int_equal(pick_once(&o, 2, x), -1);
 }
 
+TEST(sampling_chooses_only_allowed_tokens)
+{
+    static const struct sampling_bias up[] = {{2, 1.5f}, {0, 50}};
+    static const int32_t only[] = {1, 2};
+    static const float x[4] = {2, 1, 0, -1};
+    struct sampling_options o = plain();
+    int count[4];
+
+    o.only = only;
+    o.n_only = 2;
+    count_draws(&o, 4, x, 2000, count);
+    assert_true(count[0] == 0 && count[3] == 0);
+    assert_true(count[1] > 1300 && count[1] < 1600); /* 2000 e / (1 + e) */
+    o.bias = up;
+    o.n_bias = 2;
+    o.temperature = 0;
+    assert_int_equal(pick_once(&o, 4, x), 2);
+}
+
+/* A sequence may begin, but never ends; after it was begun otherwise, its last
+ * token is as likely as before. */
+TEST(sampling_never_completes_banned_sequences)
+{
+    static const int32_t banned[] = {0, -1, 1, 2, -1, 2, 1, 3, -1, 3, 1, -1};
+    static const float x[5] = {9, 1, 3, 2, 0};
+    static const struct {
+        int32_t accepted[4], best; /* -1 after the last */
+    } rows[] = {
+        {{-1}, 2},          {{1, -1}, 3},    {{4, 1, -1}, 3},
+        {{2, 1, -1}, 1},    {{1, 4, -1}, 2}, {{2, 4, 1, -1}, 3},
+        {{4, 2, 1, -1}, 1}, {{0, 3, -1}, 2},
+    };
+    struct sampling_options o = plain();
+
+    o.temperature = 0;
+    o.banned = banned;
+    o.n_banned = 12;
+    for (int again = 0; again < 2; again++) {
+        struct sampler *s = make(5, &o);
+
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            for (int k = 0; rows[i].accepted[k] >= 0; k++)
+                sampling_accept(s, rows[i].accepted[k]);
+            /* Each pick leaves the biases as they were. */
+            for (int k = 0; k < 2; k++)
+                assert_int_equal(sampling_pick(s, x, NULL), rows[i].best);
+            sampling_reset(s);
+        }
+        sampling_free(s);
+        o.temperature = 0.001f;
+    }
+}
+
 TEST(sampling_broken_logits_are_never_drawn)
 {
     const float x[] = {-INFINITY, 1, -INFINITY, 2};
@@ -599,6 +652,15 @@ TEST(sampling_create_survives_every_failed_allocation)
 TEST(sampling_bad_options_are_named)
 {
     static const struct sampling_bias outside[] = {{10, 1}};
+    static const struct {
+        bool only;
+        int32_t id[2];
+        const char *says;
+    } lists[] = {{true, {0, 10}, "only[1] is 10"},
+                 {true, {-1, 1}, "only[0] is -1"},
+                 {false, {10, -1}, "banned[0] is 10"},
+                 {false, {-1, -1}, "banned[0] is -1"},
+                 {false, {1, 2}, "end each sequence with -1"}};
     struct sampling_options good = sampling_defaults(), o;
     struct sampler *s;
     pl_err err;
@@ -634,4 +696,13 @@ TEST(sampling_bad_options_are_named)
     o.n_bias = 1;
     assert_int_equal(sampling_create(&s, 10, &o, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "token 10"));
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        o = good;
+        o.only = lists[i].only ? lists[i].id : NULL;
+        o.n_only = lists[i].only ? 2 : 0;
+        o.banned = lists[i].only ? NULL : lists[i].id;
+        o.n_banned = lists[i].only ? 0 : 2;
+        assert_int_equal(sampling_create(&s, 10, &o, &err), PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, lists[i].says));
+    }
 }
