@@ -75,7 +75,6 @@ static const struct {
     {WRITES, "suffix", 0, "text after the completion is"},
     {TALKS | WRITES, "best_of", 1, "best-of sampling is"},
     {ALL, "use_beam_search", 0, "beam search is"},
-    {ALL, "min_keep", 1, "a least number of candidates is"},
     {ALL, "stop_regex", 0, "ending at a regular expression is"},
     {ALL, "logits_processors", 0, "logits processors are"},
     {ALL, "custom_logit_processor", 0, "logits processors are"},

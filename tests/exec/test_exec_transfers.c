@@ -226,7 +226,7 @@ TEST(exec_transfers_of_sums_cross_a_network_once)
         "transfers values 4 n_tok 4096\ndevice 0\n"
         "group 0: 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2 by machine 69\n"
         "group 1: 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 sum 512 per_machine 2 by inbox "
-        "41\n");
+        "43\n");
 }
 
 /* Pages are chosen by the token table, on the device that copies them. */
