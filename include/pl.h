@@ -285,6 +285,8 @@ typedef enum pl_numerics {
  * with, or as much of it as fits */
 #define PL_CTX_MODEL INT64_MAX
 
+typedef struct pl_machines pl_machines; /* see pl_machines.h */
+
 /* Options of plans, engines and executors. Zeros, or NULL instead of the
  * struct, are the defaults. Strings and arrays are borrowed for the call;
  * `log`, `trace` and their user pointers are used until the plan, engine or
@@ -403,6 +405,9 @@ typedef struct pl_options {
      * for those of tensor_split. */
     const double *rank_split;
     int n_rank_split;
+    /* Plan for the devices of all machines of a job (pl_machines.h); `devices`
+     * is then ignored. NULL for this machine alone. */
+    pl_machines *machines;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)

@@ -271,7 +271,7 @@ def program_of(block):
     if 'int main(' not in text:
         text = f'int main(void)\n{{\n{text}\nreturn 0;\n}}'
     return ''.join(f'#include <{h}>\n' for h in (
-        'pl.h', 'pl_draft.h', 'pl_graph.h', 'pl_receipt.h', 'stdio.h', 'stdlib.h', 'string.h')) + text + '\n'
+        'pl.h', 'pl_draft.h', 'pl_graph.h', 'pl_machines.h', 'pl_receipt.h', 'stdio.h', 'stdlib.h', 'string.h')) + text + '\n'
 
 
 def run_block(block, environment, build, compile_only=False):

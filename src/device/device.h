@@ -121,6 +121,10 @@ struct device_list {
     const struct topology *topology; /* reference to this machine's topology;
                                         NULL if the devices are only
                                         described */
+    /* [n_given] the host devices that the plan has, and io, as machine 0 has
+     * described them to this machine; borrowed. n_given is 0 on machine 0. */
+    const struct device_desc *given;
+    int n_given;
     /* the network to other machines that have devices of the list; borrowed;
      * NULL if there are none, or if the devices are only described */
     struct network *network;
@@ -269,6 +273,8 @@ pl_status device_set_wait(struct device_set *s, pl_err *err);
  * its set. Machine 0 calls the functions above instead. Returns PL_DEVICE if
  * machine 0 is lost. */
 pl_status device_set_serve(struct device_set *s, pl_err *err);
+/* On machine 0: waits until all other machines are in device_set_serve(). */
+pl_status device_set_await(struct device_set *s, pl_err *err);
 /* Calls device_set_submit, then device_set_wait. */
 pl_status device_set_run(struct device_set *s, const struct device_run *run,
                          pl_err *err);

@@ -639,6 +639,21 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     return PL_OK;
 }
 
+pl_status device_set_await(struct device_set *s, pl_err *err)
+{
+    int m = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        struct device *d = &s->dev[i];
+
+        if (!is_here(s, i) && d->desc.machine > m) {
+            m = d->desc.machine;
+            PL_TRY(d->backend->ops->read(d, REGION_INBOX, 0, NULL, 0, err));
+        }
+    }
+    return PL_OK;
+}
+
 pl_status device_set_serve(struct device_set *s, pl_err *err)
 {
     /* The last device is io, which is on machine 0. */

@@ -531,10 +531,35 @@ pl_status device_list_add_host_on(struct device_list *l, int n_rank,
     return host_kind()->add_host(l, n_rank, n_thread, t, err);
 }
 
+/* Appends io, or the host devices, of those that machine 0 has described. */
+static pl_status append_given(struct device_list *l, bool io, pl_err *err)
+{
+    int n = l->n;
+
+    for (int i = 0; i < l->n_given; i++) {
+        const struct device_desc *d = &l->given[i];
+        const struct device_item it = {
+            .text = d->name, .len = 4, .name = "host", .accepted = ""};
+
+        if (d->io != io)
+            continue;
+        PL_TRY(device_list_append(l, d, &it, err));
+        l->dev[l->n - 1] = *d;
+    }
+    if (l->n > n)
+        return PL_OK;
+    return err_set(err, PL_DEVICE,
+                   "machine 0 has described no %s; use the same version and "
+                   "model on all machines",
+                   io ? "io" : "host");
+}
+
 pl_status device_list_add_host(struct device_list *l, int n_rank, int n_thread,
                                bool paper, int *first, pl_err *err)
 {
     *first = l->n;
+    if (l->n_given > 0)
+        return append_given(l, false, err);
     if (paper)
         return paper_kind()->add_host(l, n_rank, n_thread, NULL, err);
     return device_list_add_host_on(l, n_rank, n_thread, l->topology, first,
@@ -547,9 +572,11 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
         .text = "io", .len = 2, .name = "io", .accepted = ""};
     struct device_desc d = {.numa_node = -1};
 
-    /* io has the properties of the first device on this machine's cores */
+    if (l->n_given > 0)
+        return append_given(l, true, err);
+    /* io has the properties of the first device on machine 0's cores */
     for (int i = l->n - 1; i >= 0; i--)
-        if (l->dev[i].on_cores)
+        if (l->dev[i].on_cores && l->dev[i].machine == 0)
             d = l->dev[i];
     if (paper && l->host_described)
         d = l->host;
@@ -585,6 +612,8 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
     out->host_described = l->host_described;
     out->host = l->host;
     out->network = l->network;
+    out->given = l->given;
+    out->n_given = l->n_given;
     out->topology = topology_keep(l->topology);
     return PL_OK;
 }

@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/hash64.h"
 #include "base/sized.h"
+#include "device/machines.h"
+#include "engine/machine_plan.h"
 #include "engine/model_sum.h"
 #include "fit/fit.h"
 #include "plan/options_read.h"
@@ -138,6 +140,8 @@ static uint64_t draw_mark(const pl_engine *e)
 static void engine_free(pl_engine *e)
 {
     exec_free(e->exec);
+    if (e->machines)
+        e->machines->busy = false;
     plan_free(e->plan);
     kv_fini(&e->kv);
     batch_fini(e);
@@ -165,6 +169,11 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
         e->plan->borrowed = true;
+        s = machine_plan_send(e->plan, opt, err);
+        if (s == PL_OK)
+            e->machines = opt->machines;
+    }
+    if (s == PL_OK) {
         s = exec_create(&e->exec, e->plan->compiled, opt, err);
         if (s == PL_NO_DEVICE_MEMORY)
             fit_explain(err, e->plan->compiled);
@@ -177,7 +186,10 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         s = prefix_init(&e->kv, err);
     if (s == PL_OK)
         s = load(e, opt, err);
+    if (s == PL_OK && e->machines && e->machines->net->machine == 0)
+        s = device_set_await(e->exec->set, err);
     if (s != PL_OK) {
+        machine_plan_failed(e->machines, err);
         engine_free(e);
         return s;
     }

@@ -86,6 +86,8 @@ struct pl_engine {
     /* Value of exec->n_set, the number of changes to weights and caches, when
      * engine_trust_prefixes last ran. */
     uint64_t n_set;
+    pl_machines *machines; /* borrowed; the machines on which it runs, once they
+                              have its plan; NULL if it runs here alone */
 };
 
 /* Frees a plan, including one that belongs to an engine, which pl_plan_free

@@ -139,6 +139,10 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
     PL_NEED(out, err);
     PL_NEED(g, err);
     PL_TRY(options_read(&own, opt, err));
+    if (own.machines)
+        return err_set(err, PL_UNSUPPORTED,
+                       "graphs of a caller run on one machine; leave out "
+                       "options.machines");
     graph_hold(g);
     s = compile_graph(&p, g, &own, err);
     if (s == PL_OK) {

@@ -4,6 +4,7 @@
 #include "exec/exec.h"
 
 #include "base/err.h"
+#include "device/machines.h"
 #include "exec/storage.h"
 #include "machine/topology.h"
 
@@ -187,6 +188,29 @@ static void cut_part(struct loading *l, const struct weight_store *s,
     }
 }
 
+/* Returns true if this process loads the weights of device `dev`: each machine
+ * loads its own, or machine 0 those of all. */
+static bool loads(const struct loading *l, int dev)
+{
+    const pl_machines *m = l->opt->machines;
+
+    if (!m)
+        return true;
+    return m->net->machine ==
+           (m->send_weights ? 0 : l->x->plan->list.dev[dev].machine);
+}
+
+/* Drops the stores that another machine loads. */
+static void drop_others(struct loading *l)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->n_storage; i++)
+        if (loads(l, l->weight_store[i].dev))
+            l->weight_store[n++] = l->weight_store[i];
+    l->n_storage = n;
+}
+
 /* Lists the slabs of all weights that have host data. They are ordered by
  * weight and part, so that the file is read from front to back. */
 static pl_status cut_slabs(struct loading *l, pl_err *err)
@@ -195,6 +219,7 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
 
     PL_TRY(storage_table(l->x, -1, false, &l->arena, &l->weight_store,
                          &l->n_storage, err));
+    drop_others(l);
     for (int i = 0; i < l->n_storage; i++)
         n += (l->weight_store[i].n + l->weight_store[i].slab - 1) /
                  l->weight_store[i].slab +

@@ -494,6 +494,7 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
 
     own.devices = "none";
     own.device_spec = NULL;
+    own.machines = NULL;
     return compile_on(out, g, &own, l, err);
 }
 

@@ -3,6 +3,7 @@
 #include "plan/plan_config.h"
 
 #include "base/err.h"
+#include "device/machines.h"
 #include "plan/override.h"
 
 #include <ctype.h>
@@ -69,6 +70,11 @@ static pl_status read_devices(struct plan_config *in, const pl_options *opt,
 {
     in->paper = opt->device_spec != NULL;
     in->n_thread = opt->n_threads;
+    if (opt->machines && !in->paper) {
+        PL_TRY(machines_list(&in->list, opt->machines, err));
+        return machines_kernel_set(&in->kernel_set, opt->machines, opt->cpu,
+                                   err);
+    }
     PL_TRY(in->paper
                ? device_parse_paper(&in->list, opt->device_spec, err)
                : device_parse(&in->list,

@@ -221,7 +221,7 @@ pl_status cpu_add_host(struct device_list *l, int n_rank, int n_thread,
     for (int i = 0; i < n; i++)
         n_node += i == 0 || list[i].node != list[i - 1].node;
     for (int i = 0; i < l->n; i++)
-        n_cpu += l->dev[i].on_cores;
+        n_cpu += l->dev[i].on_cores && l->dev[i].machine == 0;
     s = share(l, t, list, n, n_rank % n_node ? 1 : n_node, 0, &it, err);
     free(list);
     for (int i = first; i < l->n; i++) {

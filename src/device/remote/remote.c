@@ -279,7 +279,7 @@ static pl_status await_loaded(struct remote *r, int m,
         late = pthread_cond_timedwait(&r->changed, &r->lock, end) == ETIMEDOUT;
     if (p->loaded)
         return PL_OK;
-    if (p->fault)
+    if (p->fault || p->why[0])
         return remote_lost(r, m, err);
     if (p->lost)
         return err_set(err, PL_DEVICE,
@@ -343,21 +343,23 @@ static pl_status load(struct backend *b, pl_err *err)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Sends orders for a range of memory, in chunks. */
+/* Sends orders for a range of memory, in chunks. An empty range takes one, so
+ * the machine is known to serve. */
 static pl_status access_range(struct device *d, struct remote_order *o,
                               const char *src, char *dst, size_t bytes,
                               pl_err *err)
 {
     struct remote *r = d->own;
-    size_t offset = o->offset;
+    size_t offset = o->offset, at = 0;
 
     o->dev = d->prog->dev;
-    for (size_t at = 0; at < bytes; at += o->bytes) {
+    do {
         o->offset = offset + at;
         o->bytes = bytes - at < REMOTE_CHUNK ? bytes - at : REMOTE_CHUNK;
         PL_TRY(call(r, d->desc.machine, o, src ? src + at : NULL,
                     dst ? dst + at : NULL, dst ? o->bytes : 0, err));
-    }
+        at += o->bytes;
+    } while (at < bytes);
     return PL_OK;
 }
 

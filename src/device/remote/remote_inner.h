@@ -73,6 +73,7 @@ struct remote_peer {
      * `fault` then says which. Nothing more is received. */
     bool loaded, lost;
     const char *fault;
+    char why[256]; /* why the carrier has lost it; "" if unknown */
     struct remote_loaded hash;
     uint64_t done; /* number of its last run that has ended */
     /* `message` was received before this machine has begun its run */

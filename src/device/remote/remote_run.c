@@ -6,6 +6,7 @@
  * run that this machine has not begun is held, and so are later messages of its
  * sender. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -165,6 +166,8 @@ pl_status remote_lost(const struct remote *r, int m, pl_err *err)
 {
     const char *fault = r->peer[m].fault;
 
+    if (!fault && r->peer[m].why[0])
+        return err_set(err, PL_DEVICE, "machine %d: %s", m, r->peer[m].why);
     if (!fault)
         return err_set(err, PL_DEVICE,
                        "machine %d was lost; restart all machines", m);
@@ -186,7 +189,7 @@ void remote_fail_lost(struct remote *r, int m)
 {
     pl_err err;
 
-    if (r->peer[m].fault) {
+    if (r->peer[m].fault || r->peer[m].why[0]) {
         remote_lost(r, m, &err);
         device_set_fail(r->set, &err);
         return;
@@ -498,6 +501,8 @@ static bool take_from(struct remote *r, int from,
     switch (m->tag) {
     case NETWORK_LOST:
         p->lost = true;
+        if (m->data)
+            snprintf(p->why, sizeof p->why, "%s", (const char *)m->data);
         if (r->begun > r->finished)
             remote_fail_lost(r, from);
         return true;

@@ -1,0 +1,559 @@
+/* Joins the machines of a job; see machines.h. Messages of other machines are
+ * checked before use, although all run the same version. */
+#include "device/machines.h"
+
+#include "base/err.h"
+#include "base/sized.h"
+#include "device/device_ops.h"
+#include "machine/topology.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    JOIN_S = 30,
+    SILENCE_S = 5,
+    BYE_S = 3,
+    TEXT = 32,
+    MOST_CORES = sizeof((struct device_desc *)0)->core / sizeof(int),
+};
+/* Seconds that machine 0 waits for others to compile a plan. A machine that is
+ * lost meanwhile is noticed earlier. */
+static const double load_limit_s = 3600;
+
+#if defined(__x86_64__)
+#define ARCHITECTURE "x86_64"
+#elif defined(__aarch64__)
+#define ARCHITECTURE "aarch64"
+#else
+#define ARCHITECTURE "other"
+#endif
+
+/* Must be the same on all machines. */
+struct build {
+    char version[TEXT], architecture[TEXT];
+    uint32_t desc_bytes, n_kernel_set;
+};
+
+struct hello {
+    struct build build;
+    uint64_t kernel_sets;
+    int32_t n_dev; /* number of devices that follow */
+};
+
+struct sent_device {
+    char backend[TEXT];
+    struct device_desc desc;
+};
+
+/* ---- devices as bytes ---------------------------------------------------- */
+
+size_t machines_devices_bytes(int n)
+{
+    return (size_t)n * sizeof(struct sent_device);
+}
+
+void machines_write_devices(unsigned char *to, const struct device_desc *dev,
+                            int n)
+{
+    struct sent_device d;
+
+    for (int i = 0; i < n; i++) {
+        memset(&d, 0, sizeof d);
+        snprintf(d.backend, sizeof d.backend, "%s", dev[i].ops->name);
+        memcpy(&d.desc, &dev[i], sizeof d.desc);
+        d.desc.ops = NULL;
+        memcpy(to + (size_t)i * sizeof d, &d, sizeof d);
+    }
+}
+
+#define AT(member) offsetof(struct device_desc, member)
+static const size_t bools[] = {
+    AT(host),     AT(reads),       AT(maps),      AT(one_queue),
+    AT(on_cores), AT(accelerator), AT(described), AT(io),
+};
+static const size_t rates[] = {
+    AT(mem_bytes_per_s),   AT(float_macs_per_s),   AT(block_macs_per_s),
+    AT(launch_s),          AT(link_bytes_per_s),   AT(link_latency_s),
+    AT(p2p_bytes_per_s),   AT(bridge_bytes_per_s), AT(network_bytes_per_s),
+    AT(network_latency_s),
+};
+#undef AT
+
+/* Returns the backend with a name that can run devices; NULL if there is
+ * none. */
+static const struct backend_ops *find_backend(const char *name)
+{
+    for (int i = 0; device_backends[i]; i++)
+        if (device_backends[i]->open && device_backends[i]->describe &&
+            strcmp(device_backends[i]->name, name) == 0)
+            return device_backends[i];
+    return NULL;
+}
+
+static bool is_text(const char *s, size_t n)
+{
+    return memchr(s, '\0', n) != NULL;
+}
+
+/* Returns true if the bytes are a description that the code can work with. */
+static bool is_device(const unsigned char *b)
+{
+    struct device_desc d;
+    double v;
+
+    for (size_t i = 0; i < sizeof bools / sizeof bools[0]; i++)
+        if (b[bools[i]] > 1)
+            return false;
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        memcpy(&v, b + rates[i], sizeof v);
+        if (!(v >= 0) || !isfinite(v))
+            return false;
+    }
+    memcpy(&d, b, sizeof d);
+    return is_text(d.name, sizeof d.name) && d.name[0] &&
+           is_text(d.bus, sizeof d.bus) && is_text(d.title, sizeof d.title) &&
+           is_text(d.version, sizeof d.version) && d.n_thread >= 1 &&
+           d.n_thread <= MOST_CORES && d.n_core >= 0 &&
+           d.n_core <= MOST_CORES && d.memory >= -1 && d.numa_node >= -1 &&
+           d.n_unit >= 0 && d.index >= 0 && d.link_domain >= 0 && !d.described;
+}
+
+pl_status machines_read_devices(struct device_desc *dev, int n,
+                                const unsigned char *data, size_t bytes,
+                                int from, pl_err *err)
+{
+    struct sent_device d;
+    bool ok = n >= 0 && n <= DEVICE_MAX && bytes == machines_devices_bytes(n);
+
+    for (int i = 0; ok && i < n; i++) {
+        const unsigned char *at = data + (size_t)i * sizeof d;
+        const struct backend_ops *ops;
+
+        ok = is_device(at + offsetof(struct sent_device, desc)) &&
+             is_text((const char *)at, TEXT);
+        if (!ok)
+            break;
+        memcpy(&d, at, sizeof d);
+        ops = find_backend(d.backend);
+        if (!ops)
+            return err_set(err, PL_UNSUPPORTED,
+                           "machine %d has a device of the backend %.*s, which "
+                           "this machine has not; use the same version",
+                           from, TEXT - 1, d.backend);
+        dev[i] = d.desc;
+        dev[i].ops = ops;
+    }
+    if (!ok)
+        return err_set(err, PL_UNSUPPORTED,
+                       "machine %d has described its devices in another form; "
+                       "use the same version on all machines",
+                       from);
+    return PL_OK;
+}
+
+/* ---- joining ------------------------------------------------------------- */
+
+static struct build own_build(void)
+{
+    struct build b;
+
+    memset(&b, 0, sizeof b);
+    snprintf(b.version, sizeof b.version, "%s", pl_version());
+    snprintf(b.architecture, sizeof b.architecture, "%s", ARCHITECTURE);
+    b.desc_bytes = sizeof(struct device_desc);
+    b.n_kernel_set = KERNEL_SET_COUNT;
+    return b;
+}
+
+/* Checks that machine `from` has the same version and architecture. */
+static pl_status check_build(const struct build *got, int from, pl_err *err)
+{
+    const struct build own = own_build();
+
+    if (!is_text(got->version, TEXT) || !is_text(got->architecture, TEXT) ||
+        strcmp(got->version, own.version) != 0)
+        return err_set(err, PL_UNSUPPORTED,
+                       "machine %d has version %.*s of plait, machine 0 has "
+                       "%s; use the same on all",
+                       from, TEXT - 1, got->version, own.version);
+    if (strcmp(got->architecture, own.architecture) != 0)
+        return err_set(err, PL_UNSUPPORTED,
+                       "machine %d is %s, machine 0 is %s; MPI carries nothing "
+                       "between different architectures",
+                       from, got->architecture, own.architecture);
+    if (memcmp(got, &own, sizeof own) != 0)
+        return err_set(err, PL_UNSUPPORTED,
+                       "machine %d has another build of version %s; use the "
+                       "same on all",
+                       from, own.version);
+    return PL_OK;
+}
+
+/* Names the devices of a machine as all plans name them, and numbers its link
+ * domains as no other machine does. */
+static void rename_devices(struct device_desc *dev, int n, int machine)
+{
+    for (int i = 0; i < n && machine > 0; i++) {
+        char name[sizeof dev->name + 16];
+
+        snprintf(name, sizeof name, "%d/%s", machine, dev[i].name);
+        snprintf(dev[i].name, sizeof dev->name, "%.*s",
+                 (int)sizeof dev->name - 1, name);
+        dev[i].machine = machine;
+        if (dev[i].link_domain > 0)
+            dev[i].link_domain = dev[i].link_domain % 1000 + 1000 * machine;
+    }
+}
+
+static uint64_t own_kernel_sets(void)
+{
+    uint64_t sets = 0;
+
+    for (int k = 0; k < KERNEL_SET_COUNT; k++)
+        if (kernel_set_runs((enum kernel_set)k))
+            sets |= (uint64_t)1 << k;
+    return sets;
+}
+
+static bool send_hello(const pl_machines *m)
+{
+    size_t n = machines_devices_bytes(m->own.n);
+    unsigned char *p = calloc(1, sizeof(struct hello) + n);
+    struct hello h;
+    bool ok;
+
+    if (!p)
+        return false;
+    memset(&h, 0, sizeof h);
+    h.build = own_build();
+    h.kernel_sets = m->kernel_sets;
+    h.n_dev = m->own.n;
+    memcpy(p, &h, sizeof h);
+    machines_write_devices(p + sizeof h, m->own.dev, m->own.n);
+    ok = network_session_send(m->watch, 0, MACHINES_HELLO, p, sizeof h + n);
+    free(p);
+    return ok;
+}
+
+/* Adds the devices that machine `from` has described. */
+static pl_status take_hello(pl_machines *m, int from,
+                            const struct network_session *s, pl_err *err)
+{
+    struct hello h = {.n_dev = -1};
+    struct device_desc *more;
+
+    memset(&h.build, 0, sizeof h.build);
+    if (s->bytes >= sizeof h.build)
+        memcpy(&h, s->data, s->bytes < sizeof h ? s->bytes : sizeof h);
+    PL_TRY(check_build(&h.build, from, err));
+    if (s->tag != MACHINES_HELLO || s->bytes < sizeof h || h.n_dev < 1 ||
+        h.n_dev > DEVICE_NAMED_MAX)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "machine %d has no device; give it one, as with "
+                       "`-dev cpu`, or leave it out",
+                       from);
+    if (m->n_dev + h.n_dev > DEVICE_NAMED_MAX)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d devices on machines 0 to %d; at most %d are "
+                       "possible",
+                       m->n_dev + h.n_dev, from, DEVICE_NAMED_MAX);
+    more = realloc(m->dev, (size_t)(m->n_dev + h.n_dev) * sizeof *more);
+    if (!more)
+        return err_no_memory(err, "devices of other machines");
+    m->dev = more;
+    PL_TRY(machines_read_devices(m->dev + m->n_dev, h.n_dev, s->data + sizeof h,
+                                 s->bytes - sizeof h, from, err));
+    for (int i = 0; i < h.n_dev; i++)
+        if (m->dev[m->n_dev + i].host || m->dev[m->n_dev + i].machine != from)
+            return err_set(err, PL_UNSUPPORTED,
+                           "machine %d has described a device that is not its "
+                           "own; use the same version on all machines",
+                           from);
+    m->n_dev += h.n_dev;
+    m->kernel_sets &= h.kernel_sets;
+    return PL_OK;
+}
+
+/* Waits for the hello of machine `from`, until `end` (device_now()). */
+static pl_status await_hello(pl_machines *m, int from, double end,
+                             const volatile int *cancel, pl_err *err)
+{
+    double left = end - device_now();
+    struct network_session *s;
+    pl_status st;
+
+    PL_TRY(network_session_receive(m->watch, from, left > 0.01 ? left : 0.01,
+                                   cancel, &s, err));
+    if (!s)
+        return err_set(err, PL_DEVICE,
+                       "machine %d has not joined within %.3g s; see whether "
+                       "it runs, or wait longer (--join-timeout)",
+                       from, m->join_s);
+    st = take_hello(m, from, s, err);
+    free(s);
+    return st;
+}
+
+static pl_status lead(pl_machines *m, const volatile int *cancel, pl_err *err)
+{
+    double end = device_now() + m->join_s;
+    unsigned char sends = m->send_weights;
+
+    m->dev = malloc((size_t)m->own.n * sizeof *m->dev);
+    if (!m->dev)
+        return err_no_memory(err, "devices of machines");
+    memcpy(m->dev, m->own.dev, (size_t)m->own.n * sizeof *m->dev);
+    m->n_dev = m->own.n;
+    for (int k = 1; k < m->net->n_machine; k++)
+        PL_TRY(await_hello(m, k, end, cancel, err));
+    for (int k = 1; k < m->net->n_machine; k++)
+        if (!network_session_send(m->watch, k, MACHINES_WELCOME, &sends, 1))
+            return err_no_memory(err, "a message");
+    return PL_OK;
+}
+
+static pl_status follow(pl_machines *m, const volatile int *cancel, pl_err *err)
+{
+    struct network_session *s;
+    bool ok;
+
+    if (!send_hello(m))
+        return err_no_memory(err, "a message");
+    /* machine 0 waits for others meanwhile, and says so itself */
+    PL_TRY(
+        network_session_receive(m->watch, 0, 2 * m->join_s, cancel, &s, err));
+    ok = s && s->tag == MACHINES_WELCOME && s->bytes == 1;
+    m->send_weights = ok && s->data[0];
+    free(s);
+    if (ok)
+        return PL_OK;
+    return err_set(err, PL_DEVICE,
+                   "machine 0 has not answered within %.3g s; see whether it "
+                   "runs",
+                   2 * m->join_s);
+}
+
+static pl_status read_own(pl_machines *m, const pl_options *opt, pl_err *err)
+{
+    PL_TRY(device_parse(&m->own, opt->devices ? opt->devices : DEVICE_DEFAULT,
+                        opt->n_threads, err));
+    if (m->own.n == 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "this machine has no device; give it one, as with "
+                       "`-dev cpu`, or leave it out");
+    rename_devices(m->own.dev, m->own.n, m->net->machine);
+    m->kernel_sets = own_kernel_sets();
+    return PL_OK;
+}
+
+pl_status machines_join(pl_machines **out, const struct network_module *module,
+                        struct network *carrier, const pl_options *opt,
+                        const pl_machines_options *how, pl_err *err)
+{
+    struct network_watch_options w = {
+        how->silence_s > 0 ? how->silence_s : SILENCE_S, how->lost, how->user};
+    pl_machines *m = calloc(1, sizeof *m);
+
+    *out = NULL;
+    if (!m)
+        return err_no_memory(err, "the machines of a job");
+    m->module = module;
+    m->carrier = carrier;
+    m->join_s = how->join_s > 0 ? how->join_s : JOIN_S;
+    m->send_weights = how->send_weights;
+    carrier->load_limit_s = load_limit_s;
+    *out = m;
+    PL_TRY(network_watch_create(&m->watch, carrier, &w, err));
+    m->net = network_watch_network(m->watch);
+    PL_TRY(read_own(m, opt, err));
+    return m->net->machine == 0 ? lead(m, opt->cancel, err)
+                                : follow(m, opt->cancel, err);
+}
+
+pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
+                           const pl_machines_options *how, pl_err *err)
+{
+    pl_machines_options own = {.size = sizeof own};
+    const struct network_module *module;
+    const struct network_kind *kind;
+    char why[NETWORK_MODULE_ERROR];
+    pl_options o;
+    struct network *net;
+    pl_status s;
+    int n;
+
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    pl_options_init(&o);
+    if (opt)
+        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options", err));
+    if (how)
+        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options", err));
+    kind = network_started(&n);
+    if (!kind)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "this process is not one of several that mpirun has "
+                       "started; use mpirun -n 2 or more");
+    PL_TRY(network_open_module(&module, kind, err));
+    if (!module->open(&net, why))
+        return err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
+    s = machines_join(out, module, net, &o, &own, err);
+    if (s != PL_OK) {
+        pl_err told = {.message = ""};
+
+        if (err)
+            told = *err;
+        pl_machines_leave(*out, &told);
+        *out = NULL;
+    }
+    return s;
+}
+
+int pl_machines_started(void)
+{
+    int n;
+
+    network_started(&n);
+    return n;
+}
+
+bool pl_machines_supports(const char *mpi)
+{
+    int n;
+    const struct network_kind *k = network_kinds(&n);
+
+    for (int i = 0; i < n && mpi; i++)
+        if (strcmp(k[i].name, mpi) == 0)
+            return network_has_module(&k[i]);
+    return false;
+}
+
+int pl_machines_number(const pl_machines *m)
+{
+    return m ? m->net->machine : 0;
+}
+
+int pl_machines_count(const pl_machines *m)
+{
+    return m ? m->net->n_machine : 1;
+}
+
+/* ---- leaving ------------------------------------------------------------- */
+
+/* Sends the end to all others. Returns true if all have answered. */
+static bool dismiss(pl_machines *m)
+{
+    double end = device_now() + BYE_S;
+    bool all = true;
+
+    for (int k = 1; k < m->net->n_machine; k++)
+        network_session_send(m->watch, k, MACHINES_BYE, NULL, 0);
+    for (int k = 1; k < m->net->n_machine; k++) {
+        bool answered = false;
+
+        while (!answered && device_now() < end) {
+            struct network_session *s;
+
+            if (network_session_receive(m->watch, k, end - device_now(), NULL,
+                                        &s, NULL) != PL_OK ||
+                !s)
+                break;
+            answered = s->tag == MACHINES_BYE;
+            free(s);
+        }
+        all &= answered;
+    }
+    return all;
+}
+
+/* Waits until machine 0 ends the job, and answers. Returns false if it does
+ * not. */
+static bool await_bye(pl_machines *m)
+{
+    double end = device_now() + BYE_S;
+
+    while (device_now() < end) {
+        struct network_session *s;
+        bool bye;
+
+        if (network_session_receive(m->watch, 0, end - device_now(), NULL, &s,
+                                    NULL) != PL_OK ||
+            !s)
+            return false;
+        bye = s->tag == MACHINES_BYE;
+        free(s);
+        if (bye)
+            return network_session_send(m->watch, 0, MACHINES_BYE, NULL, 0);
+    }
+    return false;
+}
+
+void machines_fail(pl_machines *m, const pl_err *why)
+{
+    for (int k = 0; k < m->net->n_machine; k++)
+        if (k != m->net->machine)
+            network_session_send(m->watch, k, NETWORK_FAILED, why->message,
+                                 strlen(why->message));
+}
+
+bool pl_machines_leave(pl_machines *m, const pl_err *why)
+{
+    bool all = m && m->watch;
+
+    if (!m)
+        return true;
+    if (m->watch) {
+        if (why && why->message[0])
+            machines_fail(m, why);
+        network_watch_end(m->watch);
+        all = m->net->machine == 0 ? dismiss(m) : m->ended || await_bye(m);
+    }
+    network_watch_free(m->watch);
+    if (m->module)
+        m->module->close(m->carrier, all);
+    device_list_free(&m->own);
+    free(m->dev);
+    free(m);
+    return all;
+}
+
+/* ---- for plans ----------------------------------------------------------- */
+
+pl_status machines_list(struct device_list *out, const pl_machines *m,
+                        pl_err *err)
+{
+    struct device_list l = m->own;
+
+    l.dev = m->dev;
+    l.n = m->n_dev;
+    l.network = m->net;
+    while (l.n > 0 && l.dev[l.n - 1].host)
+        l.n--;
+    l.given = l.dev + l.n;
+    l.n_given = m->n_dev - l.n;
+    return device_list_copy(out, &l, err);
+}
+
+pl_status machines_kernel_set(enum kernel_set *out, const pl_machines *m,
+                              const char *cpu, pl_err *err)
+{
+    int best = KERNEL_SET_COUNT - 1;
+
+    if (cpu && cpu[0]) {
+        PL_TRY(kernel_set_find(out, cpu, true, err));
+        if (m->kernel_sets >> *out & 1)
+            return PL_OK;
+        return err_set(err, PL_UNSUPPORTED,
+                       "not all machines can run the kernel set %s; leave out "
+                       "--cpu",
+                       cpu);
+    }
+    while (best > 0 && !(m->kernel_sets >> best & 1))
+        best--;
+    *out = (enum kernel_set)best;
+    return PL_OK;
+}
