@@ -30,8 +30,9 @@ bool quant_can_search(pl_format f)
     return (unsigned)f < PL_FORMAT_COUNT && (is_float(f) || searches[f]);
 }
 
-void quant_search(pl_format f, void *dst, const float *src,
-                  const float *importance, int64_t n)
+/* Quantizes a row; `simple` as in struct levels. */
+static void quantize(pl_format f, bool simple, void *dst, const float *src,
+                     const float *importance, int64_t n)
 {
     static const float alike[QUANT_MAX_BLOCK] = {[0 ... QUANT_MAX_BLOCK - 1] =
                                                      1};
@@ -47,10 +48,22 @@ void quant_search(pl_format f, void *dst, const float *src,
         quant_search_grid_levels(f, &v);
     else
         quant_search_levels(f, &v);
+    v.simple = simple;
     memset(dst, 0, format_row_bytes(f, n));
     for (; n > 0; n -= fi->block, src += fi->block, block += fi->block_bytes) {
         searches[f](f, &v, block, src, importance ? importance : alike);
         if (importance)
             importance += fi->block;
     }
+}
+
+void quant_search(pl_format f, void *dst, const float *src,
+                  const float *importance, int64_t n)
+{
+    quantize(f, false, dst, src, importance, n);
+}
+
+void quant_round(pl_format f, void *dst, const float *src, int64_t n)
+{
+    quantize(f, true, dst, src, NULL, n);
 }

@@ -29,4 +29,8 @@ bool quant_can_search(pl_format f);
 void quant_search(pl_format f, void *dst, const float *src,
                   const float *importance, int64_t n);
 
+/* Quantizes a row like quant_search, but without a search: the largest value
+ * of a block gets the outermost level. */
+void quant_round(pl_format f, void *dst, const float *src, int64_t n);
+
 #endif

@@ -205,6 +205,8 @@ struct quant_fit quant_fit_search(const struct levels *v,
     best.error = quant_fit_error(v, b, 0, best.m);
     if (span == 0)
         return best;
+    if (v->simple)
+        return (struct quant_fit){span / outer, best.m, 0};
     for (int i = 0; i < STEPS; i++) {
         float at = v->unit *
                    (v->above - (v->above + v->below) * (float)i / (STEPS - 1));

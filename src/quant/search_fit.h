@@ -26,6 +26,7 @@ struct levels {
      * scale at which the largest value has the outermost level, and up to
      * `above` units above it. */
     float unit, below, above;
+    bool simple; /* no search: the largest value has the outermost level */
 };
 
 /* One block, with its weights. The number of values is a multiple of 4. */

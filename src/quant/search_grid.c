@@ -265,6 +265,8 @@ static float part_scale(const struct search *s, int p)
     struct found f;
 
     start = fabsf(quant_fit_search(s->v, &b, FIT_NO_MIN).d);
+    if (s->v->simple)
+        return start;
     for (size_t i = 0; i < sizeof factor / sizeof *factor; i++) {
         find(s, p, start * factor[i], &f);
         if (f.ll > 0 && f.xl > 0 && f.error < least) {
@@ -279,10 +281,11 @@ static float part_scale(const struct search *s, int p)
 static int part_number(const struct search *s, int p, float d, int n,
                        struct found *best)
 {
+    const int near = s->v->simple ? 0 : 1;
     int chosen = n;
 
     best->error = INFINITY;
-    for (int i = n - 1; i <= n + 1; i++) {
+    for (int i = n - near; i <= n + near; i++) {
         struct found f;
 
         if (i < 0 || i > s->shape->n_max)
@@ -381,7 +384,8 @@ void quant_search_grid(pl_format f, const struct levels *v, uint8_t *block,
         xl += (2 * n[p] + 1) * (double)found[p].xl / 8;
         ll += (2 * n[p] + 1) * (2 * n[p] + 1) * (double)found[p].ll / 64;
     }
-    if (ll > 0 && xl > 0) { /* the super scale that is best for these codes */
+    if (ll > 0 && xl > 0 &&
+        !v->simple) { /* the super scale that is best for these codes */
         d = quant_fit_half((float)(xl / ll));
         for (int p = 0; p < n_part; p++)
             find(&s, p, d * (float)(2 * n[p] + 1) / 8, &found[p]);

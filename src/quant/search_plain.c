@@ -77,6 +77,8 @@ static unsigned search_bits(pl_format f, const struct levels *v,
         else
             lo = mid + 1;
     }
+    if (v->simple)
+        return (unsigned)lo;
     best = lo;
     least = quant_fit_error(v, b, scale_of(rule, 0, (unsigned)lo), 0);
     for (int i = lo - back; i <= lo + 1 && i <= last; i++) {

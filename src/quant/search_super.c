@@ -44,14 +44,16 @@ static int limit(float x, int lo, int hi)
     return x <= (float)lo ? lo : x >= (float)hi ? hi : (int)lrintf(x);
 }
 
-/* Sets the scales of part i to the best near s and m. */
+/* Sets the scales of part i to the best near s and m, or to s and m without a
+ * search. */
 static void choose(struct super *u, int i, int s, int m)
 {
     const struct ranges *r = u->r;
+    const int near = u->v->simple ? 0 : 1;
 
     u->error[i] = INFINITY;
-    for (int a = s - 1; a <= s + 1; a++)
-        for (int b = m - 1; b <= m + 1; b++) {
+    for (int a = s - near; a <= s + near; a++)
+        for (int b = m - near; b <= m + near; b++) {
             float error;
 
             if (a < r->s_lo || a > r->s_hi || b < 0 || b > r->m_hi)
@@ -128,7 +130,7 @@ static void start(struct super *u, const struct quant_fit *fit)
 
 static void refine(struct super *u)
 {
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0; round < 2 && !u->v->simple; round++) {
         struct super next = *u;
 
         solve_super(&next);

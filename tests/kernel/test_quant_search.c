@@ -143,6 +143,29 @@ static double simple_error(const struct simple *s, const float *x,
     return sqrt(e / all);
 }
 
+/* quant_round is simple rounding, up to the F16 rounding of scales. */
+TEST(quant_round_is_simple_rounding)
+{
+    uint64_t seed = test_seed();
+    float *x = test_need(ROW, sizeof *x);
+    void *blocks = test_need(ROW, sizeof(float));
+
+    for (size_t i = 0; i < sizeof simples / sizeof *simples; i++) {
+        const struct simple *s = &simples[i];
+        double e, want;
+
+        draw(x, ROW, &seed);
+        quant_round(s->f, blocks, x, ROW);
+        e = error_of(s->f, blocks, x, NULL, ROW);
+        want = simple_error(s, x, NULL, ROW);
+        if (!(fabs(e - want) < 0.01 * want))
+            fail_msg("%s: error %.5f, expected %.5f", format_info(s->f)->name,
+                     e, want);
+    }
+    free(x);
+    free(blocks);
+}
+
 TEST(quant_search_loses_less_than_simple_rounding)
 {
     uint64_t seed = test_seed();
@@ -160,10 +183,10 @@ TEST(quant_search_loses_less_than_simple_rounding)
             weighted += searched(s->f, x, w, w, ROW);
             weighted_simple += simple_error(s, x, w, ROW);
         }
-        /* Measured: 0.92 of simple rounding at most without importances, and
-         * 0.85 with them. */
-        if (!(plain < 0.97 * plain_simple) ||
-            !(weighted < 0.9 * weighted_simple))
+        /* Measured: 0.94 of simple rounding at most without importances, and
+         * 0.74 with them. */
+        if (!(plain < 0.96 * plain_simple) ||
+            !(weighted < 0.8 * weighted_simple))
             fail_msg("%s: error %.5f, simple %.5f; weighted %.5f, simple %.5f",
                      format_info(s->f)->name, plain / 4, plain_simple / 4,
                      weighted / 4, weighted_simple / 4);
