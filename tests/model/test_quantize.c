@@ -17,7 +17,7 @@
 
 /* ---- a small model ------------------------------------------------------- */
 
-enum { D = 256, ROWS = 64, N_LAYER = 8, N_EXPERT = 2 };
+enum { D = 256, ROWS = 64, N_LAYER = 12, N_EXPERT = 2 };
 
 /* One tensor of each kind that the rules know. */
 static const struct made {
@@ -185,7 +185,7 @@ TEST(quantize_gives_more_bits_where_the_mix_says)
         {"Q4_K_M", "blk.0.attn_v.weight", PL_Q6_K},
         {"Q4_K_M", "blk.1.attn_v.weight", PL_Q4_K},
         {"Q4_K_M", "blk.3.attn_v.weight", PL_Q6_K},
-        {"Q4_K_M", "blk.7.attn_v.weight", PL_Q6_K},
+        {"Q4_K_M", "blk.10.attn_v.weight", PL_Q6_K},
         {"Q4_K_M", "blk.0.attn_q.weight", PL_Q4_K},
         /* 32 columns: Q6_K and Q4_K do not fit */
         {"Q4_K_M", "blk.0.ffn_down_exps.weight", PL_Q8_0},
@@ -306,6 +306,42 @@ TEST(quantize_writes_what_the_search_gives)
         gguf_close(to);
     }
     gguf_close(from);
+}
+
+/* A tensor larger than a batch of rows has no seam. */
+TEST(quantize_joins_batches_of_rows)
+{
+    enum { N = 2 * 4096 + 5 };
+    const char *in = test_temp("long.gguf"), *out = test_temp("long-out.gguf");
+    pl_quantize_options o = options("Q4_0");
+    float *x = test_need(N * D, sizeof *x);
+    char *want = test_need(format_row_bytes(PL_Q4_0, N * D), 1), *got;
+    uint64_t seed = test_seed();
+    struct gguf_writer *w;
+    struct gguf *g;
+    pl_err err;
+
+    for (int i = 0; i < N * D; i++)
+        x[i] = test_unit(&seed);
+    TEST_OK(gguf_writer_create(&w, &err), err);
+    gguf_put_tensor(w, "blk.0.attn_q.weight", PL_F32, 2, (int64_t[]){N, D}, x);
+    gguf_put_tensor(w, "x", PL_F32, 2, (int64_t[]){N, D}, x);
+    TEST_OK(gguf_writer_save(w, in, &err), err);
+    gguf_writer_free(w);
+    o.no_search = true;
+    o.n_threads = 1;
+    quantize(in, out, &o);
+    quant_round(PL_Q4_0, want, x, N * D);
+    g = reopen(out);
+    got = data_of(g, gguf_find_tensor(g, "blk.0.attn_q.weight"));
+    assert_memory_equal(got, want, format_row_bytes(PL_Q4_0, N * D));
+    free(got);
+    got = data_of(g, gguf_find_tensor(g, "x"));
+    assert_memory_equal(got, x, N * D * sizeof *x);
+    gguf_close(g);
+    free(got);
+    free(want);
+    free(x);
 }
 
 static int64_t number(const struct gguf *g, const char *key)
@@ -474,6 +510,51 @@ TEST(quantize_uses_importances)
     assert_int_equal(seen.with, 1);
 }
 
+/* Returns the sum of squares of the errors of column `c` of expert `e`. */
+static double expert_error(const char *out, int e, int c)
+{
+    const char *name = "blk.0.ffn_up_exps.weight";
+    enum { PER = 32 };
+    struct gguf *a = reopen(model()), *b = reopen(out);
+    const struct gguf_tensor *t = gguf_find_tensor(b, name);
+    float *x = data_of(a, gguf_find_tensor(a, name)), sum = 0;
+    float *y = test_need(N_EXPERT * PER * D, sizeof *y);
+    void *blocks = data_of(b, t);
+
+    format_info(t->format)->decode(y, blocks, N_EXPERT * PER * D);
+    for (int r = e * PER; r < (e + 1) * PER; r++)
+        sum += (x[r * D + c] - y[r * D + c]) * (x[r * D + c] - y[r * D + c]);
+    free(x);
+    free(y);
+    free(blocks);
+    gguf_close(a);
+    gguf_close(b);
+    return (double)sum;
+}
+
+TEST(quantize_uses_importances_of_each_expert)
+{
+    const char *path = test_temp("experts.gguf"), *out = test_temp("by.gguf");
+    float sums[N_EXPERT * D], counts[N_EXPERT] = {1, 2};
+    pl_quantize_options o = options("Q4_K_S");
+    struct gguf_writer *w;
+    pl_err err;
+
+    for (int i = 0; i < N_EXPERT * D; i++)
+        sums[i] = i == 3 || i == D + 9 ? 1000 : 1;
+    TEST_OK(gguf_writer_create(&w, &err), err);
+    gguf_put_tensor(w, "blk.0.ffn_up_exps.weight.in_sum2", PL_F32, 2,
+                    (int64_t[]){N_EXPERT, D}, sums);
+    gguf_put_tensor(w, "blk.0.ffn_up_exps.weight.counts", PL_F32, 2,
+                    (int64_t[]){N_EXPERT, 1}, counts);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
+    gguf_writer_free(w);
+    o.imatrix = path;
+    quantize(model(), out, &o);
+    assert_true(expert_error(out, 0, 3) < 0.2 * expert_error(out, 1, 3));
+    assert_true(expert_error(out, 1, 9) < 0.2 * expert_error(out, 0, 9));
+}
+
 /* ---- split models -------------------------------------------------------- */
 
 static const char *part_name(const char *set, int part, int n)
@@ -502,7 +583,7 @@ TEST(quantize_keeps_or_joins_a_split_model)
     assert_int_equal(gguf_n_part(g), N);
     assert_int_equal(number(g, "general.file_type"), 7);
     parts = (size_t)gguf_n_tensor(g);
-    assert_int_equal(gguf_find_tensor(g, "blk.7.attn_q.weight")->part, 2);
+    assert_int_equal(gguf_find_tensor(g, "blk.11.attn_q.weight")->part, 2);
     gguf_close(g);
 
     o.keep_split = false;
@@ -527,6 +608,15 @@ static void refused(const char *in, const char *out,
     if (s != want || !strstr(err.message, says))
         fail_msg("status %d, \"%s\"; expected %d, \"%s\"", (int)s, err.message,
                  (int)want, says);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
 }
 
 TEST(quantize_refuses_what_would_lose_data)
@@ -565,16 +655,7 @@ TEST(quantize_refuses_what_would_lose_data)
     assert_int_equal(access(out, F_OK), -1);
 
     /* A failure while writing keeps the previous file. */
-    text = test_need(1, 8);
-    snprintf(text, 8, "before");
-    {
-        FILE *f = fopen(kept, "w");
-
-        assert_non_null(f);
-        assert_true(fputs(text, f) >= 0);
-        assert_int_equal(fclose(f), 0);
-    }
-    free(text);
+    write_text(kept, "before");
     o = options("Q4_0");
     o.cancel = &(const volatile int){1};
     refused(model(), kept, &o, PL_CANCELLED, "");
@@ -583,8 +664,9 @@ TEST(quantize_refuses_what_would_lose_data)
     free(text);
 }
 
-/* Writes a model of one matrix, with `v` at row 5, column 77. */
-static void write_odd(const char *path, float v)
+/* Writes a model, or a part of one, of one matrix with `v` at row 5, column
+ * 77. */
+static void write_odd_part(const char *path, float v, int part, int n_part)
 {
     float *x = test_need(16 * D, sizeof *x);
     struct gguf_writer *w;
@@ -593,10 +675,40 @@ static void write_odd(const char *path, float v)
     x[5 * D + 77] = v;
     TEST_OK(gguf_writer_create(&w, &err), err);
     gguf_put_str(w, "general.architecture", "llama");
-    gguf_put_tensor(w, "output.weight", PL_F32, 2, (int64_t[]){16, D}, x);
+    gguf_put_u16(w, "split.no", (uint16_t)part);
+    gguf_put_u16(w, "split.count", (uint16_t)n_part);
+    gguf_put_i32(w, "split.tensors.count", n_part);
+    gguf_put_tensor(w, part == 0 ? "output.weight" : "blk.0.attn_q.weight",
+                    PL_F32, 2, (int64_t[]){16, D}, x);
     TEST_OK(gguf_writer_save(w, path, &err), err);
     gguf_writer_free(w);
     free(x);
+}
+
+static void write_odd(const char *path, float v)
+{
+    write_odd_part(path, v, 0, 1);
+}
+
+/* A part that fails leaves also the files of parts before it as they were. */
+TEST(quantize_commits_no_part_before_the_last)
+{
+    pl_quantize_options o = options("Q4_0");
+
+    for (int i = 0; i < 2; i++) {
+        write_odd_part(part_name("bad", i, 2), i == 1 ? NAN : 1, i, 2);
+        write_text(part_name("stays", i, 2), "before");
+    }
+    o.keep_split = true;
+    refused(part_name("bad", 0, 2), test_temp("stays.gguf"), &o, PL_BAD_FILE,
+            "row 5, column 77");
+    for (int i = 0; i < 2; i++) {
+        size_t n;
+        char *text = test_read(part_name("stays", i, 2), &n);
+
+        assert_string_equal(text, "before");
+        free(text);
+    }
 }
 
 TEST(quantize_names_values_that_no_format_has)
