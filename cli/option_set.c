@@ -60,12 +60,12 @@ bool option_set_all_experts(struct option_use *u)
     return true;
 }
 
-/* Appends a stop string. */
-bool option_set_stop(struct option_use *u)
+/* Appends a text to a list. */
+bool option_set_listed(struct option_use *u)
 {
     if (u->value[0] == '\0')
         return want(u, "a value: %s", u->row->arg);
-    return word_list_add(&u->o->stops, u->value) || no_room(u);
+    return word_list_add(field(u), u->value) || no_room(u);
 }
 
 /* ---- numbers ------------------------------------------------------------- */

@@ -34,7 +34,7 @@ option_set_fn option_set_numbers;
 option_set_fn option_set_int_auto;
 option_set_fn option_set_context;
 option_set_fn option_set_one_of;
-option_set_fn option_set_stop;
+option_set_fn option_set_listed;
 option_set_fn option_set_yes;
 option_set_fn option_set_no_offload;
 option_set_fn option_set_pair;

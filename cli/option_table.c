@@ -22,6 +22,7 @@ enum {
     VERIFY = 1 << CMD_VERIFY,
     DIFF = 1 << CMD_DIFF,
     WORKER = 1 << CMD_WORKER,
+    QUANTIZE = 1 << CMD_QUANTIZE,
     ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS | SERVE | VERIFY,
     WRITES = RUN | SERVE,
     TEXTS = RUN | PERPLEXITY | TOKENIZE | VERIFY,
@@ -31,8 +32,8 @@ enum {
     NUMERIC = PLANNED & ~VERIFY,
     OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT | WORKER,
     ON_MACHINES = RUN | PLAN | PERPLEXITY | LOGITS | SERVE | BENCH,
-    ALL =
-        PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF | WORKER,
+    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF |
+          WORKER | QUANTIZE,
 };
 #define IN         OPTION_READS
 #define OUT        OPTION_WRITES
@@ -164,7 +165,7 @@ const struct option_row option_table[] = {
      "model.",
      PLAN, option_set_int64, AT(pl.mtp), 1, MANY, NULL},
 
-    HEADING("Input and output", ALL & ~BENCH & ~DIFF & ~WORKER),
+    HEADING("Input and output", ALL & ~(BENCH | DIFF | WORKER | QUANTIZE)),
     {{"-p", "--prompt"}, "TEXT", NULL,
      "The text. \\n, \\t, \\\\ and the like are escapes. - reads standard "
      "input, as does a command without -p and -f whose input is not a "
@@ -296,7 +297,7 @@ const struct option_row option_table[] = {
     {{"-r", "--reverse-prompt"}, "TEXT", NULL,
      "Stop before this text. May be given again. In a chat the next message "
      "is then read. serve takes it for requests without stop.",
-     WRITES, option_set_stop, 0, 0, 0, NULL},
+     WRITES, option_set_listed, AT(stops), 0, 0, NULL},
     {{"-no-cnv", "--no-template"}, NULL, NULL,
      "Use no chat template. With -i the model continues a text.",
      RUN, option_set_flag, AT(no_template), 0, 0, NULL},
@@ -875,8 +876,56 @@ const struct option_row option_table[] = {
      NUMERIC | OPTION_COMMA, option_set_cache_format, AT(pl.cache_v), 0, 0,
      cache_formats},
 
+    HEADING("Quantization", QUANTIZE),
+    {{"--imatrix"}, "FILE", NULL,
+     "Importances of columns, a file of llama-imatrix.",
+     BRIEF(QUANTIZE) | IN, option_set_text, AT(quantize.imatrix), 0, 0, NULL},
+    {{"--allow-requantize"}, NULL, NULL,
+     "Quantize weights that are quantized already, too. They lose more than "
+     "those of the F16 or F32 model would.",
+     BRIEF(QUANTIZE), option_set_flag, AT(quantize.requantize), 0, 0, NULL},
+    {{"--dry-run"}, NULL, NULL, "Print the sizes, and write nothing.",
+     BRIEF(QUANTIZE), option_set_flag, AT(quantize.dry_run), 0, 0, NULL},
+    {{"--tensor-type"}, "REGEX=FORMAT", NULL,
+     "Format of tensors by name, like attn_v=Q8_0. May be "
+     "given again; the first match counts. Case is ignored.",
+     BRIEF(QUANTIZE), option_set_listed, AT(quantize.tensor_types), 0, 0,
+     NULL},
+    {{"--output-tensor-type"}, "FORMAT", NULL, "Format of output.weight.",
+     QUANTIZE, option_set_text, AT(quantize.output_type), 0, 0, NULL},
+    {{"--token-embedding-type"}, "FORMAT", NULL,
+     "Format of token_embd.weight.", QUANTIZE, option_set_text,
+     AT(quantize.embedding_type), 0, 0, NULL},
+    {{"--leave-output-tensor"}, NULL, NULL,
+     "Keep the format of output.weight.", QUANTIZE, option_set_flag,
+     AT(quantize.leave_output), 0, 0, NULL},
+    {{"--pure"}, NULL, NULL,
+     "Use one format for all matrices. By default the type gives more bits to "
+     "those that need them.",
+     QUANTIZE, option_set_flag, AT(quantize.pure), 0, 0, NULL},
+    {{"--no-search"}, NULL, NULL,
+     "Round with the scale of the largest value of each block. That is faster, "
+     "and loses more.",
+     QUANTIZE, option_set_flag, AT(quantize.no_search), 0, 0, NULL},
+    {{"--keep-split"}, NULL, NULL,
+     "Write a file for each file of a split model. Without it they become "
+     "one.",
+     QUANTIZE, option_set_flag, AT(quantize.keep_split), 0, 0, NULL},
+    {{"--include-weights"}, "TEXT", NULL,
+     "Use importances of those matrices alone whose name contains the text. "
+     "May be given again.",
+     QUANTIZE, option_set_listed, AT(quantize.include), 0, 0, NULL},
+    {{"--exclude-weights"}, "TEXT", NULL,
+     "Use no importances of matrices whose name contains the text. May be "
+     "given again.",
+     QUANTIZE, option_set_listed, AT(quantize.exclude), 0, 0, NULL},
+    {{"--nthreads"}, "N", "one per processor",
+     "Threads. The file does not depend on them. N after TYPE means the same.",
+     QUANTIZE, option_set_int, AT(quantize.n_threads), 1, 1024, NULL},
+
     HEADING("Other", ALL),
-    {{"-v", "--verbose"}, NULL, NULL, "Log to standard error.",
+    {{"-v", "--verbose"}, NULL, NULL,
+     "Log to standard error. quantize prints the error of each tensor.",
      ALL, option_set_flag, AT(verbose), 0, 0, NULL},
     {{"-h", "--help"}, NULL, NULL, "Print the options that are used most.",
      ALL | OPTION_PROCESS, option_set_flag, AT(help), 0, 0, NULL},

@@ -81,6 +81,7 @@ const char *command_nearest(const char *word)
         {"gpus", "devices"},
         {"benchmark", "bench"},
         {"ppl", "perplexity"},
+        {"convert", "quantize"},
     };
     const char *best = NULL;
     int found = 3;

@@ -179,7 +179,8 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
 
         if (word[0] == '-' && word[1] != '\0')
             c = take_option(o, o->words.n, o->words.v, &i);
-        else if (command == CMD_VERIFY || command == CMD_DIFF)
+        else if (command == CMD_VERIFY || command == CMD_DIFF ||
+                 command == CMD_QUANTIZE)
             c = word_list_add(&o->files, word)
                     ? EXIT_DONE
                     : cli_error(command, EXIT_FAILED, "no memory for a name");
@@ -201,6 +202,9 @@ void options_free(struct options *o)
     word_list_free(&o->stops);
     word_list_free(&o->files);
     word_list_free(&o->kv_overrides);
+    word_list_free(&o->quantize.tensor_types);
+    word_list_free(&o->quantize.include);
+    word_list_free(&o->quantize.exclude);
     free(o->fetched);
     o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)

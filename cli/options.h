@@ -64,6 +64,10 @@ enum exit_code {
       "worker " COMMAND_MODEL "-t 1")                                          \
     X(BENCH, bench, "Measure how fast models run", "",                         \
       "plait bench " COMMAND_MODEL "-p 64 -n 32 -r 3")                         \
+    X(QUANTIZE, quantize, "Write a model in a smaller format",                 \
+      "IN [OUT] TYPE [N] ",                                                    \
+      "plait quantize --allow-requantize models/fable-moe-Q8_0.gguf "          \
+      "small.gguf Q4_K_M")                                                     \
     X(SYNTH, synth, "Write a model with random weights", "",                   \
       "plait synth --shape qwen3-0.6b --type q4_k_m -o synthetic.gguf")
 
@@ -154,11 +158,18 @@ struct options {
         PL_RECEIPT_FORM_MAP(RECEIPT_FORM_ENUM)
 #undef RECEIPT_FORM_ENUM
     } receipt_form;
-    bool receipts;          /* add one to every answer of a server */
-    const char *sign_key;   /* file of the key that signs receipts */
-    const char *trust;      /* file of the keys whose receipts verify accepts */
-    struct word_list files; /* of verify and diff: arguments without option */
-    int64_t n_sample;       /* tokens to check of each receipt; 0 for all */
+    bool receipts;        /* add one to every answer of a server */
+    const char *sign_key; /* file of the key that signs receipts */
+    const char *trust;    /* file of the keys whose receipts verify accepts */
+    /* of verify, diff and quantize: arguments without option */
+    struct word_list files;
+    struct option_quantize { /* of quantize */
+        const char *output_type, *embedding_type, *imatrix;
+        struct word_list tensor_types, include, exclude;
+        bool leave_output, pure, requantize, keep_split, dry_run, no_search;
+        int n_threads;
+    } quantize;
+    int64_t n_sample; /* tokens to check of each receipt; 0 for all */
     const char *host, *api_key, *api_key_file, *alias, *tags, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
         *slot_dir;

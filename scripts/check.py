@@ -32,7 +32,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE_DIRS = ('include', 'src', 'cli', 'server', 'hub', 'tests', 'bench',
              'fuzz', 'examples')
 PUBLIC = ('include/pl.h', 'include/pl_draft.h', 'include/pl_graph.h',
-          'include/pl_machines.h', 'include/pl_receipt.h')
+          'include/pl_machines.h', 'include/pl_quantize.h',
+          'include/pl_receipt.h')
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
                  '-mavx512vnni']

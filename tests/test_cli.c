@@ -20,8 +20,8 @@
 /* ---- help --------------------------------------------------------------- */
 
 static const char *const commands[] = {
-    "run",    "plan",     "inspect", "devices", "perplexity",
-    "logits", "tokenize", "render",  "bench",   "synth"};
+    "run",      "plan",   "inspect", "devices", "perplexity", "logits",
+    "tokenize", "render", "bench",   "synth",   "quantize"};
 enum { N_COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
 /* Runs the line after "example:" of a help text, without its indentation. */

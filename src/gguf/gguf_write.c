@@ -27,7 +27,7 @@ struct item {
     /* Name of the key or tensor, owned by the arena. It is the first member,
      * because gguf_index finds the name there. */
     const char *name;
-    pl_format format;
+    uint32_t id; /* number of the format in GGUF files */
     int n_dim;
     int64_t dim[GGUF_MAX_DIM]; /* sizes of the dimensions, outermost first */
     size_t row_bytes;
@@ -224,6 +224,16 @@ static void put_scalar(struct gguf_writer *w, const char *key, enum gguf_type t,
     gguf_put_kv(w, &(struct gguf_kv){key, t, t, 1, data, NULL, false});
 }
 
+void gguf_put_u16(struct gguf_writer *w, const char *key, uint16_t v)
+{
+    put_scalar(w, key, GGUF_U16, v);
+}
+
+void gguf_put_i32(struct gguf_writer *w, const char *key, int32_t v)
+{
+    put_scalar(w, key, GGUF_I32, (uint32_t)v);
+}
+
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v)
 {
     put_scalar(w, key, GGUF_U32, v);
@@ -289,9 +299,9 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
 /* Computes the number of rows of a tensor and their size in bytes from its
  * shape and format. Returns false if the row is not whole blocks of the format
  * or the size overflows. */
-static bool measure(struct item *t)
+static bool measure(struct item *t, pl_format format)
 {
-    const struct format_info *f;
+    const struct format_info *f = format_info(format);
     int64_t n_in = t->dim[t->n_dim - 1], bytes;
 
     t->n_row = 1;
@@ -300,7 +310,6 @@ static bool measure(struct item *t)
             (i < t->n_dim - 1 &&
              __builtin_mul_overflow(t->n_row, t->dim[i], &t->n_row)))
             return false;
-    f = format_info(t->format);
     if (n_in % f->block ||
         __builtin_mul_overflow(n_in / f->block, f->block_bytes, &bytes))
         return false;
@@ -312,11 +321,15 @@ static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                        int n_dim, const int64_t *dim, const void *data,
                        gguf_fill_fn *fill, void *user, bool hole)
 {
+    static const uint32_t ids[PL_FORMAT_COUNT] = {
+#define ID(name, id) [PL_##name] = id,
+        PL_FORMAT_MAP(ID)
+#undef ID
+    };
     struct item *t = add(w, &w->tensor, name);
 
     if (!t)
         return;
-    t->format = f;
     t->n_dim = n_dim;
     t->data = data;
     t->fill = fill;
@@ -324,8 +337,9 @@ static void put_tensor(struct gguf_writer *w, const char *name, pl_format f,
     t->hole = hole;
     if (n_dim >= 1 && n_dim <= GGUF_MAX_DIM && (unsigned)f < PL_FORMAT_COUNT &&
         (data || fill || hole)) {
+        t->id = ids[f];
         memcpy(t->dim, dim, (size_t)n_dim * sizeof *dim);
-        if (measure(t))
+        if (measure(t, f))
             return;
     }
     w->status =
@@ -352,6 +366,24 @@ void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim)
 {
     put_tensor(w, name, f, n_dim, dim, NULL, NULL, NULL, true);
+}
+
+void gguf_put_tensor_like(struct gguf_writer *w, const struct gguf_tensor *from,
+                          gguf_fill_fn *fill, void *user)
+{
+    struct item *t = add(w, &w->tensor, from->name);
+
+    if (!t)
+        return;
+    t->id = from->id;
+    t->n_dim = from->n_dim;
+    memcpy(t->dim, from->dim, sizeof t->dim);
+    t->n_row = 1;
+    for (int i = 0; i < t->n_dim - 1; i++)
+        t->n_row *= t->dim[i];
+    t->row_bytes = from->bytes / (size_t)t->n_row;
+    t->fill = fill;
+    t->user = user;
 }
 
 /* ---- writing the file --------------------------------------------------- */
@@ -396,11 +428,6 @@ static void write_zeros(FILE *f, uint64_t n)
 
 static void write_info(FILE *f, const struct item *t)
 {
-    static const uint32_t ids[PL_FORMAT_COUNT] = {
-#define ID(name, id) [PL_##name] = id,
-        PL_FORMAT_MAP(ID)
-#undef ID
-    };
     size_t len = strlen(t->name);
 
     write_int(f, len, 8);
@@ -408,7 +435,7 @@ static void write_info(FILE *f, const struct item *t)
     write_int(f, (uint64_t)t->n_dim, 4);
     for (int i = t->n_dim - 1; i >= 0; i--)
         write_int(f, (uint64_t)t->dim[i], 8);
-    write_int(f, ids[t->format], 4);
+    write_int(f, t->id, 4);
     write_int(f, t->offset, 8);
 }
 
@@ -475,9 +502,9 @@ static pl_status write_all(struct gguf_writer *w, FILE *f, pl_err *err)
     return PL_OK;
 }
 
-pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
+pl_status gguf_writer_write(struct gguf_writer *w, pl_file *file,
+                            const char *path, pl_err *err)
 {
-    pl_file *file;
     FILE *f = NULL;
     pl_status s = w->status;
     int fd;
@@ -486,7 +513,6 @@ pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
         return err_set(err, s, "%s: %s", path, w->err.message);
     PL_TRY(check_unique(&w->key, "key", err));
     PL_TRY(check_unique(&w->tensor, "tensor", err));
-    PL_TRY(pl_file_open(&file, path, 0, err));
     /* A duplicate of the descriptor, because fclose(f) closes it. */
     fd = fcntl(pl_file_fd(file), F_DUPFD_CLOEXEC, 0);
     f = fd >= 0 ? fdopen(fd, "wb") : NULL;
@@ -500,6 +526,16 @@ pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
         fclose(f);
     else if (fd >= 0)
         close(fd);
+    return s;
+}
+
+pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
+{
+    pl_file *file;
+    pl_status s;
+
+    PL_TRY(pl_file_open(&file, path, 0, err));
+    s = gguf_writer_write(w, file, path, err);
     if (s == PL_OK)
         s = pl_file_commit(file, err);
     pl_file_close(file);

@@ -1,4 +1,5 @@
-/* Writes GGUF files, version 3, for tests, benches and tools.
+/* Writes GGUF files, version 3: quantized and synthetic models, and those of
+ * tests and benches.
  *
  * A writer collects metadata and tensors; gguf_writer_save then writes the
  * file. Keys and data are copied unless stated otherwise. The writer stores its
@@ -15,6 +16,8 @@ struct gguf_writer; /* opaque: a GGUF file that is being composed */
 pl_status gguf_writer_create(struct gguf_writer **out, pl_err *err);
 void gguf_writer_free(struct gguf_writer *w);
 
+void gguf_put_u16(struct gguf_writer *w, const char *key, uint16_t v);
+void gguf_put_i32(struct gguf_writer *w, const char *key, int32_t v);
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
 void gguf_put_i64(struct gguf_writer *w, const char *key, int64_t v);
 void gguf_put_f32(struct gguf_writer *w, const char *key, float v);
@@ -47,6 +50,16 @@ void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
 void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim);
 
+/* Adds a tensor with the name, shape and format of `t`, a tensor of an open
+ * file. Its format may be one that plait knows only the size of. `fill`
+ * generates rows of equal size. */
+void gguf_put_tensor_like(struct gguf_writer *w, const struct gguf_tensor *t,
+                          gguf_fill_fn *fill, void *user);
+
+/* Writes the file to an open file, which the caller commits or closes. Returns
+ * the first failure of any call on this writer. `path` is for messages. */
+pl_status gguf_writer_write(struct gguf_writer *w, pl_file *file,
+                            const char *path, pl_err *err);
 /* Writes the file under the rules of pl_file_open, so that `path` is never a
  * partial file. Returns the first failure of any call on this writer. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
