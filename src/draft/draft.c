@@ -269,7 +269,8 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
     PL_NEED(out, err);
     PL_NEED(o, err);
     pl_draft_init(&own);
-    PL_TRY(sized_read(&own, sizeof own, o, "pl_draft_options", err));
+    PL_TRY(sized_read(&own, sizeof own, o, "pl_draft_options",
+                      "call pl_draft_init", err));
     PL_TRY(check_options(&own, err));
     d = calloc(1, sizeof *d);
     if (!d)
