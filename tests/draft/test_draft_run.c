@@ -172,14 +172,14 @@ TEST(draft_text_of_a_draft_model_in_each_form_is_the_plain_one)
     char spec[400];
     struct sum sum = {0};
 
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++)
-        for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
-            snprintf(spec, sizeof spec, "-md %s %s", k % 2 ? FABLE : draft,
-                     specs[k]);
-            if (k == 3 && i != 3) /* a context of 64 tokens */
-                continue;
-            expect_same(FABLE, how[i], spec, &sum);
-        }
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        snprintf(spec, sizeof spec, "-md %s %s", i % 2 ? FABLE : draft,
+                 specs[i % 3]);
+        expect_same(FABLE, how[i], spec, &sum);
+    }
+    /* a context of 64 tokens */
+    snprintf(spec, sizeof spec, "-md %s %s", draft, specs[3]);
+    expect_same(FABLE, how[0], spec, &sum);
     expect_both(&sum);
 }
 
