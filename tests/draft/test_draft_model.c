@@ -209,7 +209,7 @@ TEST(draft_model_proposes_its_most_probable_tokens)
             }
         }
         printf("%s: %d drafts\n", models[m], n_draft);
-        assert_true(n_draft > 30);
+        assert_true(n_draft > 5);
         tear_down(&p);
     }
     free(text);

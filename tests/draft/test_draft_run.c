@@ -2,6 +2,7 @@
  * without. A receipt has a hash of all logits, so equal receipts prove both.
  * Random models repeat themselves, so short n-grams give drafts that are right
  * and drafts that are wrong. */
+#include "gguf/gguf.h"
 #include "lib/command.h"
 #include "lib/edit_model.h"
 #include "lib/ref_models.h"
@@ -256,6 +257,70 @@ TEST(draft_state_after_an_end_of_text_is_the_plain_one)
         sh(0, "cmp s0.bin s1.bin");
     }
     assert_true(sum.accepted > 0);
+}
+
+/* Writes a copy of a model with a token of which nothing finite can be
+ * computed. Returns its path. */
+static const char *with_bad_token(const char *path, int32_t token)
+{
+    const char *copy = test_temp("bad.gguf");
+    const struct gguf_tensor *t;
+    struct gguf *g;
+    size_t n;
+    char *all = test_read(path, &n);
+    FILE *f = fopen(copy, "wb");
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    t = gguf_find_tensor(g, "token_embd.weight");
+    assert_non_null(t);
+    assert_int_equal(t->format, PL_F32);
+    /* NaN in the whole row */
+    memset(all + t->offset + (size_t)token * (size_t)t->dim[1] * 4, 0xff,
+           (size_t)t->dim[1] * 4);
+    gguf_close(g);
+    assert_non_null(f);
+    assert_int_equal(fwrite(all, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(all);
+    return copy;
+}
+
+/* A drafted token of which nothing finite can be computed fails the step, which
+ * succeeds without it. */
+TEST(draft_that_fails_a_step_is_dropped)
+{
+    enum { BAD = 300, N_VOCAB = 384 };
+    const char *path = ref_model_path("llama-yarn-f32");
+    const char *bad = with_bad_token(path, BAD);
+    FILE *f = fopen(test_temp("bad.bin"), "wb");
+    char line[1024];
+    struct ran plain, drafted;
+    struct sum sum = {0};
+
+    assert_non_null(f);
+    for (int32_t i = 0; i < N_VOCAB; i++) {
+        const int32_t entry[] = {i, -1, -1, -1, 1, BAD, 1000};
+
+        fwrite(entry, sizeof entry, 1, f);
+    }
+    fclose(f);
+    snprintf(line, sizeof line, "plait run -m %s -p 'the cat' -n 20 --temp 0",
+             bad);
+    plain = sh(0, line);
+    snprintf(line, sizeof line,
+             "plait run -m %s -p 'the cat' -n 20 --temp 0 --spec-type "
+             "ngram-cache --draft-max 2 -lcd '%s'",
+             bad, test_temp("bad.bin"));
+    drafted = sh(0, line);
+    assert_string_equal(plain.out, drafted.out);
+    /* in the unchanged model the drafts are computed, and wrong */
+    snprintf(line, sizeof line,
+             "plait run -m %s -p 'the cat' -n 20 --temp 0 --spec-type "
+             "ngram-cache --draft-max 2 -lcd '%s'",
+             path, test_temp("bad.bin"));
+    add_drafts(&sum, sh(0, line));
+    assert_true(sum.drafted > 0);
 }
 
 TEST(draft_lookup_file_of_the_command_grows)
