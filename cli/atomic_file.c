@@ -59,6 +59,14 @@ static bool same(const struct identity *a, const struct identity *b)
            strcmp(a->name, b->name) == 0;
 }
 
+bool whole_same(const char *a, const char *b)
+{
+    const struct identity one = identify(a, STDOUT_FILENO);
+    const struct identity other = identify(b, STDOUT_FILENO);
+
+    return strcmp(a, b) == 0 || same(&one, &other);
+}
+
 /* Returns true if `is` identifies the model's file at `path`. If `path` is one
  * part of a split model, NAME-00001-of-00002.gguf, all its parts are
  * compared. */

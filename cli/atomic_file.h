@@ -33,6 +33,9 @@ enum exit_code whole_check_inputs(const struct options *o, bool model);
 enum exit_code whole_compare(const struct options *o, const char *option,
                              const char *path);
 
+/* Returns true if both paths name the same file, which need not exist. */
+bool whole_same(const char *a, const char *b);
+
 /* Opens `path` for writing. `option` is the option that names it, or a command
  * of a chat. Prints a message and returns its exit code if the file cannot be
  * written or whole_compare rejects it. */

@@ -4,7 +4,6 @@
  * later run continue the text (run_state.c). */
 #include "chat_templates.h"
 #include "cmd.h"
-#include "drafts.h"
 #include "line_editor.h"
 #include "printable.h"
 #include "receipt_file.h"
@@ -119,7 +118,9 @@ static enum exit_code prepare(struct run *r)
         return c;
     r->s.pl.n_out = drafts_rows(o);
     r->s.pl.host_reserve = session_own_bytes(r->s.model, (int)r->s.pl.n_out);
-    c = session_load(&r->s, o);
+    c = run_open_drafts(r);
+    if (c == EXIT_DONE)
+        c = session_load(&r->s, o);
     if (c != EXIT_DONE)
         return c;
     if (o->random_seed)
@@ -145,18 +146,19 @@ static enum exit_code prepare(struct run *r)
     r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
     r->logits =
         malloc((size_t)(drafts_rows(o) * r->s.n_vocab) * sizeof(*r->logits));
-    if (r->logits == NULL || r->held == NULL)
+    r->wanted = calloc((size_t)r->s.n_ctx + 1, 1);
+    if (r->logits == NULL || r->held == NULL || r->wanted == NULL)
         return cli_error(CMD_RUN, EXIT_FAILED,
                          "no memory for the logits of %" PRId64 " tokens",
                          r->s.n_vocab);
-    return run_open_drafts(r);
+    return EXIT_DONE;
 }
 
 static enum exit_code run_free(struct run *r, enum exit_code c)
 {
     c = atomic_file_close(&r->receipts, r->o, r->has_receipt, c);
-    c = drafts_save(r->drafter, r->o, 1, c);
-    pl_drafter_free(r->drafter);
+    c = drafts_save(r->sources.drafter, r->o, 1, c);
+    drafts_close(&r->sources);
     free(r->wanted);
     free(r->held);
     free(r->logits);
@@ -353,7 +355,7 @@ enum stop run_generate(struct run *r)
         run_begin_grammar(r) != STOP_END)
         return STOP_FAILED;
     /* Drafts need all tokens of the text. */
-    r->drafts = r->drafter != NULL && r->n_known == r->n_seen;
+    r->drafts = r->sources.drafter != NULL && r->n_known == r->n_seen;
     if (r->drafts)
         run_begin_drafts(r);
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
@@ -536,10 +538,10 @@ static void summary(const struct run *r)
             r->prompt_s > 0.0 ? (double)r->n_prompt / r->prompt_s : 0.0);
     fprintf(stderr, "generation  %6" PRId64 " tokens %9.1f t/s\n", r->n_written,
             r->written_s > 0.0 ? (double)r->n_written / r->written_s : 0.0);
-    if (r->drafter != NULL) {
+    if (r->sources.drafter != NULL) {
         pl_draft_counters n;
 
-        pl_draft_read_counters(r->drafter, -1, &n, sizeof n);
+        pl_draft_read_counters(r->sources.drafter, -1, &n, sizeof n);
         fprintf(stderr,
                 "drafts      %6" PRIu64 " tokens accepted of %" PRIu64 "\n",
                 n.n_accepted, n.n_token);

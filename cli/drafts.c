@@ -3,6 +3,8 @@
 
 #include "atomic_file.h"
 #include "printable.h"
+#include "session.h"
+#include "term.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,8 +15,13 @@ static pl_status failed(pl_err *err, const char *path, int e)
     char name[SHOWN];
 
     err->status = e == ENOMEM ? PL_NO_MEMORY : PL_IO;
-    snprintf(err->message, sizeof err->message, "lookup file %s: %s",
-             clip_printable(name, path), strerror(e));
+    if (strcmp(path, "-") == 0)
+        snprintf(err->message, sizeof err->message,
+                 "lookup file -: standard input is not read; name a file");
+    else
+        snprintf(err->message, sizeof err->message, "lookup file %s: %s%s",
+                 clip_printable(name, path), strerror(e),
+                 e == ENOENT ? "; check the path" : "");
     return err->status;
 }
 
@@ -64,35 +71,137 @@ static pl_status load(pl_drafter *d, bool fixed, const char *path, pl_err *err)
     return s;
 }
 
-pl_status drafts_create(pl_drafter **out, const struct options *o,
-                        const pl_model *m, int n_seq, pl_err *err)
+uint32_t drafts_enabled(const struct options *o)
 {
-    pl_draft_options own = o->drafts;
+    if (!o->drafts_given && o->model_draft != NULL)
+        return 1u << PL_DRAFT_SIMPLE;
+    return o->drafts.limits.sources;
+}
+
+/* ---- the draft model ----------------------------------------------------- */
+
+/* Sets the options of the draft model's engine: its own, and those of the
+ * command that are not of one model alone. */
+static void set_options(pl_options *pl, const struct options *o, int n_seq)
+{
+    /* Checkpoints of recurrent models besides those of drafts: pl_options's
+     * default. */
+    enum { CHECKPOINTS = 4 };
+
+    *pl = o->draft;
+    if (pl->devices == NULL)
+        pl->devices = o->pl.devices;
+    if (pl->n_threads == 0)
+        pl->n_threads = o->pl.n_threads;
+    if (pl->n_ctx == 0)
+        pl->n_ctx = o->pl.n_ctx;
+    pl->n_ubatch = o->pl.n_ubatch;
+    pl->fit_ctx = o->pl.fit_ctx;
+    pl->fit_margin = o->pl.fit_margin;
+    pl->no_fit = o->pl.no_fit;
+    pl->no_pin = o->pl.no_pin;
+    pl->inexact = o->pl.inexact;
+    pl->cpu = o->pl.cpu;
+    pl->numerics = o->pl.numerics;
+    pl->sim_seed = o->pl.sim_seed;
+    pl->n_seq = n_seq;
+    /* A draft ends at a token that is often rejected. */
+    pl->n_checkpoint = CHECKPOINTS + 2 * n_seq;
+    pl->prefix_cache = true;
+}
+
+/* Adds the name of the option to a message. */
+static pl_status name_option(pl_err *err, const char *option)
+{
+    char why[sizeof err->message];
+
+    memcpy(why, err->message, sizeof why);
+    snprintf(err->message, sizeof err->message, "%s: %.*s", option,
+             (int)(sizeof why - 32), why);
+    return err->status;
+}
+
+static pl_status open_model(struct draft_sources *d, const struct options *o,
+                            const pl_model *m, int n_seq, pl_log_fn *log,
+                            const volatile int *cancel, pl_err *err)
+{
+    const char *option =
+        o->hf_repo_draft != NULL ? "--hf-repo-draft" : "--model-draft";
+    struct term_progress progress = {0};
+    pl_options pl;
     pl_status s;
 
-    *out = NULL;
+    if (o->model_draft == NULL) {
+        err->status = PL_BAD_ARGUMENT;
+        snprintf(err->message, sizeof err->message,
+                 "--spec-type draft-simple: there is no draft model; give one "
+                 "with --model-draft FILE");
+        return err->status;
+    }
+    s = pl_model_open(&d->model, o->model_draft, err);
+    if (s == PL_OK)
+        s = pl_draft_check_model(m, d->model, err);
+    if (s != PL_OK)
+        return name_option(err, option);
+    set_options(&pl, o, n_seq);
+    pl.host_reserve = session_own_bytes(d->model, n_seq);
+    pl.log = log;
+    pl.log_user = (void *)o;
+    pl.cancel = cancel;
+    pl.progress = term_progress;
+    pl.progress_user = &progress;
+    s = pl_engine_create(&d->engine, d->model, &pl, err);
+    term_progress_end(&progress);
+    return s == PL_OK || s == PL_CANCELLED ? s : name_option(err, option);
+}
+
+/* ---- the drafter --------------------------------------------------------- */
+
+pl_status drafts_open(struct draft_sources *d, const struct options *o,
+                      const pl_model *m, int n_seq, pl_log_fn *log,
+                      const volatile int *cancel, pl_err *err)
+{
+    pl_draft_options own = o->drafts;
+    pl_status s = PL_OK;
+
+    *d = (struct draft_sources){0};
+    own.limits.sources = drafts_enabled(o);
     if (own.limits.sources == 0)
         return PL_OK;
+    if (own.limits.sources >> PL_DRAFT_SIMPLE & 1)
+        s = open_model(d, o, m, n_seq, log, cancel, err);
+    else if (o->model_draft != NULL)
+        cli_error(o->command, EXIT_DONE,
+                  "--model-draft is not used, because --spec-type lacks "
+                  "draft-simple");
+    if (s != PL_OK)
+        return s;
     own.n_seq = n_seq;
     own.n_vocab = pl_model_n_vocab(m);
     own.learn = o->lookup_dynamic != NULL;
-    s = pl_drafter_create(out, &own, err);
+    own.model = d->model;
+    own.engine = d->engine;
+    s = pl_drafter_create(&d->drafter, &own, err);
     if (s == PL_OK)
-        s = load(*out, true, o->lookup_static, err);
+        s = load(d->drafter, true, o->lookup_static, err);
     if (s == PL_OK)
-        s = load(*out, false, o->lookup_dynamic, err);
-    if (s == PL_OK)
-        return s;
-    pl_drafter_free(*out);
-    *out = NULL;
+        s = load(d->drafter, false, o->lookup_dynamic, err);
     return s;
+}
+
+void drafts_close(struct draft_sources *d)
+{
+    pl_drafter_free(d->drafter);
+    pl_engine_free(d->engine);
+    pl_model_free(d->model);
+    *d = (struct draft_sources){0};
 }
 
 int64_t drafts_rows(const struct options *o)
 {
     const pl_draft_limits *limits = &o->drafts.limits;
 
-    if (limits->sources == 0)
+    if (drafts_enabled(o) == 0)
         return 1;
     return 1 + (limits->n_max >= 0 && limits->n_max < PL_DRAFT_MAX
                     ? limits->n_max

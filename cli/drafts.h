@@ -1,13 +1,28 @@
-/* Creates the drafter of --spec-type with its lookup files. */
+/* Creates the drafter of --spec-type with its lookup files and its draft
+ * model. */
 #ifndef CLI_DRAFTS_H
 #define CLI_DRAFTS_H
 
 #include "options.h"
 
-/* Sets *out to a drafter for n_seq texts of `m`, or to NULL if --spec-type
- * names no source. A file of --lookup-cache-dynamic need not exist. */
-pl_status drafts_create(pl_drafter **out, const struct options *o,
-                        const pl_model *m, int n_seq, pl_err *err);
+/* A drafter and what it borrows; all owned, NULL if there is none. */
+struct draft_sources {
+    pl_drafter *drafter;
+    pl_model *model; /* the draft model */
+    pl_engine *engine;
+};
+
+/* Creates the drafter for n_seq texts of `m`, if --spec-type names a source or
+ * there is a draft model. Loads the draft model, before the engine of `m` is
+ * created, so that it gets its memory. A file of --lookup-cache-dynamic need
+ * not exist. `log` gets warnings of the draft model's engine. The caller calls
+ * drafts_close in all cases. */
+pl_status drafts_open(struct draft_sources *d, const struct options *o,
+                      const pl_model *m, int n_seq, pl_log_fn *log,
+                      const volatile int *cancel, pl_err *err);
+void drafts_close(struct draft_sources *d);
+/* Returns the set of sources that the options name. */
+uint32_t drafts_enabled(const struct options *o);
 /* Returns the greatest number of rows of logits that a text has in a step. */
 int64_t drafts_rows(const struct options *o);
 /* Forgets all texts of a drafter and writes the file of --lookup-cache-dynamic,

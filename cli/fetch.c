@@ -102,8 +102,14 @@ static const char *endpoint(void)
     return s != NULL && s[0] != '\0' ? s : NULL;
 }
 
-static enum exit_code fetch(struct options *o, const char *cache,
-                            const volatile int *cancel)
+/* A download: what to get, by repository or URL, and where its path goes. */
+struct wish {
+    const char *repo, *file, *url;
+    char **path;
+};
+
+static enum exit_code fetch(struct options *o, const struct wish *f,
+                            const char *cache, const volatile int *cancel)
 {
     const char *token = getenv("HF_TOKEN");
     struct watch w = {.o = o};
@@ -121,19 +127,45 @@ static enum exit_code fetch(struct options *o, const char *cache,
         .log_user = &w,
     };
     pl_err err;
-    pl_status s;
+    pl_status s = f->url != NULL
+                      ? hub_fetch_url(f->path, &h, f->url, &err)
+                      : hub_fetch(f->path, &h, f->repo, f->file, &err);
 
-    s = o->model_url != NULL
-            ? hub_fetch_url(&o->fetched, &h, o->model_url, &err)
-            : hub_fetch(&o->fetched, &h, o->hf_repo, o->hf_file, &err);
     term_progress_end(&w.line);
     if (s == PL_CANCELLED)
         return cli_error(o->command, EXIT_INTERRUPTED,
                          "stopped; run the command again to resume");
-    if (s != PL_OK)
-        return report(o, s, &err);
-    o->model = o->fetched;
-    return EXIT_DONE;
+    return s == PL_OK ? EXIT_DONE : report(o, s, &err);
+}
+
+/* Downloads a model into the cache folder. */
+static enum exit_code fetch_into_cache(struct options *o, const struct wish *f,
+                                       const volatile int *cancel)
+{
+    char *cache = NULL;
+    pl_err err;
+    pl_status s = hub_cache_folder(&cache, &err);
+    enum exit_code c =
+        s == PL_OK ? fetch(o, f, cache, cancel) : report(o, s, &err);
+
+    free(cache);
+    return c;
+}
+
+/* Downloads the draft model that -hfd names. */
+static enum exit_code fetch_draft(struct options *o, const volatile int *cancel)
+{
+    const struct wish f = {.repo = o->hf_repo_draft, .path = &o->fetched_draft};
+    enum exit_code c = EXIT_DONE;
+
+    if (o->hf_repo_draft == NULL || o->fetched_draft != NULL)
+        return EXIT_DONE;
+    if (o->model_draft != NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "-hfd and -md both name a draft model; leave one out");
+    c = fetch_into_cache(o, &f, cancel);
+    o->model_draft = o->fetched_draft;
+    return c;
 }
 
 enum exit_code fetch_model(struct options *o)
@@ -146,20 +178,19 @@ enum exit_code fetch_model(struct options *o)
     return c;
 }
 
-enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
+/* Downloads the model that -hf or -mu names. */
+static enum exit_code fetch_main(struct options *o, const volatile int *cancel)
 {
     const char *option = o->model_url != NULL ? "-mu" : "-hf";
-    char *cache = NULL;
+    const struct wish f = {o->hf_repo, o->hf_file, o->model_url, &o->fetched};
     enum exit_code c;
-    pl_err err;
-    pl_status s;
 
     if (o->hf_file != NULL && o->hf_repo == NULL)
         return cli_error(
             o->command, EXIT_USAGE,
             "--hf-file %s: the repository is missing; give -hf USER/REPO",
             o->hf_file);
-    if (o->hf_repo == NULL && o->model_url == NULL)
+    if ((o->hf_repo == NULL && o->model_url == NULL) || o->fetched != NULL)
         return EXIT_DONE;
     if (o->hf_repo != NULL && o->model_url != NULL)
         return cli_error(o->command, EXIT_USAGE,
@@ -170,10 +201,17 @@ enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
                          o->model == NULL            ? "--shape"
                          : o->command == CMD_INSPECT ? "the file"
                                                      : "-m");
-    s = hub_cache_folder(&cache, &err);
-    c = s == PL_OK ? fetch(o, cache, cancel) : report(o, s, &err);
-    free(cache);
+    c = fetch_into_cache(o, &f, cancel);
+    if (c == EXIT_DONE)
+        o->model = o->fetched;
     return c;
+}
+
+enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
+{
+    enum exit_code c = fetch_main(o, cancel);
+
+    return c == EXIT_DONE ? fetch_draft(o, cancel) : c;
 }
 
 enum exit_code fetch_cached(const struct options *o, hub_cached_fn *each,

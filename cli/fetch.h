@@ -1,4 +1,5 @@
-/* Downloads the model of -hf and -mu, unless it is in the cache folder. */
+/* Downloads the models of -hf, -mu and -hfd, unless they are in the cache
+ * folder. */
 #ifndef CLI_FETCH_H
 #define CLI_FETCH_H
 
@@ -6,8 +7,9 @@
 
 #include "hub/hub.h"
 
-/* Downloads the model that -hf or -mu names, unless it is in the cache folder,
- * and sets o->model to its path. Does nothing if neither option is given.
+/* Downloads the model that -hf or -mu names and the draft model that -hfd
+ * names, unless they are in the cache folder, and sets o->model and
+ * o->model_draft to their paths. Does nothing for options that are not given.
  * Ctrl-C ends the download; the received part stays, so that the next call
  * resumes it. */
 enum exit_code fetch_model(struct options *o);

@@ -32,7 +32,7 @@ enum {
     {                                                                          \
         of, LLAMA_REFUSED, names, example, variable, text                      \
     }
-#define DRAFT   "drafts change the speed alone, and no draft model is read"
+#define DRAFT   "drafts change the speed alone, and it has no effect on them"
 #define CORES   "it changes no result; -dev cpu:0-3 names cores"
 #define WEIGHTS "weights are read once into the memory of the devices"
 #define LOG     "messages go to standard error; -v prints more"
@@ -471,34 +471,50 @@ const struct llama_option llama_options[] = {
     WORKS(SERVER, "--sleep-idle-seconds", "60", NULL, NULL),
 
     /* ---- speculative decoding ---- */
+    WORKS(WRITERS, "-md --model-draft --spec-draft-model", "draft.gguf",
+          "LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT",
+          "its vocabulary must be the model's"),
+    WORKS(WRITERS, "-hfd -hfrd --hf-repo-draft --spec-draft-hf",
+          "user/repo:Q8_0", "LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO",
+          NULL),
+    WORKS(WRITERS, "-devd --device-draft --spec-draft-device", "cpu*2", NULL,
+          "names of devices are those of `plait devices`"),
+    WORKS(WRITERS,
+          "-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl", "3",
+          "LLAMA_ARG_N_GPU_LAYERS_DRAFT", NULL),
+    WORKS(WRITERS, "-cd --ctx-size-draft", "256", "LLAMA_ARG_CTX_SIZE_DRAFT",
+          NULL),
+    WORKS(WRITERS, "-ctkd --cache-type-k-draft --spec-draft-type-k", "q8_0",
+          "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K LLAMA_ARG_CACHE_TYPE_K_DRAFT",
+          NULL),
+    WORKS(WRITERS, "-ctvd --cache-type-v-draft --spec-draft-type-v", "q8_0",
+          "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V LLAMA_ARG_CACHE_TYPE_V_DRAFT",
+          NULL),
+    WORKS(WRITERS, "-td --threads-draft --spec-draft-threads", "2", NULL,
+          "of each device; llama.cpp's is the total"),
+    WORKS(WRITERS, "-otd --override-tensor-draft --spec-draft-override-tensor",
+          "exps=host", NULL, "the host is called host or CPU"),
+    WORKS(WRITERS, "-cmoed --cpu-moe-draft --spec-draft-cpu-moe", NULL,
+          "LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT", NULL),
+    WORKS(WRITERS,
+          "-ncmoed --n-cpu-moe-draft --spec-draft-n-cpu-moe "
+          "--spec-draft-ncmoe",
+          "2", "LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE LLAMA_ARG_N_CPU_MOE_DRAFT",
+          NULL),
+    PASSED(WRITERS, "-tbd --threads-batch-draft --spec-draft-threads-batch",
+           "2", NULL, "the draft model uses the threads of -td"),
     PASSED(WRITERS,
-           "-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft "
-           "--spec-draft-hf -devd --device-draft --spec-draft-device -ngld "
-           "--gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -cd "
-           "--ctx-size-draft -ctkd --cache-type-k-draft --spec-draft-type-k "
-           "-ctvd --cache-type-v-draft --spec-draft-type-v -td "
-           "--threads-draft --spec-draft-threads -tbd --threads-batch-draft "
-           "--spec-draft-threads-batch -Cd --cpu-mask-draft "
-           "--spec-draft-cpu-mask -Crd --cpu-range-draft "
+           "-Cd --cpu-mask-draft --spec-draft-cpu-mask -Crd --cpu-range-draft "
            "--spec-draft-cpu-range --cpu-strict-draft --spec-draft-cpu-strict "
-           "--prio-draft --spec-draft-prio --poll-draft --spec-draft-poll "
            "-Cbd --cpu-mask-batch-draft --spec-draft-cpu-mask-batch "
-           "--cpu-strict-batch-draft --spec-draft-cpu-strict-batch "
+           "--cpu-strict-batch-draft --spec-draft-cpu-strict-batch",
+           "1", NULL, "it changes no result; -devd cpu:0-3 names cores"),
+    PASSED(WRITERS,
+           "--prio-draft --spec-draft-prio --poll-draft --spec-draft-poll "
            "--prio-batch-draft --spec-draft-prio-batch --poll-batch-draft "
-           "--spec-draft-poll-batch -otd --override-tensor-draft "
-           "--spec-draft-override-tensor -ncmoed --n-cpu-moe-draft "
-           "--spec-draft-n-cpu-moe --spec-draft-ncmoe",
-           "1",
-           "LLAMA_ARG_SPEC_DRAFT_MODEL LLAMA_ARG_MODEL_DRAFT "
-           "LLAMA_ARG_SPEC_DRAFT_HF_REPO LLAMA_ARG_HFD_REPO "
-           "LLAMA_ARG_N_GPU_LAYERS_DRAFT LLAMA_ARG_CTX_SIZE_DRAFT "
-           "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_K LLAMA_ARG_CACHE_TYPE_K_DRAFT "
-           "LLAMA_ARG_SPEC_DRAFT_CACHE_TYPE_V LLAMA_ARG_CACHE_TYPE_V_DRAFT "
-           "LLAMA_ARG_SPEC_DRAFT_N_CPU_MOE LLAMA_ARG_N_CPU_MOE_DRAFT",
-           DRAFT),
-    PASSED(WRITERS, "-cmoed --cpu-moe-draft --spec-draft-cpu-moe", NULL,
-           "LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT", DRAFT),
-    WORKS(WRITERS, "--spec-type", "ngram-simple,ngram-map-k,ngram-cache",
+           "--spec-draft-poll-batch",
+           "1", NULL, "threads spin, then sleep; nice(1) sets a priority"),
+    WORKS(WRITERS, "--spec-type", "ngram-simple,ngram-cache,draft-simple",
           "LLAMA_ARG_SPEC_TYPE", "only these types"),
     WORKS(WRITERS, "--spec-draft-n-max --draft-max --draft", "16",
           "LLAMA_ARG_SPEC_DRAFT_N_MAX LLAMA_ARG_DRAFT_MAX", NULL),
@@ -506,7 +522,7 @@ const struct llama_option llama_options[] = {
           "LLAMA_ARG_SPEC_DRAFT_N_MIN LLAMA_ARG_DRAFT_MIN", NULL),
     WORKS(WRITERS, "--spec-draft-p-min --draft-p-min", "0.5",
           "LLAMA_ARG_SPEC_DRAFT_P_MIN LLAMA_ARG_DRAFT_P_MIN",
-          "by the statistics of n-grams"),
+          "by the draft model, or the statistics of n-grams"),
     WORKS(WRITERS,
           "--spec-ngram-simple-size-n --spec-ngram-simple-size-m "
           "--spec-ngram-simple-min-hits --spec-ngram-map-k-size-n "

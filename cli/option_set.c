@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,17 @@ want(struct option_use *u, const char *fmt, ...)
     vsnprintf(u->want, sizeof(u->want), fmt, ap);
     va_end(ap);
     return false;
+}
+
+/* Returns the options of the engine that the row is of. */
+static pl_options *engine_options(const struct option_use *u)
+{
+    const size_t draft = offsetof(struct options, draft);
+
+    return u->row->offset >= draft &&
+                   u->row->offset < draft + sizeof(u->o->draft)
+               ? &u->o->draft
+               : &u->o->pl;
 }
 
 static bool no_room(struct option_use *u)
@@ -139,13 +151,13 @@ bool option_set_budget(struct option_use *u)
  * default. */
 bool option_set_context(struct option_use *u)
 {
-    struct options *o = u->o;
+    const enum command command = u->o->command;
+    int64_t *n_ctx = field(u);
 
-    if (!whole(u, u->value, &o->pl.n_ctx))
+    if (!whole(u, u->value, n_ctx))
         return false;
-    if (o->pl.n_ctx == 0 && o->command != CMD_PERPLEXITY &&
-        o->command != CMD_LOGITS)
-        o->pl.n_ctx = PL_CTX_MODEL;
+    if (*n_ctx == 0 && command != CMD_PERPLEXITY && command != CMD_LOGITS)
+        *n_ctx = PL_CTX_MODEL;
     return true;
 }
 
@@ -346,29 +358,12 @@ bool option_set_split_mode(struct option_use *u)
                 OPTION_MAX_DEVICES);
 }
 
-/* Stores the sources of drafts, names separated by commas. `none` adds
- * nothing. */
+/* Stores the sources of drafts, names separated by commas. */
 bool option_set_sources(struct option_use *u)
 {
-    const char *word = u->value;
-    uint32_t sources = 0;
-
-    for (size_t n;; word += n + 1) {
-        int i;
-
-        n = strcspn(word, ",");
-        i = pl_draft_source_find(word, n);
-        /* programs alone propose tokens by a function */
-        if (i >= 0 && i != PL_DRAFT_CALLER)
-            sources |= 1u << i;
-        else if (n != 4 || memcmp(word, "none", n) != 0)
-            return want(u, "none, ngram-simple, ngram-map-k or ngram-cache, or "
-                           "several of them separated by commas");
-        if (word[n] == '\0')
-            break;
-    }
-    u->o->drafts.limits.sources = sources;
-    return true;
+    u->o->drafts_given = true;
+    return pl_draft_sources_parse(u->value, &u->o->drafts.limits.sources) ||
+           want(u, PL_DRAFT_SOURCES);
 }
 
 bool option_set_cache_format(struct option_use *u)
@@ -376,7 +371,7 @@ bool option_set_cache_format(struct option_use *u)
     static const pl_format formats[] = {PL_F16,  PL_F32,  PL_BF16,
                                         PL_Q8_0, PL_Q5_1, PL_Q5_0,
                                         PL_Q4_1, PL_Q4_0, PL_IQ4_NL};
-    pl_options *pl = &u->o->pl;
+    pl_options *pl = engine_options(u);
     char lower[8] = "";
     int i;
 
@@ -486,7 +481,7 @@ static bool append(struct option_use *u, void *array, int n,
 
 bool option_set_override(struct option_use *u)
 {
-    pl_options *pl = &u->o->pl;
+    pl_options *pl = engine_options(u);
 
     if (strchr(u->value, '=') == NULL)
         return want(u, "REGEX=WHERE, like 'ffn_.*_exps=host'");

@@ -437,11 +437,13 @@ const struct option_row option_table[] = {
      NULL},
 
     HEADING("Drafts (they change the speed and never the text)", WRITES),
-    {{"--spec-type"}, "TYPES", "none",
+    {{"--spec-type"}, "TYPES", NULL,
      "Sources of drafts, such as ngram-simple. Drafts are likely next tokens, "
      "of which a step verifies several. The sources are ngram-simple, "
-     "ngram-map-k and ngram-cache; several are separated by commas. How many "
-     "tokens are drafted depends on their success and on the time of steps.",
+     "ngram-map-k, ngram-cache and, with --model-draft, draft-simple; several "
+     "are separated by commas. How many tokens are drafted depends on their "
+     "success and on the time of steps. The default is none, or draft-simple "
+     "with --model-draft.",
      WRITES | OPTION_BRIEF(SERVE), option_set_sources, 0, 0, 0, NULL},
     {{"--draft-max", "--draft", "--spec-draft-n-max"}, "N", NULL,
      "Draft this many tokens whenever a type proposes them, at most 63.",
@@ -451,8 +453,46 @@ const struct option_row option_table[] = {
      WRITES, option_set_int, AT(drafts.limits.n_min), 0, PL_DRAFT_MAX, NULL},
     {{"--draft-p-min", "--spec-draft-p-min"}, "P", "0",
      "End a draft before a token that is less probable by its type's "
-     "statistics.",
+     "statistics, or by the draft model.",
      WRITES, option_set_float, AT(drafts.limits.p_min), 0, 1, NULL},
+    {{"-md", "--model-draft", "--spec-draft-model"}, "FILE", NULL,
+     "GGUF file of a draft model. It is a small model with the vocabulary of "
+     "the large one. It drafts as --spec-type draft-simple.",
+     WRITES | OPTION_BRIEF(SERVE) | IN, option_set_text, AT(model_draft), 0, 0,
+     NULL},
+    {{"-hfd", "--hf-repo-draft", "-hfrd", "--spec-draft-hf"}, "USER/REPO", NULL,
+     "Draft model of a hub, also as USER/REPO:QUANT.",
+     WRITES, option_set_text, AT(hf_repo_draft), 0, 0, NULL},
+    {{"-devd", "--device-draft", "--spec-draft-device"}, "LIST",
+     "those of -dev", "Devices of the draft model.",
+     WRITES, option_set_text, AT(draft.devices), 0, 0, devices},
+    {{"-td", "--threads-draft", "--spec-draft-threads"}, "N", "those of -t",
+     "Threads of each device of the draft model.",
+     WRITES, option_set_int_auto, AT(draft.n_threads), 1, 256, NULL},
+    {{"-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft",
+      "--spec-draft-ngl"}, "N", "auto",
+     "Layers of the draft model on its devices.",
+     WRITES, option_set_gpu_layers, AT(draft.device_layers), 0, 0,
+     layer_counts},
+    {{"-cmoed", "--cpu-moe-draft", "--spec-draft-cpu-moe"}, NULL, NULL,
+     "Keep all experts of the draft model on the host.",
+     WRITES, option_set_all_experts, AT(draft.host_experts), 0, 0, NULL},
+    {{"-ncmoed", "--n-cpu-moe-draft", "--spec-draft-n-cpu-moe",
+      "--spec-draft-ncmoe"}, "LAYERS", NULL,
+     "Keep experts of some layers of the draft model on the host.",
+     WRITES, option_set_text, AT(draft.host_experts), 0, 0, NULL},
+    {{"-otd", "--override-tensor-draft", "--spec-draft-override-tensor"},
+     "REGEX=WHERE", NULL, "Place weights of the draft model by name.",
+     WRITES, option_set_override, AT(draft.overrides), 0, 0, NULL},
+    {{"-cd", "--ctx-size-draft"}, "N", "that of -c",
+     "Context of the draft model in tokens. Longer texts get no drafts of it.",
+     WRITES, option_set_context, AT(draft.n_ctx), 0, 1 << 30, NULL},
+    {{"-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"}, "FORMAT", "f16",
+     "Format of keys in the draft model's cache.",
+     WRITES, option_set_cache_format, AT(draft.cache_k), 0, 0, cache_formats},
+    {{"-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"}, "FORMAT", "f16",
+     "Format of values in the draft model's cache.",
+     WRITES, option_set_cache_format, AT(draft.cache_v), 0, 0, cache_formats},
     {{"--spec-ngram-simple-size-n"}, "N", "12",
      "Tokens that ngram-simple looks up. It drafts what followed them last.",
      WRITES, option_set_int, AT(drafts.simple_n), 1, 1024, NULL},
@@ -978,7 +1018,7 @@ const int n_environment_row =
 const struct option_row *option_find(const char *name, uint64_t commands)
 {
     for (int i = 0; i < n_option_row; i++) {
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < OPTION_NAMES; k++) {
             const char *s = option_table[i].name[k];
 
             if (s != NULL && (option_table[i].commands & commands) &&

@@ -9,7 +9,7 @@
 
 struct option_row;
 
-enum { OPTION_WANT = 200 };
+enum { OPTION_WANT = 200, OPTION_NAMES = 4 };
 
 /* The set `commands` of a row also contains, shifted by OPTION_BRIEF_SHIFT, the
  * commands whose --help lists the option. Other commands list the option only
@@ -58,8 +58,9 @@ typedef bool option_set_fn(struct option_use *u);
 /* An option or, without a name, a heading of --help. A heading is printed if
  * any option below it is. */
 struct option_row {
-    const char *name[3]; /* short name, long name, another name; NULL for those
-                            that the option does not have */
+    /* short name, long name, further names; NULL for those that the option does
+     * not have */
+    const char *name[OPTION_NAMES];
     /* Word for the value in --help; FILE or DIR if it is a path. NULL if the
      * option has no value. */
     const char *arg;

@@ -49,7 +49,7 @@ static const char *nearest(enum command command, const char *name)
     int found = (int)strlen(name) / 4 + 2;
 
     for (int i = 0; i < n_option_row; i++) {
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < OPTION_NAMES; k++) {
             const char *s = option_table[i].name[k];
             int d;
 

@@ -44,6 +44,7 @@ static void set_defaults(struct options *o, enum command command)
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
     pl_draft_init(&o->drafts);
+    pl_options_init(&o->draft);
     if (cpu != NULL && cpu[0] != '\0')
         o->pl.cpu = cpu;
 }
@@ -206,7 +207,11 @@ void options_free(struct options *o)
     word_list_free(&o->quantize.include);
     word_list_free(&o->quantize.exclude);
     free(o->fetched);
-    o->fetched = NULL;
+    free(o->fetched_draft);
+    free((void *)o->draft.overrides);
+    o->fetched = o->fetched_draft = NULL;
+    o->draft.overrides = NULL;
+    o->draft.n_overrides = 0;
     for (int i = 0; i < o->n_axis; i++)
         free(o->axis[i].value);
     o->n_axis = 0;
@@ -267,7 +272,7 @@ static void print_option(const struct option_row *row, bool all)
     char name[80] = "", text[1024];
     int n = 0;
 
-    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
+    for (int k = 0; k < OPTION_NAMES && row->name[k] != NULL; k++)
         if (k == 0 || all || (k == 1 && fits(row)))
             n += snprintf(name + n, sizeof(name) - (size_t)n, "%s%s",
                           k > 0 ? ", " : "", row->name[k]);

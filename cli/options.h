@@ -108,7 +108,11 @@ struct options {
     pl_options pl;
     /* settings of the sampler; its arrays are owned, their strings borrowed */
     pl_sampling sampling;
-    pl_draft_options drafts; /* without n_seq, n_vocab and learn */
+    pl_draft_options drafts; /* without n_seq, n_vocab, learn and model */
+    bool drafts_given;       /* --spec-type was given */
+    /* Options of the draft model's engine; the others are those of `pl`. The
+     * array draft.overrides is owned; its strings are borrowed. */
+    pl_options draft;
     /* sampling_given[offsetof(pl_sampling, FIELD)] is true if an option has set
      * this field of `sampling`. */
     bool sampling_given[sizeof(pl_sampling)];
@@ -120,6 +124,9 @@ struct options {
     const char *model; /* points to `fetched` if an option of the next line
                           named the model */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
+    const char *model_draft; /* the draft model; points to `fetched_draft` if
+                                hf_repo_draft named it */
+    const char *hf_repo_draft;
     const char *prompt; /* text of the prompt; "-" means standard input */
     const char *file, *binary_file;
     const char *output;
@@ -202,7 +209,8 @@ struct options {
     const char *svg;
     const char *dump;
     const char *shape, *type;
-    char *fetched; /* owned: path of the model that fetch_model downloaded */
+    /* owned: paths of the models that fetch_model downloaded */
+    char *fetched, *fetched_draft;
 
     /* The values of options that `plait bench` accepts several times. It
      * measures each combination of them. */

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
             /* a server of several models downloads them itself, on demand */
             (c != CMD_SERVE || !serve_has_many(&o)))
             code = fetch_model(&o);
-        if (code == EXIT_DONE && o.fetched != NULL)
+        if (code == EXIT_DONE && (o.fetched != NULL || o.fetched_draft != NULL))
             code = whole_check(&o);
         if (code == EXIT_FAILED && (c == CMD_VERIFY || c == CMD_DIFF))
             code = EXIT_USAGE; /* 1 means that receipts differ */

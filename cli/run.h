@@ -2,6 +2,7 @@
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
+#include "drafts.h"
 #include "input.h"
 #include "session.h"
 
@@ -62,10 +63,10 @@ struct run {
      * the engine */
     bool saves;
     /* The following are of run_drafts.c. */
-    pl_drafter *drafter; /* owned; NULL without drafts */
-    bool drafts;         /* the present output is generated with drafts */
-    uint8_t *wanted;     /* [n_ctx + 1], owned, all zero; scratch */
-    int64_t n_text;      /* tokens of the text, without the pending one */
+    struct draft_sources sources;
+    bool drafts;     /* the present output is generated with drafts */
+    uint8_t *wanted; /* [n_ctx + 1], owned, all zero; scratch */
+    int64_t n_text;  /* tokens of the text, without the pending one */
     /* the draft that is being verified, n_draft tokens, of which n_accepted
      * were accepted */
     int32_t draft[PL_DRAFT_MAX];
@@ -116,7 +117,7 @@ enum stop run_begin_grammar(struct run *r);
  * success. */
 enum stop run_keep_grammar(struct run *r);
 
-/* Creates r->drafter if --spec-type is given. In run_drafts.c. */
+/* Creates r->sources, before the engine. In run_drafts.c. */
 enum exit_code run_open_drafts(struct run *r);
 /* Begins an output with drafts. Each call of run_advance then computes the
  * logits after the pending token, which becomes part of the text, if they are

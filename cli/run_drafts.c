@@ -5,7 +5,6 @@
  * While an output is generated, the engine's sequence may have drafted tokens
  * after those of the text, or lack the last ones of the text, if the model
  * cannot be trimmed to each length. run_settle ends that. */
-#include "drafts.h"
 #include "run.h"
 
 #include <stdio.h>
@@ -14,17 +13,10 @@
 
 enum exit_code run_open_drafts(struct run *r)
 {
-    const struct options *o = r->o;
-    pl_status s = drafts_create(&r->drafter, o, r->s.model, 1, &r->err);
+    pl_status s = drafts_open(&r->sources, r->o, r->s.model, 1, r->s.pl.log,
+                              NULL, &r->err);
 
-    if (s != PL_OK)
-        return report(o, s, &r->err);
-    if (r->drafter == NULL)
-        return EXIT_DONE;
-    r->wanted = calloc((size_t)r->s.n_ctx + 1, 1);
-    if (r->wanted == NULL)
-        return cli_error(CMD_RUN, EXIT_FAILED, "no memory for drafts");
-    return EXIT_DONE;
+    return s == PL_OK ? EXIT_DONE : report(r->o, s, &r->err);
 }
 
 void run_begin_drafts(struct run *r)
@@ -49,9 +41,9 @@ static pl_status trim(struct run *r)
 static pl_status end_draft(struct run *r)
 {
     if (r->n_draft > 0)
-        pl_draft_record(r->drafter, 0, r->n_accepted);
+        pl_draft_record(r->sources.drafter, 0, r->n_accepted);
     if (r->step_ns > 0)
-        pl_draft_measure(r->drafter, r->step_ns);
+        pl_draft_measure(r->sources.drafter, r->step_ns);
     r->step_ns = 0;
     r->n_draft = r->n_accepted = 0;
     return trim(r);
@@ -67,9 +59,14 @@ static int propose(struct run *r, int64_t from, int64_t most)
                   .n_again = r->n_text - from,
                   .token = r->draft};
 
-    if (pl_draft_propose(r->drafter, &q, 1, r->n_text + 1 - from, most, NULL) !=
-        PL_OK)
-        return 0; /* out of memory: the step has no drafts */
+    pl_err err;
+    pl_status s = pl_draft_propose(r->sources.drafter, &q, 1,
+                                   r->n_text + 1 - from, most, &err);
+
+    if (s != PL_OK && s != PL_NO_MEMORY)
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "the draft model failed and is not used again: %s",
+                  err.message);
     memcpy(r->held + r->n_text + 1, r->draft, (size_t)q.n * sizeof(*r->draft));
     return q.n;
 }
@@ -118,6 +115,12 @@ enum stop run_advance(struct run *r, int64_t left)
     r->held[r->n_text] = r->pending;
     n = propose(r, from, most);
     r->status = decode(r, from, n);
+    /* Without drafts the step may succeed: their logits may not be finite. */
+    if (n > 0 && r->status != PL_OK && r->status != PL_CANCELLED &&
+        r->status != PL_DEVICE && trim(r) == PL_OK) {
+        n = 0;
+        r->status = decode(r, pl_seq_length(r->s.engine, 0), n);
+    }
     if (r->status != PL_OK) {
         r->n_seen = 0;
         (void)trim(r);

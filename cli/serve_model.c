@@ -4,7 +4,6 @@
 
 #include "atomic_file.h"
 #include "chat_templates.h"
-#include "drafts.h"
 #include "fetch.h"
 #include "receipt_file.h"
 #include "serve_defaults.h"
@@ -288,7 +287,7 @@ static pl_status load(struct service *v, const struct options *o,
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
     /* A step with a draft begins and ends at a checkpoint. */
-    if (o->drafts.limits.sources != 0 && pl.n_checkpoint == 0)
+    if (drafts_enabled(o) != 0 && pl.n_checkpoint == 0)
         pl.n_checkpoint = CHECKPOINTS + 2 * o->n_parallel;
     if (o->embeddings) {
         pl.keep = kept;
@@ -384,7 +383,7 @@ static const enum request_reasoning reasonings[] = {
     [THOUGHTS_LEGACY] = REASONING_BOTH,
 };
 
-static pl_status open_service(struct service *v, const struct serve_entry *e,
+static pl_status open_service(struct service *v, struct serve_entry *e,
                               const struct serve_models *all,
                               const volatile int *cancel, pl_err *err)
 {
@@ -418,6 +417,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     if (s == PL_OK)
         s = open_template(v, e, err);
     if (s == PL_OK)
+        s = drafts_open(&e->drafts, o, v->model, o->n_parallel, log_warnings,
+                        cancel, err);
+    if (s == PL_OK)
         s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
@@ -441,8 +443,9 @@ static pl_status open_service(struct service *v, const struct serve_entry *e,
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
     v->drafts = o->drafts.limits;
-    if (s == PL_OK)
-        s = drafts_create(&v->drafter, o, v->model, o->n_parallel, err);
+    v->drafts.sources = drafts_enabled(o);
+    v->drafter = e->drafts.drafter;
+    v->has_draft_model = e->drafts.engine != NULL;
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 
@@ -460,7 +463,8 @@ pl_status serve_model_open(void *user, const struct model_about *about,
     v = calloc(1, sizeof(*v));
     if (v == NULL)
         return fail(err, PL_NO_MEMORY, "no memory for a model");
-    if (e->o->model == NULL) {
+    if (e->o->model == NULL ||
+        (e->o->hf_repo_draft != NULL && e->o->model_draft == NULL)) {
         enum exit_code c = fetch_model_for(&e->own, cancel);
 
         if (c != EXIT_DONE)
@@ -478,10 +482,12 @@ pl_status serve_model_open(void *user, const struct model_about *about,
     grammars_init(&v->grammars, NULL);
     s = open_service(v, e, user, cancel, err);
     v->grammars.words = v->words;
-    if (s == PL_OK)
+    if (s == PL_OK) {
         *out = e->service = v;
-    else
+    } else {
         serve_model_close(user, v);
+        drafts_close(&e->drafts);
+    }
     return s;
 }
 
@@ -489,18 +495,19 @@ void serve_model_close(void *user, struct service *v)
 {
     const struct serve_models *all = user;
 
-    const struct options *o = NULL;
+    struct serve_entry *e = NULL;
 
     for (int i = 0; i < all->n; i++)
         if (all->entry[i].service == v) {
-            o = all->entry[i].o;
-            all->entry[i].service = NULL;
+            e = &all->entry[i];
+            e->service = NULL;
         }
     slots_fini(&v->slots);
     loop_free(v->loop); /* ends requests that are still running */
-    if (o != NULL)      /* the model was served; an error is printed */
-        (void)drafts_save(v->drafter, o, o->n_parallel, EXIT_DONE);
-    pl_drafter_free(v->drafter);
+    if (e != NULL) {    /* the model was served; an error is printed */
+        (void)drafts_save(v->drafter, e->o, e->o->n_parallel, EXIT_DONE);
+        drafts_close(&e->drafts);
+    }
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);

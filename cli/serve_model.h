@@ -2,6 +2,7 @@
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
+#include "drafts.h"
 #include "input.h"
 #include "serve_receipts.h"
 
@@ -22,7 +23,8 @@ struct serve_entry {
     bool unprepared;   /* serve_entry_prepare failed; each load repeats it */
     struct input form; /* chat template of the options; empty if none */
     json_t *defaults;  /* fields that requests have by default; owned */
-    struct jws_key *sign_key; /* signs receipts; owned; NULL if none */
+    struct jws_key *sign_key;    /* signs receipts; owned; NULL if none */
+    struct draft_sources drafts; /* of the loaded model */
 };
 
 /* All models of the server. The prefix caches of the loaded models share the

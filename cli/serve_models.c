@@ -4,6 +4,7 @@
  * words of a command line. */
 #include "serve_models.h"
 
+#include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
 #include "input.h"
@@ -666,6 +667,26 @@ static enum exit_code check_common(const struct serve_list *l)
     return c;
 }
 
+/* Checks that no earlier model writes the lookup file of entry i, because the
+ * model that is unloaded last would overwrite the statistics of the other. */
+static enum exit_code check_lookup(const struct serve_list *l, int i)
+{
+    const char *path = l->entry[i].own.lookup_dynamic;
+
+    for (int k = 0; k < i && path != NULL; k++) {
+        const char *other = l->entry[k].own.lookup_dynamic;
+
+        if (other != NULL && whole_same(path, other))
+            return cli_error(
+                CMD_SERVE, EXIT_USAGE,
+                "--lookup-cache-dynamic %s: the models %s and %s would "
+                "overwrite each other's statistics; give each model a file of "
+                "its own in its section of --models-preset",
+                path, l->named[k].name, l->named[i].name);
+    }
+    return EXIT_DONE;
+}
+
 static enum exit_code parse(struct serve_list *l, int i)
 {
     struct serve_named *m = &l->named[i];
@@ -678,6 +699,8 @@ static enum exit_code parse(struct serve_list *l, int i)
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
     e->o = o;
+    if (c == EXIT_DONE)
+        c = check_lookup(l, i);
     if (c == EXIT_DONE) {
         c = serve_entry_prepare(e);
         e->unprepared = c == EXIT_FAILED && m->in_presets;

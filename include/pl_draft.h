@@ -9,9 +9,10 @@
  * token do not depend on the other tokens of its step, so the text is, bit for
  * bit, the one without drafts.
  *
- * Sources propose the tokens. Those here find repetitions: n-grams, short runs
- * of tokens, that occurred before. Unless limits are given, the drafter chooses
- * how many tokens to draft by their chance and by the measured time of steps.
+ * Sources propose the tokens. Some find repetitions: n-grams, short runs of
+ * tokens, that occurred before. Another is a small model with the vocabulary of
+ * the large one. Unless limits are given, the drafter chooses how many tokens
+ * to draft by their chance and by the measured time of steps.
  *
  * Results, statuses, NULL, threads and fork() are as in pl.h. A drafter takes
  * one call at a time. */
@@ -36,7 +37,9 @@ typedef struct pl_drafter pl_drafter;
     /* statistics of 1 to 4 tokens, of the text and of lookup files */         \
     X(NGRAM_CACHE, "ngram-cache")                                              \
     /* the function pl_draft_options.propose */                                \
-    X(CALLER, "caller")
+    X(CALLER, "caller")                                                        \
+    /* the most probable tokens of the draft model, pl_draft_options.engine */ \
+    X(SIMPLE, "draft-simple")
 
 typedef enum pl_draft_source {
 #define PL_DRAFT_SOURCE_ENUM(name, text) PL_DRAFT_##name,
@@ -96,6 +99,12 @@ typedef struct pl_draft_options {
     bool learn;
     pl_draft_fn *propose; /* of the source `caller`; NULL without it */
     void *propose_user;
+    /* For the source draft-simple: a draft model, which pl_draft_check_model
+     * accepts, and its engine, whose sequences 0 .. n_seq-1 are the drafter's.
+     * Both are borrowed until pl_drafter_free; NULL without that source. With
+     * pl_options.prefix_cache, the engine reads texts that begin alike once. */
+    const pl_model *model;
+    pl_engine *engine;
 } pl_draft_options;
 
 typedef struct pl_draft_counters {
@@ -111,6 +120,21 @@ typedef struct pl_draft_counters {
 PL_API const char *pl_draft_source_name(int source);
 /* Returns the source named `name` [len], or -1. */
 PL_API int pl_draft_source_find(const char *name, size_t len);
+/* Sets *sources to the set of those that `list` names, separated by commas.
+ * `none` adds nothing. Returns false if a name is another, or `caller`, which
+ * only a program can use. */
+PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources);
+/* The lists that pl_draft_sources_parse accepts, for messages. */
+#define PL_DRAFT_SOURCES                                                       \
+    "none, ngram-simple, ngram-map-k, ngram-cache or draft-simple, "           \
+    "or several of them separated by commas"
+
+/* Checks that `draft` can be a draft model for `m`: the vocabularies are of the
+ * same kind and have the same tokens. Their sizes may differ by 128 tokens, and
+ * single tokens may differ that do not stand for text: the first five, and
+ * control and unused ones. PL_UNSUPPORTED: the message names a difference. */
+PL_API pl_status pl_draft_check_model(const pl_model *m, const pl_model *draft,
+                                      pl_err *err);
 
 static inline void pl_draft_init(pl_draft_options *o)
 {
@@ -125,8 +149,8 @@ static inline void pl_draft_init(pl_draft_options *o)
     o->simple_m = o->map_m = 48;
     o->simple_hits = o->map_hits = 1;
 }
-/* Creates a drafter. PL_BAD_ARGUMENT: an option is out of its range.
- * PL_NO_MEMORY. */
+/* Creates a drafter. PL_BAD_ARGUMENT: an option is out of its range, or the
+ * engine has fewer sequences. PL_NO_MEMORY. */
 PL_API pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
                                    pl_err *err);
 PL_API void pl_drafter_free(pl_drafter *d);
@@ -135,7 +159,8 @@ PL_API void pl_drafter_free(pl_drafter *d);
  * number of tokens that the step has besides drafts, `most` the greatest number
  * of drafted tokens of all texts together. PL_NO_MEMORY: nothing is drafted.
  * PL_BAD_ARGUMENT: a draft's seq is not in 0 .. n_seq - 1, `rows` or n_text is
- * negative, or an array is NULL. */
+ * negative, or an array is NULL. Other statuses are those of a draft model's
+ * engine that failed: nothing is drafted, and the model is not used again. */
 PL_API pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n,
                                   int64_t rows, int64_t most, pl_err *err);
 /* Records that the first n_accepted tokens of the last draft of text `seq` were

@@ -26,7 +26,7 @@ block changes that:
     <!-- test: no, REASON -->    it is not run
 
 Each page has a folder of its own that looks like the checkout. There MODEL.gguf,
-A.gguf and B.gguf are the bundled model, GPUs of -dev are emulated ones, `plait
+SMALL.gguf, A.gguf and B.gguf are the bundled model, GPUs of -dev are emulated ones, `plait
 serve` ends with the page or when the next one starts, and port 8080 stands for
 that server's. `make` says what it would do and no more, and `plait-test` says
 whether it has such options, groups and cases."""
@@ -253,7 +253,8 @@ def make_folder(build, folder):
                  'bin/curl'):
         os.symlink(os.path.abspath(__file__), os.path.join(folder, name))
     model = os.path.join(ROOT, 'models/fable-moe-Q8_0.gguf')
-    for name in ('MODEL.gguf', 'A.gguf', 'B.gguf', 'home/models/tales.gguf'):
+    for name in ('MODEL.gguf', 'SMALL.gguf', 'A.gguf', 'B.gguf',
+                 'home/models/tales.gguf'):
         os.symlink(model, os.path.join(folder, name))
     environment = {k: v for k, v in os.environ.items()
                    if not re.match('PLAIT_|XDG_|HF_', k)}

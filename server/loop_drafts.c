@@ -32,6 +32,8 @@ void loop_drafts_propose(struct loop *l)
 {
     int64_t rows = 0;
     int n = 0;
+    pl_status s;
+    pl_err err;
 
     if (!l->o.drafter)
         return;
@@ -54,9 +56,13 @@ void loop_drafts_propose(struct loop *l)
         n++;
     }
     l->n_drafted = n;
-    if (n == 0 || pl_draft_propose(l->o.drafter, l->draft, n, rows,
-                                   rows_left(l), NULL) != PL_OK)
-        return; /* out of memory: the step has no drafts */
+    if (n == 0)
+        return;
+    s = pl_draft_propose(l->o.drafter, l->draft, n, rows, rows_left(l), &err);
+    if (s != PL_OK && s != PL_NO_MEMORY)
+        server_log(l->o.log, l->o.log_user, PL_LOG_WARN,
+                   "the draft model failed and is not used again: %s",
+                   err.message);
     for (int i = 0; i < n; i++)
         l->drafted[i]->n_draft = l->draft[i].n;
 }

@@ -418,25 +418,6 @@ static bool read_tokens(struct request_reader *r)
 
 /* ---- reading limits of drafts -------------------------------------------- */
 
-/* Sets *sources to those that `names`, separated by commas, lists. Returns
- * false if one is unknown. */
-static bool find_sources(const char *names, uint32_t *sources)
-{
-    *sources = 0;
-    for (size_t n;; names += n + 1) {
-        int i;
-
-        n = strcspn(names, ",");
-        i = pl_draft_source_find(names, n);
-        if (i >= 0 && i != PL_DRAFT_CALLER)
-            *sources |= 1u << i;
-        else if (n != 4 || memcmp(names, "none", n) != 0)
-            return false;
-        if (names[n] == '\0')
-            return true;
-    }
-}
-
 /* Reads the limits of drafts, which llama-server's names have. */
 static bool read_drafts(struct request_reader *r)
 {
@@ -463,13 +444,16 @@ static bool read_drafts(struct request_reader *r)
     a->drafts.p_min = (float)p_min;
     if (names == NULL)
         return true;
-    if (!find_sources(names, &a->drafts.sources))
-        return field_wrong(&r->f, types, field(&r->f, types),
-                           "none, ngram-simple, ngram-map-k or ngram-cache, or "
-                           "several of them separated by commas");
+    if (!pl_draft_sources_parse(names, &a->drafts.sources))
+        return field_wrong(&r->f, types, field(&r->f, types), PL_DRAFT_SOURCES);
     if (a->drafts.sources != 0 && !a->has_drafts)
         return field_unsupported(
             &r->f, types, "without --spec-type of the server, drafts are");
+    if ((a->drafts.sources >> PL_DRAFT_SIMPLE & 1) &&
+        !r->rules->has_draft_model)
+        return field_unsupported(
+            &r->f, types,
+            "without --model-draft of the server, draft-simple is");
     return true;
 }
 

@@ -37,7 +37,8 @@ struct service {
     pl_err no_form;
     struct loop *loop;
     /* The drafter that the loop uses; NULL if there are no drafts. */
-    pl_drafter *drafter;
+    pl_drafter *drafter; /* borrowed */
+    bool has_draft_model;
     pl_draft_limits drafts; /* limits of drafts for requests that set none */
     /* The cache tiers that the loop uses; NULL if there are none. */
     struct tiers *tiers;

@@ -23,7 +23,7 @@ static const char *const that_read[] = {
     "-m",         "-f",           "-bf",     "--tokens",
     "--template", "--messages",   "--tools", "--grammar-file",
     "-jf",        "--state-load", "-sysf",   "--sign-key",
-    "--trust",    "-lcs",         NULL};
+    "--trust",    "-lcs",         "-md",     NULL};
 static const char *const that_write[] = {
     "-o", "--svg", "--state-save", "--trace", "--receipt", "-lcd", NULL};
 /* serve begins in none of these cases: it waits for clients. */

@@ -11,7 +11,7 @@
 
 static bool has_name(const struct option_row *row, const char *name)
 {
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < OPTION_NAMES; k++)
         if (row->name[k] != NULL && strcmp(row->name[k], name) == 0)
             return true;
     return false;
@@ -50,7 +50,7 @@ TEST(options_have_names_of_their_own_in_each_command)
 {
     for (int i = 0; i < n_option_row; i++)
         for (int j = 0; j < i; j++)
-            for (int k = 0; k < 3; k++) {
+            for (int k = 0; k < OPTION_NAMES; k++) {
                 const char *name = option_table[i].name[k];
 
                 if (name != NULL && has_name(&option_table[j], name) &&
@@ -539,6 +539,9 @@ static bool chosen_later(const struct option_row *row)
                                         "--checkpoints",
                                         "-ctk",
                                         "-ctv",
+                                        "-ngld",
+                                        "-ctkd",
+                                        "-ctvd",
                                         "--n-prompt",
                                         "--n-gen",
                                         "--n-depth",

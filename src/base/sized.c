@@ -17,7 +17,7 @@ enum {
 };
 
 pl_status sized_read(void *own, size_t known, const void *given,
-                     const char *name, pl_err *err)
+                     const char *name, const char *init, pl_err *err)
 {
     const char *from = given;
     size_t size;
@@ -25,9 +25,9 @@ pl_status sized_read(void *own, size_t known, const void *given,
     memcpy(&size, given, sizeof size);
     if (size < LEAST || size > MOST || size % WORD != 0)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: size is %zu; call %s_init, or initialize it with "
+                       "%s: size is %zu; %s%sinitialize it with "
                        "{.size = sizeof(%s)}",
-                       name, size, name, name);
+                       name, size, init ? init : "", init ? ", or " : "", name);
     for (size_t i = known; i < size; i++)
         if (from[i] != 0)
             return err_set(err, PL_UNSUPPORTED,

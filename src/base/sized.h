@@ -7,10 +7,12 @@
 
 /* Copies the caller's struct `given`, of the type `name`, to *own. *own has
  * `known` bytes and holds the defaults. Fields that the caller's struct lacks
- * keep their defaults. Returns BAD_ARGUMENT if the size is impossible, or
- * UNSUPPORTED if a field is set that this library does not know. */
+ * keep their defaults. `init` is "call " and the name of the function that
+ * sets the defaults, NULL if there is none. Returns BAD_ARGUMENT if the size is
+ * impossible, or UNSUPPORTED if a field is set that this library does not
+ * know. */
 pl_status sized_read(void *own, size_t known, const void *given,
-                     const char *name, pl_err *err);
+                     const char *name, const char *init, pl_err *err);
 
 /* Copies *own, of `known` bytes, to the caller's struct `out` of `size` bytes.
  * If `out` is smaller, the last fields are left out; if it is larger, the rest

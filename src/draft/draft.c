@@ -4,13 +4,14 @@
 
 #include "base/err.h"
 #include "base/sized.h"
-#include "draft/draft_cost.h"
+#include "draft/draft_model.h"
 #include "draft/ngram_cache.h"
 #include "draft/ngram_index.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     N_SOURCE = PL_DRAFT_N_SOURCE,
@@ -57,13 +58,47 @@ struct pl_drafter {
     struct cost_draft *cost;
     pl_draft *open;
     int *of;
+    struct model_draft *asked; /* of the draft model */
     /* Statistics of all texts, with which new ones begin. */
     struct record record[N_SOURCE];
     struct ngram_cache earlier, fixed;
     struct draft_cost times;
     struct cost_step step; /* of the last pl_draft_propose */
+    struct draft_model model;
+    bool model_failed;
+    int64_t rows, most; /* arguments of the present pl_draft_propose */
+    int64_t model_ns;   /* its time in the draft model */
     pl_draft_counters counters[N_SOURCE];
 };
+
+/* ---- lengths ------------------------------------------------------------- */
+
+static const pl_draft_limits *limits_of(const pl_drafter *d, const pl_draft *q)
+{
+    return q->limits ? q->limits : &d->o.limits;
+}
+
+/* Returns the greatest number of tokens that a draft may have. */
+static int64_t most_of(const pl_drafter *d, const pl_draft *q)
+{
+    const int n_max = limits_of(d, q)->n_max;
+    const int64_t n = n_max >= 0 && n_max < PL_DRAFT_MAX ? n_max : PL_DRAFT_MAX;
+
+    return q->n_most < n ? q->n_most : n;
+}
+
+/* Fills in what decides the length of a draft of a source. */
+static void describe(pl_drafter *d, const pl_draft *q, int source,
+                     struct cost_draft *c)
+{
+    struct text *t = &d->text[q->seq];
+    const struct record *r = &t->record[source];
+
+    for (int i = 0; i < q->n; i++)
+        t->chance[i] = r->chance[i < N_POSITION ? i : N_POSITION - 1];
+    *c = (struct cost_draft){
+        .n = q->n, .chance = t->chance, .fixed = limits_of(d, q)->n_max >= 0};
+}
 
 /* ---- sources ------------------------------------------------------------- */
 
@@ -173,52 +208,106 @@ static bool cache_draft(pl_drafter *d, pl_draft *q)
 }
 
 /* Calls `one` for each of n drafts. */
-static bool each(pl_drafter *d, pl_draft *q, int n,
-                 bool (*one)(pl_drafter *d, pl_draft *q))
+static pl_status each(pl_drafter *d, pl_draft *q, int n,
+                      bool (*one)(pl_drafter *d, pl_draft *q), pl_err *err)
 {
-    bool ok = true;
-
-    for (int i = 0; i < n && ok; i++)
-        ok = one(d, &q[i]);
-    return ok;
+    for (int i = 0; i < n; i++)
+        if (!one(d, &q[i]))
+            return err_no_memory(err, "drafts");
+    return PL_OK;
 }
 
-static bool propose_simple(pl_drafter *d, pl_draft *q, int n)
+static pl_status propose_simple(pl_drafter *d, pl_draft *q, int n, pl_err *err)
 {
-    return each(d, q, n, simple_draft);
+    return each(d, q, n, simple_draft, err);
 }
 
-static bool propose_map(pl_drafter *d, pl_draft *q, int n)
+static pl_status propose_map(pl_drafter *d, pl_draft *q, int n, pl_err *err)
 {
-    return each(d, q, n, map_draft);
+    return each(d, q, n, map_draft, err);
 }
 
-static bool propose_cache(pl_drafter *d, pl_draft *q, int n)
+static pl_status propose_cache(pl_drafter *d, pl_draft *q, int n, pl_err *err)
 {
-    return each(d, q, n, cache_draft);
+    return each(d, q, n, cache_draft, err);
 }
 
-static bool propose_by_caller(pl_drafter *d, pl_draft *q, int n)
+static pl_status propose_by_caller(pl_drafter *d, pl_draft *q, int n,
+                                   pl_err *err)
 {
+    (void)err;
     d->o.propose(d->o.propose_user, q, n);
     for (int i = 0; i < n; i++) {
         q[i].n = q[i].n < 0 ? 0 : space(&q[i], q[i].n);
         for (int k = 0; k < q[i].n; k++)
             d->text[q[i].seq].sure[k] = CHANCE_ONE;
     }
-    return true;
+    return PL_OK;
+}
+
+/* Returns how many tokens the draft model computes for a text: those that seem
+ * useful, or those of a trial. */
+static int ask_length(pl_drafter *d, const pl_draft *q,
+                      const struct cost_draft *c)
+{
+    struct record *r = &d->text[q->seq].record[PL_DRAFT_SIMPLE];
+
+    if (c->take > 0)
+        return c->take;
+    if (r->n_dropped + 1 >= r->wait)
+        return space(q, TRY_TOKENS);
+    r->n_dropped++;
+    return 0;
+}
+
+/* Lets the draft model compute as many tokens as seem useful. */
+static pl_status propose_by_model(pl_drafter *d, pl_draft *q, int n,
+                                  pl_err *err)
+{
+    pl_status s;
+    int n_asked = 0;
+
+    for (int i = 0; i < n; i++) {
+        pl_draft all = q[i];
+
+        all.n = space(&q[i], PL_DRAFT_MAX);
+        describe(d, &all, PL_DRAFT_SIMPLE, &d->cost[i]);
+    }
+    cost_choose(&d->times, &d->model.times, d->cost, n, d->rows, d->most);
+    for (int i = 0; i < n; i++) {
+        const int length = ask_length(d, &q[i], &d->cost[i]);
+
+        if (length > 0)
+            d->asked[n_asked++] =
+                (struct model_draft){.seq = q[i].seq,
+                                     .text = q[i].text,
+                                     .n_text = q[i].n_text,
+                                     .n_most = length,
+                                     .p_min = limits_of(d, &q[i])->p_min,
+                                     .token = q[i].token,
+                                     .sure = d->text[q[i].seq].sure,
+                                     .of = i};
+    }
+    s = draft_model_propose(&d->model, d->asked, n_asked, err);
+    for (int i = 0; i < n_asked; i++)
+        q[d->asked[i].of].n = d->asked[i].n;
+    d->model_ns += d->model.wall_ns;
+    d->step.draft_ns += d->model.count_ns;
+    if (s != PL_OK && s != PL_NO_MEMORY)
+        d->model_failed = true;
+    return s;
 }
 
 /* The sources, in the order of pl_draft_source. `propose` sets the tokens of n
- * empty drafts, at most n_most each, and their chances in text.sure. It returns
- * false if out of memory. */
+ * empty drafts, at most n_most each, and their chances in text.sure. */
 static const struct source {
-    bool (*propose)(pl_drafter *d, pl_draft *q, int n);
+    pl_status (*propose)(pl_drafter *d, pl_draft *q, int n, pl_err *err);
 } sources[N_SOURCE] = {
     [PL_DRAFT_NGRAM_SIMPLE] = {propose_simple},
     [PL_DRAFT_NGRAM_MAP_K] = {propose_map},
     [PL_DRAFT_NGRAM_CACHE] = {propose_cache},
     [PL_DRAFT_CALLER] = {propose_by_caller},
+    [PL_DRAFT_SIMPLE] = {propose_by_model},
 };
 
 /* ---- creating ------------------------------------------------------------ */
@@ -256,6 +345,17 @@ static pl_status check_options(const pl_draft_options *o, pl_err *err)
         return err_set(
             err, PL_BAD_ARGUMENT,
             "drafts: the source caller has no function; set propose");
+    if (!o->engine != !o->model ||
+        (o->limits.sources >> PL_DRAFT_SIMPLE & 1 && !o->engine))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "drafts: the source draft-simple has no %s; set %s",
+                       o->engine ? "model" : "engine",
+                       o->engine ? "model" : "engine");
+    if (o->engine && pl_engine_free_tokens(o->engine, o->n_seq - 1) == 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "drafts: the draft model's engine has no sequence %d; "
+                       "set its pl_options.n_seq to %d",
+                       o->n_seq - 1, o->n_seq);
     return PL_OK;
 }
 
@@ -264,12 +364,14 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
 {
     pl_draft_options own;
     pl_drafter *d;
+    pl_status s = PL_OK;
 
     PL_CLEAR(out);
     PL_NEED(out, err);
     PL_NEED(o, err);
     pl_draft_init(&own);
-    PL_TRY(sized_read(&own, sizeof own, o, "pl_draft_options", err));
+    PL_TRY(sized_read(&own, sizeof own, o, "pl_draft_options",
+                      "call pl_draft_init", err));
     PL_TRY(check_options(&own, err));
     d = calloc(1, sizeof *d);
     if (!d)
@@ -279,14 +381,20 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
     d->cost = calloc((size_t)own.n_seq, sizeof *d->cost);
     d->open = calloc((size_t)own.n_seq, sizeof *d->open);
     d->of = calloc((size_t)own.n_seq, sizeof *d->of);
-    if (!d->text || !d->cost || !d->open || !d->of) {
+    d->asked = calloc((size_t)own.n_seq, sizeof *d->asked);
+    if (!d->text || !d->cost || !d->open || !d->of || !d->asked)
+        s = err_no_memory(err, "a drafter");
+    if (s == PL_OK && own.engine)
+        s = draft_model_init(&d->model, own.engine, pl_model_n_vocab(own.model),
+                             own.n_vocab, own.n_seq, err);
+    if (s != PL_OK) {
         pl_drafter_free(d);
-        return err_no_memory(err, "a drafter");
+        return s;
     }
-    for (int s = 0; s < N_SOURCE; s++) {
+    for (int k = 0; k < N_SOURCE; k++) {
         for (int i = 0; i < N_POSITION; i++)
-            d->record[s].chance[i] = FIRST_CHANCE;
-        d->record[s].wait = FIRST_WAIT;
+            d->record[k].chance[i] = FIRST_CHANCE;
+        d->record[k].wait = FIRST_WAIT;
     }
     for (int i = 0; i < own.n_seq; i++)
         memcpy(d->text[i].record, d->record, sizeof d->record);
@@ -307,30 +415,18 @@ void pl_drafter_free(pl_drafter *d)
         return;
     for (int i = 0; d->text && i < d->o.n_seq; i++)
         text_fini(&d->text[i]);
+    draft_model_fini(&d->model);
     ngram_cache_fini(&d->earlier);
     ngram_cache_fini(&d->fixed);
     free(d->text);
     free(d->cost);
     free(d->open);
     free(d->of);
+    free(d->asked);
     free(d);
 }
 
 /* ---- proposing ----------------------------------------------------------- */
-
-static const pl_draft_limits *limits_of(const pl_drafter *d, const pl_draft *q)
-{
-    return q->limits ? q->limits : &d->o.limits;
-}
-
-/* Returns the greatest number of tokens that a draft may have. */
-static int64_t most_of(const pl_drafter *d, const pl_draft *q)
-{
-    const int n_max = limits_of(d, q)->n_max;
-    const int64_t n = n_max >= 0 && n_max < PL_DRAFT_MAX ? n_max : PL_DRAFT_MAX;
-
-    return q->n_most < n ? q->n_most : n;
-}
 
 /* Truncates a draft before the first token that is not in the vocabulary, or
  * whose chance, as its source estimates it, is below p_min. Drops a draft that
@@ -347,43 +443,46 @@ static void shorten(const pl_drafter *d, pl_draft *q)
     q->n = n < limits->n_min ? 0 : n;
 }
 
-/* Lets a source propose tokens for the texts that it is enabled for and that
- * have no draft yet. */
-static bool query_source(pl_drafter *d, int source, pl_draft *draft, int n)
+/* Returns true if a source has what it needs. */
+static bool is_usable(const pl_drafter *d, int source)
+{
+    if (source == PL_DRAFT_CALLER)
+        return d->o.propose != NULL;
+    return source != PL_DRAFT_SIMPLE || (d->o.engine && !d->model_failed);
+}
+
+/* Returns true if a source is to propose tokens for a text: it has no draft
+ * yet, the source is enabled for it, and drafts have not lost too much time. */
+static bool is_open(const pl_drafter *d, const pl_draft *q, int source)
+{
+    const pl_draft_limits *limits = limits_of(d, q);
+
+    return q->n == 0 && most_of(d, q) >= 1 && (limits->sources >> source & 1) &&
+           (limits->n_max >= 0 || cost_may_try(&d->times));
+}
+
+/* Lets a source propose tokens. */
+static pl_status query_source(pl_drafter *d, int source, pl_draft *draft, int n,
+                              pl_err *err)
 {
     int n_open = 0;
 
-    for (int i = 0; i < n; i++) {
-        if (draft[i].n > 0 || most_of(d, &draft[i]) < 1 ||
-            !(limits_of(d, &draft[i])->sources >> source & 1) ||
-            (source == PL_DRAFT_CALLER && !d->o.propose))
+    for (int i = 0; is_usable(d, source) && i < n; i++) {
+        if (!is_open(d, &draft[i], source))
             continue;
         d->of[n_open] = i;
         d->open[n_open] = draft[i];
         d->open[n_open++].n_most = most_of(d, &draft[i]);
     }
-    if (n_open > 0 && !sources[source].propose(d, d->open, n_open))
-        return false;
+    if (n_open == 0)
+        return PL_OK;
+    PL_TRY(sources[source].propose(d, d->open, n_open, err));
     for (int i = 0; i < n_open; i++) {
         shorten(d, &d->open[i]);
         draft[d->of[i]].n = d->open[i].n;
         d->text[d->open[i].seq].source = source;
     }
-    return true;
-}
-
-/* Fills in what decides the length of a draft. */
-static void describe(pl_drafter *d, const pl_draft *q, struct cost_draft *c)
-{
-    struct text *t = &d->text[q->seq];
-    const struct record *r = &t->record[t->source];
-
-    for (int i = 0; i < q->n; i++)
-        t->chance[i] = r->chance[i < N_POSITION ? i : N_POSITION - 1];
-    *c = (struct cost_draft){
-        .n = q->n, .chance = t->chance, .fixed = limits_of(d, q)->n_max >= 0};
-    if (!c->fixed && !cost_may_try(&d->times))
-        c->n = 0;
+    return PL_OK;
 }
 
 /* Returns the length of a draft of which `take` tokens seem useful. A draft of
@@ -394,8 +493,7 @@ static int final_length(pl_drafter *d, const pl_draft *q, int take,
     struct text *t = &d->text[q->seq];
     struct record *r = &t->record[t->source];
 
-    if (take == 0 && q->n > 0 && left > 0 && ++r->n_dropped >= r->wait &&
-        cost_may_try(&d->times))
+    if (take == 0 && q->n > 0 && left > 0 && ++r->n_dropped >= r->wait)
         take = q->n < TRY_TOKENS || left < TRY_TOKENS ? 1 : TRY_TOKENS;
     if (take < limits_of(d, q)->n_min)
         take = 0;
@@ -405,12 +503,13 @@ static int final_length(pl_drafter *d, const pl_draft *q, int take,
 }
 
 /* Chooses the lengths of the drafts. */
-static void choose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
-                   int64_t most)
+static void choose(pl_drafter *d, pl_draft *draft, int n)
 {
+    int64_t most = d->most;
+
     for (int i = 0; i < n; i++)
-        describe(d, &draft[i], &d->cost[i]);
-    cost_choose(&d->times, d->cost, n, rows, most);
+        describe(d, &draft[i], d->text[draft[i].seq].source, &d->cost[i]);
+    cost_choose(&d->times, NULL, d->cost, n, d->rows, most);
     for (int i = 0; i < n; i++)
         most -= d->cost[i].take;
     for (int i = 0; i < n; i++) {
@@ -426,9 +525,34 @@ static void choose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
     }
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Lets all sources propose tokens, and measures how long that takes. */
+static pl_status query_all(pl_drafter *d, pl_draft *draft, int n, pl_err *err)
+{
+    const int64_t start = now_ns();
+    pl_status status = PL_OK;
+
+    d->model_ns = 0;
+    for (int s = 0; s < N_SOURCE && status == PL_OK; s++)
+        status = query_source(d, s, draft, n, err);
+    if (n > 0)
+        d->step.draft_ns +=
+            cost_add(&d->times.search, n, now_ns() - start - d->model_ns);
+    return status;
+}
+
 pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
                            int64_t most, pl_err *err)
 {
+    pl_status s;
+
     PL_NEED(d, err);
     PL_NEED_ARRAY(draft, n, err);
     PL_TRY(check_range("the number of texts", n, 0, d->o.n_seq, err));
@@ -442,14 +566,13 @@ pl_status pl_draft_propose(pl_drafter *d, pl_draft *draft, int n, int64_t rows,
     for (int i = 0; i < n; i++)
         draft[i].n = d->text[draft[i].seq].n = 0;
     d->step = (struct cost_step){.texts = n, .rows = rows};
-    for (int s = 0; s < N_SOURCE; s++)
-        if (!query_source(d, s, draft, n)) {
-            for (int i = 0; i < n; i++)
-                draft[i].n = 0;
-            return err_no_memory(err, "drafts");
-        }
-    choose(d, draft, n, rows, most > 0 ? most : 0);
-    return PL_OK;
+    d->rows = rows;
+    d->most = most > 0 ? most : 0;
+    s = query_all(d, draft, n, err);
+    for (int i = 0; s != PL_OK && i < n; i++)
+        draft[i].n = 0;
+    choose(d, draft, n);
+    return s;
 }
 
 /* ---- learning ------------------------------------------------------------ */
@@ -520,6 +643,7 @@ void pl_draft_forget(pl_drafter *d, int seq)
     if (d->o.learn && d->earlier.n_edge < MOST_EDGES)
         (void)ngram_cache_merge(&d->earlier, &t->cache);
     text_fini(t);
+    draft_model_forget(&d->model, seq);
     memcpy(t->record, d->record, sizeof t->record);
     t->n = 0;
 }

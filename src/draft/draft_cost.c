@@ -23,31 +23,39 @@ static int bucket(int64_t rows)
 }
 
 /* Returns the time of a step of `rows` rows as bucket i has it. */
-static int64_t scaled(const struct draft_cost *c, int i, int64_t rows)
+static int64_t scaled(const struct cost_times *t, int i, int64_t rows)
 {
-    int64_t ns = c->ns[i] / assumed(most_rows[i]) * assumed(rows);
+    int64_t ns = t->ns[i] / assumed(most_rows[i]) * assumed(rows);
 
     return ns > 0 ? ns : 1;
 }
 
-int64_t cost_ns(const struct draft_cost *c, int64_t rows)
+int64_t cost_ns(const struct cost_times *t, int64_t rows)
 {
     int64_t below = 0, ns;
     int i = bucket(rows), k;
 
-    if (c->ns[i] > 0)
-        return c->ns[i];
-    for (k = i; k >= 0 && c->ns[k] == 0;)
+    if (t->ns[i] > 0)
+        return t->ns[i];
+    for (k = i; k >= 0 && t->ns[k] == 0;)
         k--;
     if (k >= 0)
-        below = scaled(c, k, rows);
-    for (k = i; k < COST_BUCKETS && c->ns[k] == 0;)
+        below = scaled(t, k, rows);
+    for (k = i; k < COST_BUCKETS && t->ns[k] == 0;)
         k++;
     if (k == COST_BUCKETS)
         return below > 0 ? below : 1000 * assumed(rows);
-    ns = scaled(c, k, rows);
+    ns = scaled(t, k, rows);
     /* A step takes no longer than one with more rows. */
-    return below == 0 ? ns : below < c->ns[k] ? below : c->ns[k];
+    return below == 0 ? ns : below < t->ns[k] ? below : t->ns[k];
+}
+
+bool cost_is_known(const struct cost_times *t)
+{
+    for (int i = 0; i < COST_BUCKETS; i++)
+        if (t->ns[i] > 0)
+            return true;
+    return false;
 }
 
 static int64_t at_most(int64_t a, int64_t most)
@@ -55,35 +63,45 @@ static int64_t at_most(int64_t a, int64_t most)
     return a < most ? a : most;
 }
 
+int64_t cost_add(struct cost_times *t, int64_t rows, int64_t ns)
+{
+    const bool first = !cost_is_known(t);
+    int64_t *mean = &t->ns[bucket(rows)];
+
+    ns = ns > 0 ? ns : 1;
+    if (!first)
+        ns = at_most(ns, 4 * cost_ns(t, rows));
+    /* The first steps take longer than later ones, so a much shorter time
+     * replaces the average. */
+    *mean = *mean == 0 || ns < *mean / 2 ? ns : *mean + (ns - *mean) / 8;
+    return first ? 0 : ns;
+}
+
 /* Returns how much time drafts may lose: a sixty-fourth of all, and a few
  * steps to begin with. */
 static int64_t allowance(const struct draft_cost *c)
 {
-    return c->spent / 64 + 4 * cost_ns(c, 1);
+    return c->spent / 64 + 4 * cost_ns(&c->step, 1);
 }
 
 void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
 {
     const int64_t rows = s->rows, extra = s->drafted + s->again;
-    int64_t *mean, plain, expected;
+    int64_t plain, expected, counted;
 
     if (s->texts < 1 || rows <= extra || ns < 1)
         return;
-    /* Limits the time, because other programs that run meanwhile make single
-     * steps many times as long. */
-    expected = cost_ns(c, rows);
-    ns = c->spent > 0 ? at_most(ns, 4 * expected) : ns;
-    mean = &c->ns[bucket(rows)];
-    /* The first steps take longer than later ones, so a much shorter time
-     * replaces the average. */
-    *mean = *mean == 0 || ns < *mean / 2 ? ns : *mean + (ns - *mean) / 8;
-    c->spent += ns;
-    if (extra == 0)
-        return;
-    /* Without drafts the step would have produced a token of each text. */
-    plain = cost_ns(c, rows - extra);
-    c->lost +=
-        at_most(ns, 2 * expected) - plain - plain / s->texts * s->accepted;
+    expected = cost_ns(&c->step, rows);
+    counted = cost_add(&c->step, rows, ns);
+    ns = counted > 0 ? counted : ns;
+    c->spent += ns + s->draft_ns;
+    c->lost += s->draft_ns;
+    if (extra > 0) {
+        /* Without drafts the step would have produced a token of each text. */
+        plain = cost_ns(&c->step, rows - extra);
+        c->lost +=
+            at_most(ns, 2 * expected) - plain - plain / s->texts * s->accepted;
+    }
     /* Gains are not saved up for long, so that drafts end soon after they
      * stop being useful. */
     if (c->lost < -allowance(c))
@@ -119,27 +137,44 @@ static int next_draft(const struct cost_draft *d, int n, bool fixed,
     return best;
 }
 
+/* Returns the time that a step of the draft model takes for this many texts. A
+ * step that was never measured is assumed to take a quarter of a plain one. */
+static int64_t model_ns(const struct draft_cost *c,
+                        const struct cost_times *model, int texts)
+{
+    if (!model || texts == 0)
+        return 0;
+    return cost_is_known(model) ? cost_ns(model, texts)
+                                : cost_ns(&c->step, texts) / 4;
+}
+
 /* Takes `most` further tokens of drafts, or fewer if there are fewer. Returns
  * the number of them with which the step produces the most tokens a second. */
-static int64_t take(const struct draft_cost *c, struct cost_draft *d, int n,
-                    bool fixed, int64_t rows, int64_t most)
+static int64_t take(const struct draft_cost *c, const struct cost_times *model,
+                    struct cost_draft *d, int n, bool fixed, int64_t rows,
+                    int64_t most)
 {
     /* Tokens, times CHANCE_ONE, and nanoseconds. A longer draft must be
      * better than none by a thirty-second. */
-    int64_t tokens = (int64_t)n * CHANCE_ONE, ns = cost_ns(c, rows), k, chance;
-    int64_t best = tokens / 32 * 33, best_ns = ns, n_best = 0;
+    int64_t tokens = (int64_t)n * CHANCE_ONE, ns, k, chance, drafting = 0;
+    int64_t best = tokens / 32 * 33, best_ns = cost_ns(&c->step, rows);
+    int64_t n_best = 0;
+    int texts[PL_DRAFT_MAX] = {0}; /* with a token at each position */
 
     for (k = 0; k < most; k++) {
         int i = next_draft(d, n, fixed, &chance);
+        int *at;
 
         if (i < 0)
             break;
-        d[i].take++;
+        at = &texts[d[i].take++];
+        drafting += model_ns(c, model, *at + 1) - model_ns(c, model, *at);
+        ++*at;
         if (fixed)
             continue;
         d[i].reach = chance;
         tokens += chance;
-        ns = cost_ns(c, rows + k + 1);
+        ns = cost_ns(&c->step, rows + k + 1) + drafting;
         if ((tokens >> 8) * best_ns > (best >> 8) * ns) {
             best = tokens;
             best_ns = ns;
@@ -149,8 +184,8 @@ static int64_t take(const struct draft_cost *c, struct cost_draft *d, int n,
     return fixed ? k : n_best;
 }
 
-void cost_choose(const struct draft_cost *c, struct cost_draft *d, int n,
-                 int64_t rows, int64_t most)
+void cost_choose(const struct draft_cost *c, const struct cost_times *model,
+                 struct cost_draft *d, int n, int64_t rows, int64_t most)
 {
     int64_t n_fixed, n_best;
 
@@ -158,12 +193,12 @@ void cost_choose(const struct draft_cost *c, struct cost_draft *d, int n,
         d[i].take = 0;
         d[i].reach = CHANCE_ONE;
     }
-    n_fixed = take(c, d, n, true, rows, most);
-    n_best = take(c, d, n, false, rows + n_fixed, most - n_fixed);
+    n_fixed = take(c, model, d, n, true, rows, most);
+    n_best = take(c, model, d, n, false, rows + n_fixed, most - n_fixed);
     for (int i = 0; i < n; i++)
         if (!d[i].fixed) {
             d[i].take = 0;
             d[i].reach = CHANCE_ONE;
         }
-    take(c, d, n, false, rows + n_fixed, n_best);
+    take(c, model, d, n, false, rows + n_fixed, n_best);
 }

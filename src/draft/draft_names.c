@@ -19,3 +19,25 @@ int pl_draft_source_find(const char *name, size_t len)
             return i;
     return -1;
 }
+
+bool pl_draft_sources_parse(const char *list, uint32_t *sources)
+{
+    uint32_t set = 0;
+
+    if (!list || !sources)
+        return false;
+    for (size_t n;; list += n + 1) {
+        int i;
+
+        n = strcspn(list, ",");
+        i = pl_draft_source_find(list, n);
+        if (i >= 0 && i != PL_DRAFT_CALLER)
+            set |= 1u << i;
+        else if (n != 4 || memcmp(list, "none", n) != 0)
+            return false;
+        if (list[n] == 0)
+            break;
+    }
+    *sources = set;
+    return true;
+}

@@ -515,7 +515,8 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
     PL_NEED(e, err);
     PL_NEED(b, err);
     if (b->size != sizeof own) {
-        PL_TRY(sized_read(&own, sizeof own, b, "pl_batch", err));
+        PL_TRY(sized_read(&own, sizeof own, b, "pl_batch", "call pl_batch_init",
+                          err));
         b = &own;
     }
     PL_TRY(exec_enter(e->exec, err));

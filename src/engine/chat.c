@@ -358,7 +358,8 @@ pl_status pl_template_render(const pl_template *t, const pl_conversation *c,
     PL_NEED(t, err);
     PL_NEED(c, err);
     PL_NEED(text, err);
-    PL_TRY(sized_read(&own, sizeof own, c, "pl_conversation", err));
+    PL_TRY(sized_read(&own, sizeof own, c, "pl_conversation",
+                      "call pl_conversation_init", err));
     r.limits = limits_for(&own);
     PL_TRY(own.adapt ? chat_adapt_render(&t->adapt, &own, render, &r, text, err)
                      : render(&r, &own, text, err));

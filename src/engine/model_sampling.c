@@ -139,7 +139,8 @@ pl_status pl_model_sampling(const pl_model *m, pl_sampling *s, pl_err *err)
     PL_NEED(m, err);
     PL_NEED(s, err);
     pl_sampling_init(&own);
-    PL_TRY(sized_read(&own, sizeof own, s, "pl_sampling", err));
+    PL_TRY(sized_read(&own, sizeof own, s, "pl_sampling",
+                      "call pl_sampling_init", err));
     read_settings(m->file, &own, &status, err);
     read_order(m->file, &own, &status, err);
     own.size = s->size;

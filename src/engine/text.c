@@ -407,7 +407,8 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     PL_CLEAR(out);
     PL_NEED(out, err);
     if (given)
-        PL_TRY(sized_read(&own, sizeof own, given, "pl_sampling", err));
+        PL_TRY(sized_read(&own, sizeof own, given, "pl_sampling",
+                          "call pl_sampling_init", err));
     PL_TRY(check_sampling(s, n_vocab, err));
     settle_filters(&own);
     o = (struct sampling_options){

@@ -733,7 +733,8 @@ pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows, pl_err *err)
     PL_NEED(x, err);
     PL_NEED(rows, err);
     if (r->size != sizeof own) {
-        PL_TRY(sized_read(&own, sizeof own, r, "pl_step_tokens", err));
+        PL_TRY(sized_read(&own, sizeof own, r, "pl_step_tokens",
+                          "call pl_rows_init", err));
         r = &own;
     }
     PL_TRY(exec_enter(x, err));

@@ -390,7 +390,8 @@ static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
     const char *wrong;
     struct row r;
 
-    if (given && sized_read(&own, sizeof own, given, "pl_op_def", &g->err)) {
+    if (given && sized_read(&own, sizeof own, given, "pl_op_def",
+                            "call pl_op_def_init", &g->err)) {
         graph_fail(g, g->err.status);
         return NULL;
     }

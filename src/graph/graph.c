@@ -517,7 +517,8 @@ pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
         return -1;
     if (!rope)
         return graph_fail(g, err_null(&g->err, __func__, "rope"));
-    if (sized_read(&r, sizeof r, rope, "pl_rope", &g->err) != PL_OK)
+    if (sized_read(&r, sizeof r, rope, "pl_rope", "call pl_rope_init",
+                   &g->err) != PL_OK)
         return graph_fail(g, g->err.status);
     a = (struct graph_attr){
         .base = r.base,

@@ -126,6 +126,7 @@ pl_status options_read(pl_options *own, const pl_options *given, pl_err *err)
     *own = (pl_options){.size = sizeof *own};
     if (!given)
         return PL_OK;
-    PL_TRY(sized_read(own, sizeof *own, given, "pl_options", err));
+    PL_TRY(sized_read(own, sizeof *own, given, "pl_options",
+                      "call pl_options_init", err));
     return check(own, err);
 }

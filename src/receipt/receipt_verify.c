@@ -774,7 +774,7 @@ pl_status pl_receipt_verify(const pl_receipt *r, pl_engine *e,
     PL_NEED(out, err);
     if (given)
         PL_TRY(sized_read(&c.given, sizeof c.given, given, "pl_receipt_given",
-                          err));
+                          NULL, err));
     if (c.given.n_prompt < 0 || c.given.n_sample < 0)
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_receipt_given: n_prompt is %" PRId64

@@ -60,6 +60,12 @@ bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
 /* Returns the token with exactly this text in the vocabulary, or -1. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len);
 
+/* Returns PL_OK if a draft model with the tokenizer `draft` proposes tokens of
+ * the tokenizer `t`: both have the same tokens. PL_UNSUPPORTED: the message
+ * names a difference (see pl_draft_check_model). */
+pl_status tokenizer_compare(const struct tokenizer *t,
+                            const struct tokenizer *draft, pl_err *err);
+
 enum tokenizer_flag {
     TOKENIZER_ADD_SPECIAL = 1, /* encoding: add BOS and EOS where the model uses
                                   them */

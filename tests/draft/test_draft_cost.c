@@ -40,8 +40,8 @@ TEST(draft_length_is_the_best_of_all)
         int best = 0;
 
         for (int i = 0; i < 16; i++) {
-            c.ns[i] = i > 0 ? c.ns[i - 1] : 1000000;
-            c.ns[i] += test_below(&seed, 400000);
+            c.step.ns[i] = i > 0 ? c.step.ns[i - 1] : 1000000;
+            c.step.ns[i] += test_below(&seed, 400000);
             chance[i] = (int32_t)test_below(&seed, CHANCE_ONE + 1);
         }
         for (int k = 1; k <= 16; k++) {
@@ -49,11 +49,11 @@ TEST(draft_length_is_the_best_of_all)
             int64_t bar = gain(chance, best);
 
             bar = best == 0 ? bar / 32 * 33 : bar;
-            if ((gain(chance, k) >> 8) * cost_ns(&c, 1 + best) >
-                (bar >> 8) * cost_ns(&c, 1 + k))
+            if ((gain(chance, k) >> 8) * cost_ns(&c.step, 1 + best) >
+                (bar >> 8) * cost_ns(&c.step, 1 + k))
                 best = k;
         }
-        cost_choose(&c, &d, 1, 1, 16);
+        cost_choose(&c, NULL, &d, 1, 1, 16);
         assert_int_equal(d.take, best);
     }
 }
@@ -68,12 +68,73 @@ TEST(draft_length_follows_the_measured_times)
         chance[i] = CHANCE_ONE / 10 * 9;
     measure_all(&cheap, 1);
     measure_all(&dear, 95);
-    cost_choose(&cheap, &d, 1, 1, 16);
+    cost_choose(&cheap, NULL, &d, 1, 1, 16);
     assert_true(d.take >= 12);
-    cost_choose(&dear, &d, 1, 1, 16);
+    cost_choose(&dear, NULL, &d, 1, 1, 16);
     assert_int_equal(d.take, 0);
-    cost_choose(&(struct draft_cost){0}, &d, 1, 1, 16);
+    cost_choose(&(struct draft_cost){0}, NULL, &d, 1, 1, 16);
     assert_true(d.take > 0 && d.take < 16);
+}
+
+/* The tokens of a draft model cost its steps, too: a draft of k tokens takes k
+ * of them. */
+TEST(draft_length_counts_the_draft_models_steps)
+{
+    uint64_t seed = test_seed();
+    int n_shorter = 0;
+
+    for (int round = test_draws(400, 20000); round > 0; round--) {
+        struct draft_cost c = {0};
+        struct cost_times model = {0};
+        int32_t chance[16];
+        struct cost_draft d = {.n = 16, .chance = chance};
+        int best = 0, free_best;
+
+        measure_all(&c, (int)test_below(&seed, 30));
+        cost_add(&model, 1, 1 + (int64_t)test_below(&seed, 600000));
+        for (int i = 0; i < 16; i++)
+            chance[i] = (int32_t)test_below(&seed, CHANCE_ONE + 1);
+        for (int k = 1; k <= 16; k++) {
+            const int64_t one = cost_ns(&model, 1);
+            int64_t bar = gain(chance, best);
+
+            bar = best == 0 ? bar / 32 * 33 : bar;
+            if ((gain(chance, k) >> 8) *
+                    (cost_ns(&c.step, 1 + best) + best * one) >
+                (bar >> 8) * (cost_ns(&c.step, 1 + k) + k * one))
+                best = k;
+        }
+        cost_choose(&c, NULL, &d, 1, 1, 16);
+        free_best = d.take;
+        cost_choose(&c, &model, &d, 1, 1, 16);
+        assert_int_equal(d.take, best);
+        assert_true(d.take <= free_best);
+        n_shorter += d.take < free_best;
+    }
+    assert_true(n_shorter > 0);
+}
+
+/* Texts at the same position share a step of the draft model. */
+TEST(draft_texts_share_the_draft_models_steps)
+{
+    int32_t chance[4];
+    struct cost_draft d[2] = {{.n = 4, .chance = chance},
+                              {.n = 4, .chance = chance}};
+    struct draft_cost c = {0};
+    struct cost_times model = {0};
+
+    for (int i = 0; i < 4; i++)
+        chance[i] = CHANCE_ONE / 10 * 8;
+    measure_all(&c, 1);
+    for (int texts = 1; texts <= 2; texts++)
+        cost_add(&model, texts, made_ns(1, 0) / 10 * 6);
+    cost_choose(&c, &model, d, 2, 2, 8);
+    assert_true(d[0].take > 0 && d[1].take > 0);
+    /* twice the time for both is too much */
+    model = (struct cost_times){0};
+    cost_add(&model, 2, made_ns(1, 0) / 10 * 12);
+    cost_choose(&c, &model, d, 2, 2, 8);
+    assert_int_equal(d[0].take + d[1].take, 0);
 }
 
 /* In company the likeliest tokens are drafted, whichever text they are of. */
@@ -90,22 +151,24 @@ TEST(draft_tokens_of_several_texts_are_the_likeliest)
         low[i] = CHANCE_ONE / 2;
     }
     measure_all(&c, 1);
-    cost_choose(&c, d, 3, 3, 6);
+    cost_choose(&c, NULL, d, 3, 3, 6);
     assert_int_equal(d[0].take, 0);
     assert_int_equal(d[1].take, 6);
     assert_int_equal(d[2].take, 0);
     d[0].fixed = true;
-    cost_choose(&c, d, 3, 3, 10);
+    cost_choose(&c, NULL, d, 3, 3, 10);
     assert_int_equal(d[0].take, 8);
     assert_int_equal(d[1].take, 2);
 }
 
 /* Drafts that are never accepted cost a thirty-second of the time, and a few
  * steps, however long that goes on; also if each makes the next step compute a
- * token again. */
+ * token again, or takes the time of a step to propose. */
 TEST(draft_losses_are_bounded)
 {
-    for (int again = 0; again < 2; again++) {
+    for (int kind = 0; kind < 3; kind++) {
+        const bool again = kind == 1;
+        const int64_t draft_ns = kind == 2 ? made_ns(1, 15) : 0;
         struct draft_cost c = {0};
         int64_t plain = 0, spent = 0;
         bool tried = false;
@@ -116,15 +179,16 @@ TEST(draft_losses_are_bounded)
                                         .rows =
                                             1 + 8 * tries + (again && tried),
                                         .drafted = 8 * tries,
-                                        .again = again && tried};
+                                        .again = again && tried,
+                                        .draft_ns = tries * draft_ns};
             int64_t ns = made_ns(s.rows, 15);
 
             cost_measure(&c, &s, ns);
             tried = tries;
-            spent += ns;
+            spent += ns + s.draft_ns;
             plain += made_ns(1, 15);
             assert_true(spent <= plain + plain / 32 + made_ns(10, 15) +
-                                     4 * made_ns(1, 15));
+                                     5 * made_ns(1, 15));
         }
         assert_true(spent > plain);
     }
@@ -144,7 +208,7 @@ TEST(draft_lengths_survive_a_busy_machine)
     for (int i = 0; i < 1000; i++) {
         int64_t ns;
 
-        cost_choose(&c, &d, 1, 1, cost_may_try(&c) ? 8 : 0);
+        cost_choose(&c, NULL, &d, 1, 1, cost_may_try(&c) ? 8 : 0);
         ns = made_ns(1 + d.take, 15);
         ns *= test_below(&seed, 20) == 0 ? 30 : 1;
         cost_measure(&c,

@@ -545,6 +545,9 @@ TEST(serve_models_names_what_is_wrong_in_presets)
         {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
         {"[a]\nc = 5\n", "[a] of the presets has no model"},
         {"[a]\nc 5\n", "line 2: neither"},
+        {("[a]\nmodel = a.gguf\nlookup-cache-dynamic = l.bin\n"
+          "[b]\nmodel = b.gguf\nlookup-cache-dynamic = ./l.bin\n"),
+         "give each model a file of its own"},
         {"", "has no model"},
     };
 
@@ -561,6 +564,8 @@ TEST(serve_models_names_what_is_wrong_in_presets)
              "reading the directory /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
              "model name \"x\" is used twice");
+    must_say(sh(2, "plait serve -m a.gguf -m b.gguf -lcd l.bin --port 0"),
+             "a and b would overwrite each other's statistics");
 }
 
 /* Unloads the model. Returns true once the request has its response; a request

@@ -2,6 +2,7 @@
  * those without: alone and in company, whether the drafts are right, wrong or
  * both, and wherever the text ends. The drafts come from a source that knows
  * the plain texts. */
+#include "lib/edit_model.h"
 #include "lib/loop_states.h"
 #include "lib/ref_models.h"
 #include "lib/serve_try.h"
@@ -84,26 +85,36 @@ struct place {
     int64_t n_ctx;
     struct loop *loop;
     pl_drafter *drafter;
+    /* A draft model, which drafts instead of the oracle; NULL without one. */
+    pl_model *draft_model;
+    pl_engine *draft_engine;
     uint64_t n_drafted, n_accepted, n_preemptions;
 };
 
-static void set_up(struct place *p, const char *file, int64_t n_ctx)
+/* Opens a model with an engine. */
+static void open_model(pl_model **m, pl_engine **e, const char *file,
+                       int64_t n_ctx)
 {
     pl_options o;
     pl_err err;
 
-    *p = (struct place){.oracle.eog = -1};
     pl_options_init(&o);
     o.devices = "cpu";
-    o.n_ctx = p->n_ctx = n_ctx;
+    o.n_ctx = n_ctx;
     o.n_ubatch = 64;
     o.n_seq = MOST_TASK;
     o.n_checkpoint = 2 * MOST_TASK;
     o.n_threads = 1;
     o.no_fit = true;
     o.prefix_cache = true;
-    TEST_OK(pl_model_open(&p->model, file, &err), err);
-    TEST_OK(pl_engine_create(&p->engine, p->model, &o, &err), err);
+    TEST_OK(pl_model_open(m, file, &err), err);
+    TEST_OK(pl_engine_create(e, *m, &o, &err), err);
+}
+
+static void set_up(struct place *p, const char *file, int64_t n_ctx)
+{
+    *p = (struct place){.oracle.eog = -1, .n_ctx = n_ctx};
+    open_model(&p->model, &p->engine, file, n_ctx);
     p->t = pl_model_tokenizer(p->model);
     p->oracle.n_vocab = pl_tokenizer_n_vocab(p->t);
     for (int32_t i = 0; i < p->oracle.n_vocab && p->oracle.eog < 0; i++)
@@ -115,6 +126,8 @@ static void tear_down(struct place *p)
 {
     pl_engine_free(p->engine);
     pl_model_free(p->model);
+    pl_engine_free(p->draft_engine);
+    pl_model_free(p->draft_model);
 }
 
 /* Starts a loop, whose steps draft as the oracle does if `drafts`. */
@@ -127,8 +140,11 @@ static void start(struct place *p, int n_seq, bool drafts)
     pl_draft_init(&o);
     o.n_seq = n_seq;
     o.n_vocab = p->oracle.n_vocab;
-    o.limits.sources = 1 << PL_DRAFT_CALLER;
+    o.limits.sources =
+        1u << (p->draft_engine ? PL_DRAFT_SIMPLE : PL_DRAFT_CALLER);
     o.limits.n_max = 9;
+    o.model = p->draft_model;
+    o.engine = p->draft_engine;
     o.propose = draft;
     o.propose_user = &p->oracle;
     p->drafter = NULL;
@@ -250,6 +266,8 @@ static void compare(struct place *p, struct told *plain, int n, int n_seq,
                     int n_prompt, const struct task_params *params)
 {
     struct told *with = test_need((size_t)n, sizeof *with);
+    /* the oracle's quality does not matter to a draft model */
+    const int n_quality = p->draft_engine ? 1 : N_QUALITY;
 
     p->oracle.n = 0;
     start(p, 1, false);
@@ -260,10 +278,10 @@ static void compare(struct place *p, struct told *plain, int n, int n_seq,
     stop(p);
     p->oracle.plain = plain;
     p->oracle.n = n;
-    for (int round = 0; round < 2 * N_QUALITY; round++) {
-        p->oracle.quality = round % N_QUALITY;
+    for (int round = 0; round < 2 * n_quality; round++) {
+        p->oracle.quality = round % n_quality;
         p->oracle.seed = test_seed_value() + (uint64_t)round;
-        start(p, round < N_QUALITY ? 1 : n_seq, true);
+        start(p, round < n_quality ? 1 : n_seq, true);
         for (int i = 0; i < n; i++) {
             with[i] =
                 (struct told){.most = plain[i].most, .forced = plain[i].forced};
@@ -346,6 +364,27 @@ TEST(speculation_tasks_that_are_preempted_write_the_plain_text)
     set_up(&p, test_model(), 512);
     compare(&p, plain, MOST_TASK, MOST_TASK, 10,
             &(struct task_params){.max_tokens = 110, .ignore_end = true});
+    assert_true(p.n_preemptions > 0);
+    expect_both(&p);
+    tear_down(&p);
+    free(plain);
+}
+
+/* A draft model that is sometimes wrong, alone, in company, and with tasks that
+ * are preempted. */
+TEST(speculation_with_a_draft_model_writes_the_plain_text)
+{
+    enum { N = 5 };
+    static const struct edit other[] = {
+        {".rope.freq_base", EDIT_FLOAT, 30000, NULL}};
+    const char *draft = edit_model(test_model(), false, other, 1);
+    struct told *plain = test_need(N, sizeof *plain);
+    struct place p;
+
+    set_up(&p, test_model(), 512);
+    open_model(&p.draft_model, &p.draft_engine, draft, 512);
+    compare(&p, plain, N, N, 10,
+            &(struct task_params){.max_tokens = 150, .ignore_end = true});
     assert_true(p.n_preemptions > 0);
     expect_both(&p);
     tear_down(&p);
@@ -473,6 +512,21 @@ TEST(speculation_is_set_and_shown_as_in_llama_server)
                           "{" PROMPT ",\"speculative.types\":\"draft\"}", 400);
     assert_non_null(strstr(text, "ngram-map-k"));
     free(text);
+    text = serve_try_post(&s, "/completion",
+                          "{" PROMPT ",\"speculative.types\":\"draft-simple\"}",
+                          400);
+    assert_non_null(strstr(text, "--model-draft"));
+    free(text);
+    serve_try_stop(&s);
+    serve_try_start(&s, "", "-md models/fable-moe-Q8_0.gguf --draft-max 4");
+    plain = complete(&s, off);
+    with = complete(&s, ",\"speculative.types\":\"draft-simple\"");
+    assert_string_equal(json_string_value(json_object_get(plain, "content")),
+                        json_string_value(json_object_get(with, "content")));
+    assert_int_equal(timing(plain, "draft_n"), 0);
+    assert_true(timing(with, "draft_n_accepted") > 0);
+    json_decref(plain);
+    json_decref(with);
     serve_try_stop(&s);
     serve_try_start(&s, "", "");
     text = serve_try_post(&s, "/completion",
