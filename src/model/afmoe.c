@@ -21,7 +21,7 @@ pl_status model_afmoe_read(struct model *m, pl_err *err)
                       err));
     PL_TRY(params_windows(m, PERIOD, 0, err));
     m->rope_window = m->rope;
-    return params_no_rope(m, PERIOD, err);
+    return params_no_rope(m, PERIOD, 0, err);
 }
 
 void model_afmoe(struct build *b)

@@ -16,15 +16,10 @@
 #include <float.h>
 #include <math.h>
 
-static pl_tensor relu_squared(struct build *b, pl_tensor x)
-{
-    return pl_sqr(b->g, pl_relu(b->g, x));
-}
-
 void model_arcee(struct build *b)
 {
     const struct model_layers o = {.attention.freqs = -1,
-                                   .hidden = relu_squared};
+                                   .hidden = model_relu_squared};
 
     model_decoder(b, &o);
 }

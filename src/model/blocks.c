@@ -121,9 +121,15 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d)
 {
-    return pl_rms_norm(
-        b->g, x, model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d),
-        b->m->eps);
+    const struct model *m = b->m;
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d);
+    pl_tensor y = m->layer_norm ? pl_layer_norm(b->g, x, w, m->eps)
+                                : pl_rms_norm(b->g, x, w, m->eps);
+
+    if (!m->norm_bias)
+        return y;
+    return pl_add(b->g, y,
+                  model_weight(b, base, "bias", PL_ROLE_NORM, false, 1, &d));
 }
 
 /* Returns x times `factor`. */
@@ -279,7 +285,8 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
 static bool normed(const struct build *b, const struct model_attention *o)
 {
     return o->qk_norm == QK_NORM_ALWAYS || o->qk_norm == QK_NORM_AFTER_ROPE ||
-           (o->qk_norm == QK_NORM_IF_GIVEN &&
+           ((o->qk_norm == QK_NORM_IF_GIVEN ||
+             o->qk_norm == QK_NORM_OWN_IF_GIVEN) &&
             (model_has(b, "attn_q_norm", "weight") ||
              model_has(b, "attn_k_norm", "weight")));
 }
@@ -298,9 +305,29 @@ static pl_tensor rotated(struct build *b, pl_tensor x,
                          in_window ? &m->rope_window : &m->rope);
 }
 
-/* Normalises each head of *q, and of *k unless it is -1. */
-static void norm_heads(struct build *b, pl_tensor *q, pl_tensor *k)
+/* Returns x [n_tok, n, d_key], each of whose n heads is normalised and
+ * multiplied by its own row of `base`.weight [n, d_key]. The product is apart
+ * from the norm, whose weight is one vector. */
+static pl_tensor norm_own(struct build *b, pl_tensor x, const char *base,
+                          int64_t n, const char *key)
 {
+    const struct model_dim dim[2] = {{n, key}, d_key(b)};
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 2, dim);
+
+    return pl_mul(b->g, pl_layer_norm(b->g, x, -1, b->m->eps), w);
+}
+
+/* Normalises each head of *q, and of *k unless it is -1. */
+static void norm_heads(struct build *b, pl_tensor *q, pl_tensor *k,
+                       const struct model_attention *o)
+{
+    if (o->qk_norm == QK_NORM_OWN_IF_GIVEN) {
+        *q = norm_own(b, *q, "attn_q_norm", b->m->n_head[b->layer],
+                      "attention.head_count");
+        *k = norm_own(b, *k, "attn_k_norm", b->m->n_head_kv[b->layer],
+                      "attention.head_count_kv");
+        return;
+    }
     *q = model_norm(b, *q, "attn_q_norm", d_key(b));
     if (*k >= 0)
         *k = model_norm(b, *k, "attn_k_norm", d_key(b));
@@ -361,13 +388,13 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
         q = pl_slice(b->g, q, 2, 0, width_k);
     }
     if (norm && !norm_last)
-        norm_heads(b, &q, &k);
+        norm_heads(b, &q, &k, o);
     if (o->v_norm && own)
         v = pl_rms_norm(b->g, v, -1, m->eps);
     q = rotated(b, q, o);
     k = own ? rotated(b, k, o) : -1;
     if (norm && norm_last)
-        norm_heads(b, &q, &k);
+        norm_heads(b, &q, &k, o);
     if (own) {
         b->kv.k = cached(b, k, false);
         b->kv.v = cached(b, v, true);
@@ -471,6 +498,11 @@ static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu)
 {
     return mlp(b, h, glu, "", d_ff(b));
+}
+
+pl_tensor model_relu_squared(struct build *b, pl_tensor x)
+{
+    return pl_sqr(b->g, pl_relu(b->g, x));
 }
 
 /* Returns down(hidden(up h)), a feed-forward part without gate. */
@@ -597,9 +629,9 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     of_result = expert_bias(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ids);
     if (of_result >= 0)
         x = pl_add(b->g, x, pl_sum(b->g, pl_mul(b->g, of_result, w)));
-    return m->n_shared > 0 || m->d_shared > 0
-               ? pl_add(b->g, x, shared_expert(b, h, glu))
-               : x;
+    if (m->n_shared > 0 || m->d_shared > 0)
+        x = pl_add(b->g, x, shared_expert(b, h, glu));
+    return m->shared_mean ? pl_scale(b->g, x, 0.5f) : x;
 }
 
 /* Building the output and whole networks --------------------------------- */
@@ -698,21 +730,26 @@ static pl_tensor feed_forward(struct build *b, pl_tensor h,
 void model_decoder(struct build *b, const struct model_layers *o)
 {
     int64_t end = b->m->n_layer;
-    pl_tensor x = o->mtp ? model_enter(b, &end) : model_embed(b), h;
+    pl_tensor x = o->mtp ? model_enter(b, &end) : model_embed(b), h, norm;
 
     if (o->embd_norm)
         x = pl_rms_norm(b->g, x, -1, b->m->eps);
     for (int64_t i = b->first; i < end; i++) {
         model_layer(b, i);
-        h = part_input(b, x, "attn_norm", "attn_norm", o);
+        norm = part_input(b, x, "attn_norm", "attn_norm", o);
         h = b->m->recurrent && b->m->recurrent[i]
-                ? model_delta_net(b, h)
-                : model_attention(b, h, &o->attention);
-        x = part_added(b, x, h, "post_attention_norm", o);
-        model_name(b, x, "ffn_inp");
-        h = part_input(b, x, o->ffn_norm ? o->ffn_norm : "ffn_norm", "ffn_norm",
-                       o);
-        x = part_added(b, x, feed_forward(b, h, o), "post_ffw_norm", o);
+                ? model_delta_net(b, norm)
+                : model_attention(b, norm, &o->attention);
+        if (o->parallel) {
+            h = pl_add(b->g, h, feed_forward(b, norm, o));
+            x = pl_add(b->g, x, h);
+        } else {
+            x = part_added(b, x, h, "post_attention_norm", o);
+            model_name(b, x, "ffn_inp");
+            h = part_input(b, x, o->ffn_norm ? o->ffn_norm : "ffn_norm",
+                           "ffn_norm", o);
+            x = part_added(b, x, feed_forward(b, h, o), "post_ffw_norm", o);
+        }
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

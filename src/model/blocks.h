@@ -97,7 +97,9 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
                        pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias);
 
-/* Returns x normalised over its last dimension d, times `base`.weight [d]. */
+/* Returns x normalised over its last dimension d, by an RMS norm or a layer
+ * norm, times `base`.weight [d], plus `base`.bias [d] if the model's norms have
+ * biases. */
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d);
 
@@ -117,13 +119,15 @@ pl_tensor model_enter(struct build *b, int64_t *end);
 
 /* Normalisation of q and k in a family: never; of each head before RoPE, only
  * if the file has the norm weights, or always; of each head after RoPE; of all
- * heads together before RoPE. */
+ * heads together before RoPE; of each head by a layer norm before RoPE, with
+ * weights of its own, if the file has them. */
 enum model_qk_norm {
     QK_NORM_NEVER,
     QK_NORM_IF_GIVEN,
     QK_NORM_ALWAYS,
     QK_NORM_AFTER_ROPE,
-    QK_NORM_ALL_HEADS
+    QK_NORM_ALL_HEADS,
+    QK_NORM_OWN_IF_GIVEN
 };
 
 /* A function of single values, such as pl_sigmoid. */
@@ -168,6 +172,8 @@ pl_tensor model_delta_net(struct build *b, pl_tensor h);
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
 /* A function of the hidden values of a feed-forward part without gate. */
 typedef pl_tensor model_hidden(struct build *b, pl_tensor x);
+/* Returns max(0, x)^2. */
+pl_tensor model_relu_squared(struct build *b, pl_tensor x);
 /* Returns down(glu(gate h, up h)). The matrices gate and up may be fused into
  * ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
@@ -193,6 +199,8 @@ struct model_layers {
     const char *ffn_norm; /* name of the norm before the feed-forward part;
                              "ffn_norm" if NULL */
     bool mtp;             /* multi-token-prediction blocks are supported */
+    bool parallel;        /* both parts read attn_norm x, and x becomes the sum
+                             of x and both results */
     bool bare;            /* both parts of a layer read x without a norm */
     bool post_norm; /* the results of both parts are normalised, too, by the
                        weights post_attention_norm and post_ffw_norm */
@@ -262,5 +270,16 @@ pl_status model_apertus_read(struct model *m, pl_err *err);
 void model_apertus(struct build *b);
 pl_status model_gemma2_read(struct model *m, pl_err *err);
 void model_gemma2(struct build *b);
+pl_status model_command_r_read(struct model *m, pl_err *err);
+pl_status model_cohere2_read(struct model *m, pl_err *err);
+pl_status model_cohere2moe_read(struct model *m, pl_err *err);
+void model_cohere(struct build *b); /* Builds the graph of the families
+                                       command-r, cohere2 and cohere2moe. */
+pl_status model_nemotron_read(struct model *m, pl_err *err);
+void model_nemotron(struct build *b);
+pl_status model_stablelm_read(struct model *m, pl_err *err);
+void model_stablelm(struct build *b);
+pl_status model_starcoder2_read(struct model *m, pl_err *err);
+void model_starcoder2(struct build *b);
 
 #endif

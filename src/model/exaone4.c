@@ -14,7 +14,7 @@ static pl_status read_windows(struct model *m, pl_err *err)
 {
     PL_TRY(params_windows(m, PATTERN, 0, err));
     m->rope_window = m->rope;
-    return params_no_rope(m, 0, err);
+    return params_no_rope(m, 0, 0, err);
 }
 
 pl_status model_exaone4_read(struct model *m, pl_err *err)

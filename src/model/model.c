@@ -85,6 +85,18 @@ static const struct model_family families[] = {
     {"arcee", false, MOE_NEVER, false, NULL, NULL, model_arcee},
     {"apertus", true, MOE_NEVER, false, NULL, model_apertus_read,
      model_apertus},
+    {"command-r", false, MOE_NEVER, false, NULL, model_command_r_read,
+     model_cohere},
+    {"cohere2", false, MOE_NEVER, false, NULL, model_cohere2_read,
+     model_cohere},
+    {"cohere2moe", false, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_cohere2moe_read, model_cohere},
+    {"nemotron", true, MOE_NEVER, false, NULL, model_nemotron_read,
+     model_nemotron},
+    {"stablelm", true, MOE_NEVER, false, NULL, model_stablelm_read,
+     model_stablelm},
+    {"starcoder2", true, MOE_NEVER, false, NULL, model_starcoder2_read,
+     model_starcoder2},
     {"gemma2", true, MOE_NEVER, false, NULL, model_gemma2_read, model_gemma2},
 };
 

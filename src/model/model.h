@@ -78,6 +78,8 @@ struct model {
     int64_t n_shared; /* number of shared experts, which process every token */
     /* width of all shared experts together; 0 if it is n_shared * d_expert */
     int64_t d_shared;
+    bool shared_mean;    /* the results of the experts and of the shared experts
+                            are averaged, not added */
     bool shared_gate;    /* the shared experts' result is multiplied by a
                             sigmoid of its own */
     int64_t d_per_layer; /* width of the per-layer embeddings; 0 if the model
@@ -91,6 +93,8 @@ struct model {
     /* factor by which the weights of the chosen experts are multiplied */
     float routed;
     float eps;
+    bool layer_norm; /* norms subtract the mean, unlike RMS norms */
+    bool norm_bias;  /* norms have biases */
     /* widths of the latents of queries and of keys and values in latent
      * attention; q_rank is 0 if queries have no latents */
     int64_t q_rank, kv_rank;

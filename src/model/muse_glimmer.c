@@ -19,7 +19,7 @@ pl_status model_muse_glimmer_read(struct model *m, pl_err *err)
         m->logit_scale = (float)scale;
     PL_TRY(params_windows(m, PATTERN, 0, err));
     PL_TRY(params_rope_window(m, (double)m->rope.base, err));
-    return params_no_rope(m, 0, err);
+    return params_no_rope(m, 0, 0, err);
 }
 
 void model_muse_glimmer(struct build *b)

@@ -406,14 +406,35 @@ static pl_status no_memory_for_keys(pl_err *err)
     return err_no_memory(err, "hyper-parameters");
 }
 
-pl_status params_no_rope(struct model *m, int64_t period, pl_err *err)
+static pl_status read_epsilon(struct model *m, const char *name, pl_err *err)
+{
+    struct params_key k;
+    double eps;
+
+    PL_TRY(gguf_need_f64(m->file, params_key(m, name, &k), &eps, err));
+    /* With an epsilon of 0, the norm would turn a row of zeros into NaN. */
+    if (!(eps >= 1e-30) || eps > 1)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
+                       gguf_path(m->file), k.s, eps);
+    m->eps = (float)eps;
+    return PL_OK;
+}
+
+pl_status params_layer_norm(struct model *m, pl_err *err)
+{
+    m->layer_norm = true;
+    return read_epsilon(m, "attention.layer_norm_epsilon", err);
+}
+
+pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
+                         pl_err *err)
 {
     bool *none =
         arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next), sizeof *none);
 
     if (!none)
         return no_memory_for_keys(err);
-    for (int64_t i = 0; i < m->n_layer; i++)
+    for (int64_t i = first; i < m->n_layer; i++)
         none[i] = period > 0 ? (i + 1) % period == 0 : m->window[i] == 0;
     m->no_rope = none;
     return PL_OK;
@@ -647,7 +668,7 @@ static pl_status extend_context(struct model *m, pl_err *err)
 pl_status model_params_read(struct model *m, pl_err *err)
 {
     struct params_key k;
-    double eps, base;
+    double base;
 
     PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
     PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
@@ -657,14 +678,6 @@ pl_status model_params_read(struct model *m, pl_err *err)
     /* The key block_count includes the multi-token-prediction blocks, which
      * come after the layers. */
     m->n_layer -= m->n_next;
-    PL_TRY(gguf_need_f64(m->file,
-                         params_key(m, "attention.layer_norm_rms_epsilon", &k),
-                         &eps, err));
-    /* With an epsilon of 0, the norm would turn a row of zeros into NaN. */
-    if (!(eps >= 1e-30) || eps > 1)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
-                       gguf_path(m->file), k.s, eps);
-    m->eps = (float)eps;
     PL_TRY(read_vocab(m, err));
     PL_TRY(read_attention(m, err));
     PL_TRY(read_experts(m, err));
@@ -676,6 +689,8 @@ pl_status model_params_read(struct model *m, pl_err *err)
     m->residual_scale = m->logit_scale = 1;
     if (m->family->read)
         PL_TRY(m->family->read(m, err));
+    if (!m->layer_norm)
+        PL_TRY(read_epsilon(m, "attention.layer_norm_rms_epsilon", err));
     PL_TRY(extend_context(m, err));
     follow_layers(m);
     for (int64_t i = 0; i < m->n_layer; i++)

@@ -60,8 +60,13 @@ pl_status params_head_width(struct model *m, const char *name, int64_t def,
 pl_status params_windows(struct model *m, int64_t pattern, int64_t width,
                          pl_err *err);
 /* Sets m->no_rope: the last of every `period` layers has no RoPE or, if period
- * is 0, all layers without a window have none. */
-pl_status params_no_rope(struct model *m, int64_t period, pl_err *err);
+ * is 0, all layers without a window have none. Layers before `first` have
+ * RoPE. */
+pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
+                         pl_err *err);
+/* Sets m->layer_norm, and reads the epsilon of layer norms, whose key is not
+ * that of RMS norms. */
+pl_status params_layer_norm(struct model *m, pl_err *err);
 /* Sets m->rope_window to RoPE without scaling, with the number of values and
  * the base of the keys rope.dimension_count_swa and rope.freq_base_swa; `base`
  * is the default. */

@@ -8,7 +8,7 @@ enum { PERIOD = 4 };
 
 pl_status model_smollm3_read(struct model *m, pl_err *err)
 {
-    return params_no_rope(m, PERIOD, err);
+    return params_no_rope(m, PERIOD, 0, err);
 }
 
 void model_smollm3(struct build *b)

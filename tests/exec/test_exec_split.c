@@ -132,13 +132,15 @@ static void add_weight(struct split *s, const struct num_node *n,
     int64_t row = g->dim[g->n_dim - 1].n;
     double bytes = (double)format_row_bytes(g->format, row) *
                    (double)(graph_count(g, &s->p->max) / row);
+    /* Norms of single heads are as small as vectors. */
+    const bool matrix = g->n_dim > 1 && g->role != PL_ROLE_NORM;
     int from_last;
-    enum part part = g->n_dim > 1 ? part_of(g->role, &from_last) : NONE;
+    enum part part = matrix ? part_of(g->role, &from_last) : NONE;
     struct amount *a;
 
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
-        if (g->n_dim > 1 && g->role != PL_ROLE_ROUTER &&
+        if (matrix && g->role != PL_ROLE_ROUTER &&
             /* not split if ranks share key heads */
             g->role != PL_ROLE_DELTA_GATES && g->role != PL_ROLE_ATTN_Q_A &&
             g->role != PL_ROLE_ATTN_KV_A &&
@@ -146,7 +148,7 @@ static void add_weight(struct split *s, const struct num_node *n,
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
     }
-    if (part == NONE && g->n_dim > 1)
+    if (part == NONE && matrix)
         fail_msg("%s: %s has a role this test does not know", s->what, g->name);
     a = part == NONE ? NULL : &s->a[BYTES][g->layer + 1][part];
     for (int k = 0; k < n->layout->n_run; k++) {
