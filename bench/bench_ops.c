@@ -186,7 +186,7 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
 
     c.in[0] = tensor(n_tok, 1, d);
     c.out = tensor(n_tok, 1, d);
-    if (kernel == KERNEL_rms_norm) {
+    if (kernel == KERNEL_rms_norm || kernel == KERNEL_layer_norm) {
         c.in[1] = tensor(1, 1, d);
     } else if (kernel == KERNEL_rope) {
         c.in[1] = tensor(n_tok, 1, 1);
@@ -198,7 +198,11 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
         c.in[1] = tensor(n_tok, 1, d);
     }
     run(k, name, kernel, c,
-        kernel == KERNEL_rms_norm || kernel == KERNEL_rope ? 2 * n : 3 * n, 0);
+        kernel == KERNEL_rms_norm || kernel == KERNEL_layer_norm ||
+                kernel == KERNEL_rope
+            ? 2 * n
+            : 3 * n,
+        0);
 }
 
 /* ---- recurrent layers ---------------------------------------------------- */
@@ -351,6 +355,8 @@ int main(int argc, char **argv)
     printf("%-32s %13s %13s\n", kernel_set_name(set), "median", "least");
     run_rows(&k, "rms_norm_1x1024", KERNEL_rms_norm, 1, 1024);
     run_rows(&k, "rms_norm_512x1024", KERNEL_rms_norm, 512, 1024);
+    run_rows(&k, "layer_norm_1x4096", KERNEL_layer_norm, 1, 4096);
+    run_rows(&k, "layer_norm_512x4096", KERNEL_layer_norm, 512, 4096);
     run_rows(&k, "swiglu_1x3072", KERNEL_swiglu, 1, 3072);
     run_rows(&k, "swiglu_512x3072", KERNEL_swiglu, 512, 3072);
     run_rows(&k, "add_512x1024", KERNEL_add, 512, 1024);

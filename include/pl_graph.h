@@ -231,6 +231,10 @@ PL_API pl_tensor pl_expert_down(pl_graph *g, pl_tensor x, pl_tensor w,
 /* Computes x / sqrt(mean(x^2) + eps) over the last dimension, multiplied by w
  * [d] unless `w` is -1. */
 PL_API pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps);
+/* Computes (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) over the last
+ * dimension, multiplied by w [d] unless `w` is -1. */
+PL_API pl_tensor pl_layer_norm(pl_graph *g, pl_tensor x, pl_tensor w,
+                               float eps);
 /* Rotary position embedding: rotates pairs of values of x [t, h, d] by angles
  * in proportion to the positions pos [t] (I32). freqs [n_rot/2] divides the
  * angles; -1 for none. */

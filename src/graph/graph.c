@@ -507,6 +507,11 @@ pl_tensor pl_rms_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps)
     return make(g, OP_rms_norm, 2, IN(x, w), ATTR(.eps = eps), 0, NULL);
 }
 
+pl_tensor pl_layer_norm(pl_graph *g, pl_tensor x, pl_tensor w, float eps)
+{
+    return make(g, OP_layer_norm, 2, IN(x, w), ATTR(.eps = eps), 0, NULL);
+}
+
 pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
                         pl_tensor freqs, const pl_rope *rope)
 {

@@ -53,7 +53,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
-    X(float, eps)     /* rms_norm, and norms in delta_net: epsilon */          \
+    X(float, eps)     /* *_norm, and norms in delta_net: epsilon */            \
     X(float, scale)   /* scale, router: factor; *attention: of the scores */   \
     X(float, softcap) /* attention: limit of the scores, 0 = none */           \
     X(float, lo)      /* clamp: lower limit; swiglu_oai: of up */              \

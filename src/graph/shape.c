@@ -221,6 +221,8 @@ static bool shape_rms_norm(struct shape *s)
     return like(s, x);
 }
 
+#define shape_layer_norm shape_rms_norm
+
 static bool shape_rope(struct shape *s)
 {
     const struct graph_node *x = s->in[0], *pos = s->in[1], *f = s->in[2];

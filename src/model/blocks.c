@@ -7,7 +7,9 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 static const struct pl_dim n_tok = {1, PL_N_TOK};
@@ -119,9 +121,35 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d)
 {
-    return pl_rms_norm(
-        b->g, x, model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d),
-        b->m->eps);
+    const struct model *m = b->m;
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d);
+    pl_tensor y = m->layer_norm ? pl_layer_norm(b->g, x, w, m->eps)
+                                : pl_rms_norm(b->g, x, w, m->eps);
+
+    if (!m->norm_bias)
+        return y;
+    return pl_add(b->g, y,
+                  model_weight(b, base, "bias", PL_ROLE_NORM, false, 1, &d));
+}
+
+/* Returns x times `factor`. */
+static pl_tensor times(struct build *b, pl_tensor x, float factor)
+{
+    return fabsf(factor - 1) > 0 ? pl_scale(b->g, x, factor) : x;
+}
+
+/* Returns x [n_tok, d], the heads of q or k, normalised over d, times
+ * `base`.weight [d]. It is written out because x is split by heads: ranks
+ * exchange only their sums of squares, not x. */
+static pl_tensor norm_all_heads(struct build *b, pl_tensor x, const char *base,
+                                struct model_dim d)
+{
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d);
+    pl_tensor s = pl_sum(b->g, model_heads(b, pl_sqr(b->g, x), d.n, 1));
+
+    s = pl_scale(b->g, s, (float)(1 / (double)d.n));
+    s = pl_add(b->g, s, pl_clamp(b->g, s, b->m->eps, b->m->eps));
+    return pl_mul(b->g, pl_div(b->g, x, pl_sqrt(b->g, s)), w);
 }
 
 /* Returns the rows of the table `base` for the step's tokens. */
@@ -141,7 +169,7 @@ pl_tensor model_embed(struct build *b)
         err_set(&b->g->err, PL_UNSUPPORTED,
                 "%s: multi-token prediction is not supported for %s",
                 gguf_path(b->m->file), b->m->family->arch);
-    return embed(b, "token_embd");
+    return times(b, embed(b, "token_embd"), b->m->embedding_scale);
 }
 
 pl_tensor model_enter(struct build *b, int64_t *end)
@@ -256,10 +284,71 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
  * has the weight of one of the two norms, the builder requires both. */
 static bool normed(const struct build *b, const struct model_attention *o)
 {
-    return o->qk_norm == QK_NORM_ALWAYS ||
-           (o->qk_norm == QK_NORM_IF_GIVEN &&
+    return o->qk_norm == QK_NORM_ALWAYS || o->qk_norm == QK_NORM_AFTER_ROPE ||
+           ((o->qk_norm == QK_NORM_IF_GIVEN ||
+             o->qk_norm == QK_NORM_OWN_IF_GIVEN) &&
             (model_has(b, "attn_q_norm", "weight") ||
              model_has(b, "attn_k_norm", "weight")));
+}
+
+/* Returns x, the heads of q or k, after RoPE, unless the layer has none. */
+static pl_tensor rotated(struct build *b, pl_tensor x,
+                         const struct model_attention *o)
+{
+    const struct model *m = b->m;
+    const bool in_window = window(b) > 0;
+
+    if (m->no_rope && m->no_rope[b->layer])
+        return x;
+    return pl_rope_apply(b->g, x, b->pos,
+                         o->freqs_full && in_window ? -1 : o->freqs,
+                         in_window ? &m->rope_window : &m->rope);
+}
+
+/* Returns x [n_tok, n, d_key], each of whose n heads is normalised and
+ * multiplied by its own row of `base`.weight [n, d_key]. The product is apart
+ * from the norm, whose weight is one vector. */
+static pl_tensor norm_own(struct build *b, pl_tensor x, const char *base,
+                          int64_t n, const char *key)
+{
+    const struct model_dim dim[2] = {{n, key}, d_key(b)};
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 2, dim);
+
+    return pl_mul(b->g, pl_layer_norm(b->g, x, -1, b->m->eps), w);
+}
+
+/* Normalises each head of *q, and of *k unless it is -1. */
+static void norm_heads(struct build *b, pl_tensor *q, pl_tensor *k,
+                       const struct model_attention *o)
+{
+    if (o->qk_norm == QK_NORM_OWN_IF_GIVEN) {
+        *q = norm_own(b, *q, "attn_q_norm", b->m->n_head[b->layer],
+                      "attention.head_count");
+        *k = norm_own(b, *k, "attn_k_norm", b->m->n_head_kv[b->layer],
+                      "attention.head_count_kv");
+        return;
+    }
+    *q = model_norm(b, *q, "attn_q_norm", d_key(b));
+    if (*k >= 0)
+        *k = model_norm(b, *k, "attn_k_norm", d_key(b));
+}
+
+/* Multiplies y [n_tok, n_head, d_value], the result of attention, by the gates
+ * that attn_gate computes from h. */
+static pl_tensor gated(struct build *b, pl_tensor y, pl_tensor h,
+                       model_act *act)
+{
+    const int64_t n_head = b->m->n_head[b->layer];
+    const int64_t d_value = b->m->d_value[b->layer];
+    const bool each = model_rows(b, "attn_gate") == n_head;
+    const struct model_dim n = {each ? n_head : n_head * d_value,
+                                each ? "attention.head_count"
+                                     : "attention.head_count * value_length"};
+    pl_tensor gate = model_matmul(b, h, "attn_gate", PL_ROLE_ATTN_GATE, n,
+                                  model_width(b), false);
+
+    gate = model_heads(b, act(b->g, gate), n_head, each ? 1 : d_value);
+    return pl_mul(b->g, y, gate);
 }
 
 pl_tensor model_attention(struct build *b, pl_tensor h,
@@ -272,47 +361,60 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const struct model_dim width = {n_head * d_value,
                                     "attention.head_count * value_length"};
     const struct model_dim heads_q = {n_head, "attention.head_count"};
-    const pl_rope *rope = window(b) > 0 ? &m->rope_window : &m->rope;
     const bool own = !o->kv;
     const int64_t width_k = m->d_key[b->layer];
+    const struct model_dim all_q = {n_head * width_k,
+                                    "attention.head_count * key_length"};
+    const struct model_dim all_k = {n_head_kv * width_k,
+                                    "attention.head_count_kv * key_length"};
     const int64_t d_gate = o->gate ? d_value : 0;
+    const bool norm = normed(b, o);
+    const bool norm_last = o->qk_norm == QK_NORM_AFTER_ROPE;
     struct qkv x = project(b, h, o);
-    pl_tensor q = model_heads(b, x.q, n_head, width_k + d_gate);
-    pl_tensor k = own ? model_heads(b, x.k, n_head_kv, width_k) : -1;
-    pl_tensor v = own ? model_heads(b, x.v, n_head_kv, d_value) : -1;
-    pl_tensor gate = -1, sinks = -1, y;
+    pl_tensor q, k = -1, v = -1, gate = -1, sinks = -1, y;
 
+    if (o->qk_norm == QK_NORM_ALL_HEADS) {
+        x.q = norm_all_heads(b, x.q, "attn_q_norm", all_q);
+        x.k = norm_all_heads(b, x.k, "attn_k_norm", all_k);
+    }
+    q = model_heads(b, x.q, n_head, width_k + d_gate);
+    if (own) {
+        k = model_heads(b, x.k, n_head_kv, width_k);
+        v = model_heads(b, x.v, n_head_kv, d_value);
+    }
     if (o->gate) { /* The result of attn_q has, for each head, the query and
                       then the gate. */
         gate = pl_slice(b->g, q, 2, width_k, d_value);
         q = pl_slice(b->g, q, 2, 0, width_k);
     }
-    if (normed(b, o)) {
-        q = model_norm(b, q, "attn_q_norm", d_key(b));
-        if (own)
-            k = model_norm(b, k, "attn_k_norm", d_key(b));
-    }
+    if (norm && !norm_last)
+        norm_heads(b, &q, &k, o);
     if (o->v_norm && own)
         v = pl_rms_norm(b->g, v, -1, m->eps);
-    q = pl_rope_apply(b->g, q, b->pos, o->freqs, rope);
+    q = rotated(b, q, o);
+    k = own ? rotated(b, k, o) : -1;
+    if (norm && norm_last)
+        norm_heads(b, &q, &k, o);
     if (own) {
-        k = pl_rope_apply(b->g, k, b->pos, o->freqs, rope);
         b->kv.k = cached(b, k, false);
         b->kv.v = cached(b, v, true);
     } else {
         b->kv = *o->kv;
     }
-    if (o->sinks)
+    if (o->sinks || o->some_sinks)
         sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
-                             false, 1, &heads_q);
+                             !o->sinks, 1, &heads_q);
     y = pl_attention(b->g, q, b->kv.k, b->kv.v, sinks, m->query_scale,
-                     window(b), 0);
+                     window(b), m->attn_softcap);
     if (o->gate)
         y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
+    if (o->gate_act)
+        y = gated(b, y, h, o->gate_act);
     y = model_flat(b, y, width.n);
     model_name(b, y, "kqv_out");
-    return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
-                        width, false);
+    y = model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
+                     width, false);
+    return times(b, y, m->value_scale);
 }
 
 /* Building feed-forward parts and experts -------------------------------- */
@@ -352,6 +454,19 @@ static struct width d_shared(const struct build *b)
         {2 * n, "twice the shared expert's width"}};
 }
 
+/* Returns the hidden values glu(gate, up). If limit[layer] > 0, they are
+ * min(silu(gate), limit) * clamp(up, -limit, limit) instead. */
+static pl_tensor joined(struct build *b, model_glu *glu, pl_tensor gate,
+                        pl_tensor up, const float *limit)
+{
+    const float c = limit ? limit[b->layer] : 0;
+
+    if (c <= 0)
+        return glu(b->g, gate, up);
+    gate = pl_clamp(b->g, pl_silu(b->g, gate), -FLT_MAX, c);
+    return pl_mul(b->g, gate, pl_clamp(b->g, up, -c, c));
+}
+
 /* Builds a feed-forward part down(glu(gate h, up h)). Its matrices are named
  * ffn_gate, ffn_up and ffn_down, each followed by `suffix`. */
 static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
@@ -363,10 +478,11 @@ static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
 
     snprintf(gate_name, sizeof gate_name, "ffn_gate%s", suffix);
     snprintf(up_name, sizeof up_name, "ffn_up%s", suffix);
-    snprintf(both, sizeof both, "ffn_gate_up%s", suffix);
+    snprintf(both, sizeof both, "ffn_%s%s", b->m->fused_up ? "up" : "gate_up",
+             suffix);
     snprintf(down, sizeof down, "ffn_down%s", suffix);
-    if (model_has(b, both, "weight")) { /* The matrix has the rows of gate, then
-                                           those of up. */
+    if (b->m->fused_up || model_has(b, both, "weight")) {
+        /* The matrix has the rows of gate, then those of up. */
         up = model_matmul(b, h, both, PL_ROLE_FFN_GATE_UP, ff.two, e, false);
         gate = pl_slice(b->g, up, 1, 0, ff.one.n);
         up = pl_slice(b->g, up, 1, ff.one.n, ff.one.n);
@@ -375,13 +491,30 @@ static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
             model_matmul(b, h, gate_name, PL_ROLE_FFN_GATE, ff.one, e, false);
         up = model_matmul(b, h, up_name, PL_ROLE_FFN_UP, ff.one, e, false);
     }
-    return model_matmul(b, glu(b->g, gate, up), down, PL_ROLE_FFN_DOWN, e,
-                        ff.one, false);
+    h = joined(b, glu, gate, up, b->m->clamp_shared);
+    return model_matmul(b, h, down, PL_ROLE_FFN_DOWN, e, ff.one, false);
 }
 
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu)
 {
     return mlp(b, h, glu, "", d_ff(b));
+}
+
+pl_tensor model_relu_squared(struct build *b, pl_tensor x)
+{
+    return pl_sqr(b->g, pl_relu(b->g, x));
+}
+
+/* Returns down(hidden(up h)), a feed-forward part without gate. */
+static pl_tensor mlp_without_gate(struct build *b, pl_tensor h,
+                                  model_hidden *hidden)
+{
+    const struct model_dim e = model_width(b);
+    const struct width ff = d_ff(b);
+
+    h = model_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff.one, e, false);
+    return model_matmul(b, hidden(b, h), "ffn_down", PL_ROLE_FFN_DOWN, e,
+                        ff.one, false);
 }
 
 static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
@@ -441,6 +574,21 @@ pl_tensor model_router(struct build *b, pl_tensor h)
                         model_width(b), false);
 }
 
+/* Returns the bias that the router adds before it chooses experts, -1 if there
+ * is none. Its name has no suffix in some families' files. */
+static pl_tensor selection_bias(struct build *b, struct model_dim n)
+{
+    const struct model *m = b->m;
+    const char *suffix =
+        m->select_bias && !model_has(b, "exp_probs_b", "bias") ? NULL : "bias";
+    const bool optional = m->select_bias || m->gating != PL_GATING_SIGMOID;
+
+    if (!m->select_bias && !m->family->shared)
+        return -1;
+    return model_weight(b, "exp_probs_b", suffix, PL_ROLE_ROUTER_BIAS, optional,
+                        1, &n);
+}
+
 pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                         model_glu *glu)
 {
@@ -449,11 +597,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     const struct model_dim e = model_width(b);
     const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
-    pl_tensor bias =
-        m->family->shared
-            ? model_weight(b, "exp_probs_b", "bias", PL_ROLE_ROUTER_BIAS,
-                           m->gating != PL_GATING_SIGMOID, 1, &n_expert)
-            : -1;
+    pl_tensor bias = selection_bias(b, n_expert);
     pl_tensor ids = pl_router_topk(b->g, logits, bias, m->gating, used,
                                    (int)m->n_group, (int)m->n_group_used);
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
@@ -478,16 +622,16 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     /* The scale of the matrix ffn_down_exps is applied before the product, to
      * the hidden values of each expert, together with the expert's weight. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
-    x = pl_mul(b->g, glu(b->g, gate, up), weight);
+    x = pl_mul(b->g, joined(b, glu, gate, up, m->clamp_expert), weight);
     weight =
         expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
     x = pl_expert_down(b->g, x, weight, ids);
     of_result = expert_bias(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ids);
     if (of_result >= 0)
         x = pl_add(b->g, x, pl_sum(b->g, pl_mul(b->g, of_result, w)));
-    return m->n_shared > 0 || m->d_shared > 0
-               ? pl_add(b->g, x, shared_expert(b, h, glu))
-               : x;
+    if (m->n_shared > 0 || m->d_shared > 0)
+        x = pl_add(b->g, x, shared_expert(b, h, glu));
+    return m->shared_mean ? pl_scale(b->g, x, 0.5f) : x;
 }
 
 /* Building the output and whole networks --------------------------------- */
@@ -501,7 +645,10 @@ static pl_tensor last_norm(struct build *b, pl_tensor x)
 
     if (!own)
         model_layer(b, -1);
-    x = model_norm(b, x, own ? "nextn.shared_head_norm" : "output_norm",
+    x = model_norm(b, x,
+                   own                 ? "nextn.shared_head_norm"
+                   : b->m->output_norm ? b->m->output_norm
+                                       : "output_norm",
                    model_width(b));
     pl_name(b->g, x, "result_norm");
     return x;
@@ -534,7 +681,7 @@ void model_head(struct build *b, pl_tensor x)
      * to the last layer. */
     x = pl_gather_rows(b->g, x, b->out_ids);
     pl_name(b->g, x, "result_hidden");
-    x = last_matmul(b, last_norm(b, x));
+    x = times(b, last_matmul(b, last_norm(b, x)), b->m->logit_scale);
     if (b->m->softcap > 0) {
         x = pl_tanh(b->g, pl_scale(b->g, x, 1 / b->m->softcap));
         x = pl_scale(b->g, x, b->m->softcap);
@@ -543,27 +690,69 @@ void model_head(struct build *b, pl_tensor x)
     pl_output(b->g, x);
 }
 
-void model_decoder(struct build *b, const struct model_attention *o,
-                   const char *ffn_norm, model_glu *glu)
+/* Returns the norm of the result x of a part of a layer. */
+static pl_tensor post_norm(struct build *b, pl_tensor x, const char *base,
+                           float eps)
 {
-    int64_t end;
-    pl_tensor x = model_enter(b, &end), h;
+    const struct model_dim e = model_width(b);
+    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &e);
 
+    return pl_rms_norm(b->g, x, w, eps > 0 ? eps : b->m->eps);
+}
+
+/* Returns the input of a part of a layer: x, or the norm of x. */
+static pl_tensor part_input(struct build *b, pl_tensor x, const char *norm,
+                            const char *name, const struct model_layers *o)
+{
+    if (o->bare)
+        return x;
+    return model_name(b, model_norm(b, x, norm, model_width(b)), name);
+}
+
+/* Returns x plus the result y of a part of a layer. */
+static pl_tensor part_added(struct build *b, pl_tensor x, pl_tensor y,
+                            const char *norm, const struct model_layers *o)
+{
+    if (o->post_norm)
+        y = post_norm(b, y, norm, o->post_eps);
+    return pl_add(b->g, x, times(b, y, b->m->residual_scale));
+}
+
+static pl_tensor feed_forward(struct build *b, pl_tensor h,
+                              const struct model_layers *o)
+{
+    model_glu *glu = o->glu ? o->glu : pl_swiglu;
+
+    if (o->hidden)
+        return mlp_without_gate(b, h, o->hidden);
+    return model_is_dense(b->m, b->layer)
+               ? model_mlp(b, h, glu)
+               : model_experts(b, h, model_router(b, h), glu);
+}
+
+void model_decoder(struct build *b, const struct model_layers *o)
+{
+    int64_t end = b->m->n_layer;
+    pl_tensor x = o->mtp ? model_enter(b, &end) : model_embed(b), h, norm;
+
+    if (o->embd_norm)
+        x = pl_rms_norm(b->g, x, -1, b->m->eps);
     for (int64_t i = b->first; i < end; i++) {
         model_layer(b, i);
-        h = model_norm(b, x, "attn_norm", model_width(b));
-        model_name(b, h, "attn_norm");
-        x = pl_add(b->g, x,
-                   b->m->recurrent && b->m->recurrent[i]
-                       ? model_delta_net(b, h)
-                       : model_attention(b, h, o));
-        model_name(b, x, "ffn_inp");
-        h = model_norm(b, x, ffn_norm, model_width(b));
-        model_name(b, h, "ffn_norm");
-        x = pl_add(b->g, x,
-                   i < b->m->n_dense
-                       ? model_mlp(b, h, glu)
-                       : model_experts(b, h, model_router(b, h), glu));
+        norm = part_input(b, x, "attn_norm", "attn_norm", o);
+        h = b->m->recurrent && b->m->recurrent[i]
+                ? (o->recurrent ? o->recurrent : model_delta_net)(b, norm)
+                : model_attention(b, norm, &o->attention);
+        if (o->parallel) {
+            h = pl_add(b->g, h, feed_forward(b, norm, o));
+            x = pl_add(b->g, x, h);
+        } else {
+            x = part_added(b, x, h, "post_attention_norm", o);
+            model_name(b, x, "ffn_inp");
+            h = part_input(b, x, o->ffn_norm ? o->ffn_norm : "ffn_norm",
+                           "ffn_norm", o);
+            x = part_added(b, x, feed_forward(b, h, o), "post_ffw_norm", o);
+        }
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;

@@ -53,6 +53,14 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
 /* Returns true if the file contains the tensor `base`.`suffix`. */
 bool model_has(const struct build *b, const char *base, const char *suffix);
 
+/* Returns the number of rows of the matrix `base`.weight in the file, 0 if it
+ * has none. */
+int64_t model_rows(const struct build *b, const char *base);
+
+/* Returns the weight rope_freqs.weight, the divisors of RoPE's angles, or -1 if
+ * the file has none. */
+pl_tensor model_rope_freqs(struct build *b);
+
 /* Returns the weight `base`.scale, by which results of the matrix `base` are
  * multiplied, or -1 if the file has none. It has one value. Only if `experts`
  * may it have one for each expert; *each is set to true then. */
@@ -89,7 +97,9 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
                        pl_role role, struct model_dim out, struct model_dim in,
                        bool need_bias);
 
-/* Returns x normalised over its last dimension d, times `base`.weight [d]. */
+/* Returns x normalised over its last dimension d, by an RMS norm or a layer
+ * norm, times `base`.weight [d], plus `base`.bias [d] if the model's norms have
+ * biases. */
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d);
 
@@ -107,23 +117,40 @@ pl_tensor model_embed(struct build *b);
  * Source: arXiv:2412.19437, section 2.2. */
 pl_tensor model_enter(struct build *b, int64_t *end);
 
-/* Normalisation of each head of q and k before RoPE in a family: never, only if
- * the file has the norm weights, or always. */
-enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };
+/* Normalisation of q and k in a family: never; of each head before RoPE, only
+ * if the file has the norm weights, or always; of each head after RoPE; of all
+ * heads together before RoPE; of each head by a layer norm before RoPE, with
+ * weights of its own, if the file has them. */
+enum model_qk_norm {
+    QK_NORM_NEVER,
+    QK_NORM_IF_GIVEN,
+    QK_NORM_ALWAYS,
+    QK_NORM_AFTER_ROPE,
+    QK_NORM_ALL_HEADS,
+    QK_NORM_OWN_IF_GIVEN
+};
+
+/* A function of single values, such as pl_sigmoid. */
+typedef pl_tensor model_act(pl_graph *g, pl_tensor x);
 
 struct model_attention {
     /* true if the file must have biases of q, k and v; false if they are
      * optional */
     bool bias;
     enum model_qk_norm qk_norm;
-    bool gate;       /* the matrix attn_q also computes a gate for each head, as
+    bool gate; /* the matrix attn_q also computes a gate for each head, as
                         wide as the head */
+    /* The function of gates from the matrix attn_gate, one for each head or one
+     * for each value; NULL if there is no such matrix. */
+    model_act *gate_act;
     bool v_norm;     /* each head of v is normalised; this norm has no weight */
     bool v_is_k;     /* if the file lacks attn_v, v is the result of attn_k */
     bool sinks;      /* the weight attn_sinks adds a term to the softmax of each
                         head */
+    bool some_sinks; /* the same, in those layers that have the weight */
     pl_tensor freqs; /* [n_rot / 2] the weight with divisors of RoPE's angles;
                         -1 if none */
+    bool freqs_full; /* `freqs` is only for layers without a window */
     /* the earlier layer's caches that this layer reads; NULL if it has caches
      * of its own */
     const struct model_kv *kv;
@@ -143,6 +170,10 @@ pl_tensor model_delta_net(struct build *b, pl_tensor h);
 /* A function that combines the results of the gate and up matrices: pl_swiglu
  * or pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
+/* A function of the hidden values of a feed-forward part without gate. */
+typedef pl_tensor model_hidden(struct build *b, pl_tensor x);
+/* Returns max(0, x)^2. */
+pl_tensor model_relu_squared(struct build *b, pl_tensor x);
 /* Returns down(glu(gate h, up h)). The matrices gate and up may be fused into
  * ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
@@ -159,11 +190,30 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
  * Marks the logits as output. */
 void model_head(struct build *b, pl_tensor x);
 
+/* The layers of a decoder. All fields may be zero but attention.freqs. */
+struct model_layers {
+    struct model_attention attention;
+    /* The part instead of attention in recurrent layers; model_delta_net if
+     * NULL. */
+    pl_tensor (*recurrent)(struct build *b, pl_tensor h);
+    model_glu *glu; /* pl_swiglu if NULL */
+    /* Not NULL if feed-forward parts have no gate: down(hidden(up h)). */
+    model_hidden *hidden;
+    const char *ffn_norm; /* name of the norm before the feed-forward part;
+                             "ffn_norm" if NULL */
+    bool mtp;             /* multi-token-prediction blocks are supported */
+    bool parallel;        /* both parts read attn_norm x, and x becomes the sum
+                             of x and both results */
+    bool bare;            /* both parts of a layer read x without a norm */
+    bool post_norm; /* the results of both parts are normalised, too, by the
+                       weights post_attention_norm and post_ffw_norm */
+    float post_eps; /* epsilon of these norms; the model's if 0 */
+    bool embd_norm; /* embeddings are normalised, without a weight */
+};
+
 /* Builds a whole network, from embedding to logits, of layers x += attention or
- * delta net(attn_norm x); x += mlp or experts(ffn_norm x). `ffn_norm` is the
- * name of the second norm in the file. */
-void model_decoder(struct build *b, const struct model_attention *o,
-                   const char *ffn_norm, model_glu *glu);
+ * delta net(attn_norm x); x += mlp or experts(ffn_norm x). */
+void model_decoder(struct build *b, const struct model_layers *o);
 
 /* ---- builders of the families, one file each ----------------------------- */
 
@@ -184,5 +234,57 @@ void model_qwen35(struct build *b); /* Builds the graph of the families qwen35,
                                        qwen35moe and qwen3next. */
 pl_status model_deepseek2_read(struct model *m, pl_err *err);
 void model_deepseek2(struct build *b);
+pl_status model_granite_read(struct model *m, pl_err *err);
+void model_granite(struct build *b);
+pl_status model_smollm3_read(struct model *m, pl_err *err);
+void model_smollm3(struct build *b);
+pl_status model_glm4_read(struct model *m, pl_err *err);
+void model_glm4(struct build *b);
+void model_seed_oss(struct build *b);
+pl_status model_hunyuan_dense_read(struct model *m, pl_err *err);
+void model_hunyuan(struct build *b);
+pl_status model_hunyuan_moe_read(struct model *m, pl_err *err);
+pl_status model_hy_v3_read(struct model *m, pl_err *err);
+void model_bailingmoe2(struct build *b);
+void model_ernie4_5(struct build *b);
+pl_status model_ernie4_5_read(struct model *m, pl_err *err);
+pl_status model_bailingmoe2_read(struct model *m, pl_err *err);
+pl_status model_qwen2moe_read(struct model *m, pl_err *err);
+pl_status model_olmo2_read(struct model *m, pl_err *err);
+void model_olmo2(struct build *b);
+pl_status model_olmoe_read(struct model *m, pl_err *err);
+void model_olmoe(struct build *b);
+pl_status model_minimax_m2_read(struct model *m, pl_err *err);
+pl_status model_exaone4_read(struct model *m, pl_err *err);
+void model_exaone4(struct build *b);
+pl_status model_exaone_moe_read(struct model *m, pl_err *err);
+pl_status model_afmoe_read(struct model *m, pl_err *err);
+void model_afmoe(struct build *b);
+pl_status model_laguna_read(struct model *m, pl_err *err);
+void model_laguna(struct build *b);
+pl_status model_step35_read(struct model *m, pl_err *err);
+void model_step35(struct build *b);
+pl_status model_mimo2_read(struct model *m, pl_err *err);
+void model_mimo2(struct build *b);
+pl_status model_muse_glimmer_read(struct model *m, pl_err *err);
+void model_muse_glimmer(struct build *b);
+void model_arcee(struct build *b);
+pl_status model_apertus_read(struct model *m, pl_err *err);
+void model_apertus(struct build *b);
+pl_status model_gemma2_read(struct model *m, pl_err *err);
+void model_gemma2(struct build *b);
+pl_status model_command_r_read(struct model *m, pl_err *err);
+pl_status model_cohere2_read(struct model *m, pl_err *err);
+pl_status model_cohere2moe_read(struct model *m, pl_err *err);
+void model_cohere(struct build *b); /* Builds the graph of the families
+                                       command-r, cohere2 and cohere2moe. */
+pl_status model_lfm2_read(struct model *m, pl_err *err);
+void model_lfm2(struct build *b);
+pl_status model_nemotron_read(struct model *m, pl_err *err);
+void model_nemotron(struct build *b);
+pl_status model_stablelm_read(struct model *m, pl_err *err);
+void model_stablelm(struct build *b);
+pl_status model_starcoder2_read(struct model *m, pl_err *err);
+void model_starcoder2(struct build *b);
 
 #endif

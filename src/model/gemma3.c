@@ -10,7 +10,6 @@
  * d_model / n_head instead of the width of its heads. Source:
  * arXiv:2503.19786. */
 #include "base/err.h"
-#include "graph/graph.h"
 #include "model/blocks.h"
 #include "model/params.h"
 
@@ -23,8 +22,9 @@ pl_status model_gemma3_read(struct model *m, pl_err *err)
     double base;
 
     PL_TRY(params_rope_base(m, "rope.freq_base_swa", 10000, &base, err));
-    PL_TRY(params_softcap(m, err));
-    PL_TRY(params_windows(m, PATTERN, err));
+    PL_TRY(params_softcap(m, "final_logit_softcapping", 0, &m->softcap, err));
+    PL_TRY(params_windows(m, PATTERN, 0, err));
+    m->embedding_scale = (float)sqrt((double)m->d_model);
     m->rope_window = (pl_rope){.size = sizeof m->rope_window,
                                .n_rot = m->rope.n_rot,
                                .neox = m->rope.neox,
@@ -39,24 +39,10 @@ pl_status model_gemma3_read(struct model *m, pl_err *err)
 
 void model_gemma3(struct build *b)
 {
-    const struct model_attention o = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1};
-    const struct model_dim e = model_width(b);
-    pl_tensor x = pl_scale(b->g, model_embed(b), (float)sqrt((double)e.n)), h;
+    const struct model_layers o = {
+        .attention = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1},
+        .glu = pl_geglu,
+        .post_norm = true};
 
-    for (int64_t i = 0; i < b->m->n_layer; i++) {
-        model_layer(b, i);
-        h = model_norm(b, x, "attn_norm", e);
-        model_name(b, h, "attn_norm");
-        h = model_attention(b, h, &o);
-        x = pl_add(b->g, x, model_norm(b, h, "post_attention_norm", e));
-        model_name(b, x, "ffn_inp");
-        h = model_norm(b, x, "ffn_norm", e);
-        model_name(b, h, "ffn_norm");
-        h = model_mlp(b, h, pl_geglu);
-        x = pl_add(b->g, x, model_norm(b, h, "post_ffw_norm", e));
-        model_name(b, x, "l_out");
-        if (b->g->err.status != PL_OK)
-            return;
-    }
-    model_head(b, x);
+    model_decoder(b, &o);
 }

@@ -90,7 +90,7 @@ static pl_status read_rope_window(struct model *m, pl_err *err)
 
 pl_status model_gemma4_read(struct model *m, pl_err *err)
 {
-    PL_TRY(params_windows(m, 0, err));
+    PL_TRY(params_windows(m, 0, 0, err));
     PL_TRY(params_of_windows(m, "attention.key_length_swa", &m->d_key, err));
     PL_TRY(
         params_of_windows(m, "attention.value_length_swa", &m->d_value, err));
@@ -101,7 +101,7 @@ pl_status model_gemma4_read(struct model *m, pl_err *err)
     PL_TRY(params_get(m, "embedding_length_per_layer_input", 0, 0, MAX_WIDTH,
                       &m->d_per_layer, err));
     m->query_scale = 1;
-    return params_softcap(m, err);
+    return params_softcap(m, "final_logit_softcapping", 0, &m->softcap, err);
 }
 
 /* Returns the per-layer embeddings p, [n_tok, n_layer, d_per_layer], or -1 if

@@ -14,7 +14,10 @@
 
 void model_glm4moe(struct build *b)
 {
-    const struct model_attention o = {.qk_norm = QK_NORM_IF_GIVEN, .freqs = -1};
+    const struct model_layers o = {
+        .attention = {.qk_norm = QK_NORM_IF_GIVEN, .freqs = -1},
+        .ffn_norm = "post_attention_norm",
+        .mtp = true};
 
-    model_decoder(b, &o, "post_attention_norm", pl_swiglu);
+    model_decoder(b, &o);
 }

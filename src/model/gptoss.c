@@ -23,7 +23,7 @@ pl_status model_gptoss_read(struct model *m, pl_err *err)
     PL_TRY(params_rope_base(m, "rope.freq_base_swa", (double)m->rope.base,
                             &base, err));
     PL_TRY(params_rope(m, base, &m->rope_window, err));
-    return params_windows(m, 2, err);
+    return params_windows(m, 2, 0, err);
 }
 
 static pl_tensor glu(pl_graph *g, pl_tensor gate, pl_tensor up)
@@ -33,7 +33,11 @@ static pl_tensor glu(pl_graph *g, pl_tensor gate, pl_tensor up)
 
 void model_gptoss(struct build *b)
 {
-    const struct model_attention o = {.bias = true, .sinks = true, .freqs = -1};
+    const struct model_layers o = {
+        .attention = {.bias = true, .sinks = true, .freqs = -1},
+        .glu = glu,
+        .ffn_norm = "post_attention_norm",
+        .mtp = true};
 
-    model_decoder(b, &o, "post_attention_norm", glu);
+    model_decoder(b, &o);
 }

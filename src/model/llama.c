@@ -7,11 +7,8 @@
 
 void model_llama(struct build *b)
 {
-    const struct model_dim half = {b->m->rope.n_rot / 2,
-                                   "rope.dimension_count / 2"};
-    const struct model_attention o = {
-        .freqs = model_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS,
-                              true, 1, &half)};
+    const struct model_layers o = {.attention.freqs = model_rope_freqs(b),
+                                   .mtp = true};
 
-    model_decoder(b, &o, "ffn_norm", pl_swiglu);
+    model_decoder(b, &o);
 }

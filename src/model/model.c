@@ -37,15 +37,84 @@ static const struct model_family families[] = {
      model_qwen3next_read, model_qwen35},
     {"deepseek2", false, MOE_ALWAYS, true, "expert_feed_forward_length",
      model_deepseek2_read, model_deepseek2},
+    {"granite", false, MOE_NEVER, false, NULL, model_granite_read,
+     model_granite},
+    {"granitemoe", false, MOE_ALWAYS, false, "feed_forward_length",
+     model_granite_read, model_granite},
+    {"qwen3vl", true, MOE_NEVER, false, NULL, NULL, model_qwen3},
+    {"qwen3vlmoe", true, MOE_ALWAYS, false, "expert_feed_forward_length", NULL,
+     model_qwen3},
+    {"smollm3", false, MOE_NEVER, false, NULL, model_smollm3_read,
+     model_smollm3},
+    {"glm4", false, MOE_NEVER, false, NULL, model_glm4_read, model_glm4},
+    {"seed_oss", true, MOE_NEVER, false, NULL, NULL, model_seed_oss},
+    {"hunyuan-dense", true, MOE_NEVER, false, NULL, model_hunyuan_dense_read,
+     model_hunyuan},
+    {"hunyuan-moe", true, MOE_ALWAYS, false, "feed_forward_length",
+     model_hunyuan_moe_read, model_hunyuan},
+    {"hy_v3", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_hy_v3_read, model_bailingmoe2},
+    {"ernie4_5", false, MOE_NEVER, false, NULL, NULL, model_ernie4_5},
+    {"ernie4_5-moe", false, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_ernie4_5_read, model_ernie4_5},
+    {"bailingmoe2", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_bailingmoe2_read, model_bailingmoe2},
+    {"dots1", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_bailingmoe2_read, model_bailingmoe2},
+    {"qwen2moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_qwen2moe_read, model_qwen2},
+    {"olmo2", true, MOE_NEVER, false, NULL, model_olmo2_read, model_olmo2},
+    {"olmoe", true, MOE_ALWAYS, false, "feed_forward_length", model_olmoe_read,
+     model_olmoe},
+    {"minimax-m2", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_minimax_m2_read, model_olmoe},
+    {"exaone4", true, MOE_NEVER, false, NULL, model_exaone4_read,
+     model_exaone4},
+    {"exaone-moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_exaone_moe_read, model_bailingmoe2},
+    {"afmoe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_afmoe_read, model_afmoe},
+    {"laguna", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_laguna_read, model_laguna},
+    {"step35", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_step35_read, model_step35},
+    {"mimo2", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_mimo2_read, model_mimo2},
+    {"muse-glimmer", false, MOE_NEVER, false, NULL, model_muse_glimmer_read,
+     model_muse_glimmer},
+    {"arcee", false, MOE_NEVER, false, NULL, NULL, model_arcee},
+    {"apertus", true, MOE_NEVER, false, NULL, model_apertus_read,
+     model_apertus},
+    {"command-r", false, MOE_NEVER, false, NULL, model_command_r_read,
+     model_cohere},
+    {"cohere2", false, MOE_NEVER, false, NULL, model_cohere2_read,
+     model_cohere},
+    {"cohere2moe", false, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_cohere2moe_read, model_cohere},
+    {"lfm2", true, MOE_NEVER, false, NULL, model_lfm2_read, model_lfm2},
+    {"lfm2moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_lfm2_read, model_lfm2},
+    {"nemotron", true, MOE_NEVER, false, NULL, model_nemotron_read,
+     model_nemotron},
+    {"stablelm", true, MOE_NEVER, false, NULL, model_stablelm_read,
+     model_stablelm},
+    {"starcoder2", true, MOE_NEVER, false, NULL, model_starcoder2_read,
+     model_starcoder2},
+    {"gemma2", true, MOE_NEVER, false, NULL, model_gemma2_read, model_gemma2},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };
+
+const char *model_family_name(int i)
+{
+    return i >= 0 && i < N_FAMILY ? families[i].arch : NULL;
+}
 
 static pl_status find_family(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
     struct gguf_str arch;
-    char known[200] = "", name[41];
+    char known[1200] = "", name[41];
     size_t n = 0;
 
     PL_TRY(gguf_get_str(m->file, "general.architecture", &arch, err));

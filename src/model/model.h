@@ -78,6 +78,8 @@ struct model {
     int64_t n_shared; /* number of shared experts, which process every token */
     /* width of all shared experts together; 0 if it is n_shared * d_expert */
     int64_t d_shared;
+    bool shared_mean;    /* the results of the experts and of the shared experts
+                            are averaged, not added */
     bool shared_gate;    /* the shared experts' result is multiplied by a
                             sigmoid of its own */
     int64_t d_per_layer; /* width of the per-layer embeddings; 0 if the model
@@ -91,6 +93,8 @@ struct model {
     /* factor by which the weights of the chosen experts are multiplied */
     float routed;
     float eps;
+    bool layer_norm; /* norms subtract the mean, unlike RMS norms */
+    bool norm_bias;  /* norms have biases */
     /* widths of the latents of queries and of keys and values in latent
      * attention; q_rank is 0 if queries have no latents */
     int64_t q_rank, kv_rank;
@@ -99,27 +103,59 @@ struct model {
     /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
      * layer has one. */
     const int64_t *window;
-    /* [n_layer] true for a delta net instead of attention; NULL if all
-     * false. */
+    /* [n_layer] true for a recurrent part, such as a delta net, instead of
+     * attention; NULL if all false. */
     const bool *recurrent;
+    /* [n_layer] true for a layer whose attention has no RoPE; NULL if all have
+     * RoPE. */
+    const bool *no_rope;
+    /* [n_layer] true for a layer without experts; NULL if these are the first
+     * n_dense ones. */
+    const bool *dense;
     struct model_delta delta;
-    pl_rope rope_window; /* parameters of RoPE for layers with a window */
-    float query_scale;   /* factor by which the scores of attention are
+    int64_t n_tap; /* number of tokens that a short convolution without delta
+                      net sums */
+    const char *output_norm; /* name of the last norm; NULL for output_norm */
+    pl_rope rope_window;     /* parameters of RoPE for layers with a window */
+    float query_scale;       /* factor by which the scores of attention are
                             multiplied */
-    float softcap;       /* a logit x becomes c tanh(x / c) with this c; 0 if
+    float attn_softcap;      /* limit of the scores of attention, 0 for none */
+    /* Factors of the embeddings, of the result of attention, of the results of
+     * both parts of a layer, and of the logits; 1 for none. */
+    float embedding_scale, value_scale, residual_scale, logit_scale;
+    bool fused_up;    /* ffn_up has the rows of gate, then those of up */
+    bool select_bias; /* the router may have a bias, exp_probs_b, that only
+                         affects the choice of experts */
+    /* [n_layer] limit of the hidden values of experts, and of the shared expert
+     * or a feed-forward part, 0 for none; NULL if no layer has one. */
+    const float *clamp_expert, *clamp_shared;
+    const float *xielu[4]; /* [n_layer] each: alpha_p, alpha_n, beta and eps of
+                              apertus */
+    float softcap;         /* a logit x becomes c tanh(x / c) with this c; 0 if
                             logits stay unchanged */
-    pl_pooling pooling;  /* pooling of embeddings that the file recommends */
-    int64_t n_unused;    /* number of tensors of the file that the graph does
+    pl_pooling pooling;    /* pooling of embeddings that the file recommends */
+    int64_t n_unused;      /* number of tensors of the file that the graph does
                             not read */
     /* text of a warning with the keys and tensors of the file that plait does
      * not know; NULL if there are none */
     const char *unread;
 };
 
+/* Returns the name of family i of the table, or NULL if i is not below the
+ * number of families. */
+const char *model_family_name(int i);
+
 /* Reads and checks the model in `file`, which is borrowed until model_close. On
  * failure *out is NULL. */
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
 void model_close(struct model *m);
+
+/* Returns true if the layer has a feed-forward part without experts. */
+static inline bool model_is_dense(const struct model *m, int64_t layer)
+{
+    return m->dense && layer < m->n_layer ? m->dense[layer]
+                                          : layer < m->n_dense;
+}
 
 /* Give access to the file's tensors that form the graph's weight `name`: one
  * tensor, or one for each expert. model_weight_parts returns their number, 0 if

@@ -40,10 +40,8 @@ pl_status params_get(const struct model *m, const char *name, int64_t def,
                         err);
 }
 
-/* Reads the number of a key, which must be in [1e-6, 1e6]. If `zero`, 0 is
- * valid, too; some files have it with the meaning "none". */
-static pl_status get_factor(const struct model *m, const char *name, double def,
-                            bool zero, double *out, pl_err *err)
+pl_status params_factor(const struct model *m, const char *name, double def,
+                        bool zero, double *out, pl_err *err)
 {
     struct params_key k;
 
@@ -196,35 +194,53 @@ static pl_status read_groups(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-/* Reads the keys that only families with a shared expert have. If a key is
- * absent, its default is the value for which writers omit it. */
-static pl_status read_shared(struct model *m, pl_err *err)
+pl_status params_router(struct model *m, pl_gating gating, bool normalise,
+                        pl_err *err)
 {
-    const char *path = gguf_path(m->file);
     struct params_key k;
-    int64_t gating;
+    int64_t number;
     double routed;
 
     PL_TRY(params_get(m, "leading_dense_block_count", 0, 0, m->n_layer,
                       &m->n_dense, err));
-    PL_TRY(gguf_need_i64(m->file, params_key(m, "expert_shared_count", &k), 0,
-                         MAX_EXPERT, &m->n_shared, err));
-    PL_TRY(params_get(m, "expert_gating_func", 2, 0, INT32_MAX, &gating, err));
-    if (gating != 1 && gating != 2)
+    PL_TRY(params_get(m, "expert_gating_func",
+                      gating == PL_GATING_SOFTMAX ? 1 : 2, 0, INT32_MAX,
+                      &number, err));
+    if (number != 1 && number != 2)
         return err_set(err, PL_UNSUPPORTED,
                        "%s: key %s is %" PRId64 "; for %s only 1, softmax, and "
                        "2, sigmoid, are supported",
-                       path, params_key(m, "expert_gating_func", &k), gating,
+                       gguf_path(m->file),
+                       params_key(m, "expert_gating_func", &k), number,
                        m->family->arch);
-    m->gating = gating == 1 ? PL_GATING_SOFTMAX : PL_GATING_SIGMOID;
+    m->gating = number == 1 ? PL_GATING_SOFTMAX : PL_GATING_SIGMOID;
     PL_TRY(gguf_get_bool(m->file, params_key(m, "expert_weights_norm", &k),
-                         false, &m->normalise, err));
-    PL_TRY(get_factor(m, "expert_weights_scale", 1, true, &routed, err));
+                         normalise, &m->normalise, err));
+    PL_TRY(params_factor(m, "expert_weights_scale", 1, true, &routed, err));
     m->routed = routed == 0 ? 1 : (float)routed;
     if (m->n_dense > 0)
         PL_TRY(params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL,
                                 &m->d_ff, err));
     return PL_OK;
+}
+
+pl_status params_shared(struct model *m, int64_t def, pl_err *err)
+{
+    PL_TRY(params_get(m, "expert_shared_count", def, 0, MAX_EXPERT,
+                      &m->n_shared, err));
+    return params_get(m, "expert_shared_feed_forward_length", 0, 0, MAX_WIDTH,
+                      &m->d_shared, err);
+}
+
+/* Reads the keys that only families with a shared expert have. If a key is
+ * absent, its default is the value for which writers omit it. */
+static pl_status read_shared(struct model *m, pl_err *err)
+{
+    struct params_key k;
+
+    PL_TRY(gguf_need_i64(m->file, params_key(m, "expert_shared_count", &k), 0,
+                         MAX_EXPERT, &m->n_shared, err));
+    return params_router(m, PL_GATING_SIGMOID, false, err);
 }
 
 static pl_status read_experts(struct model *m, pl_err *err)
@@ -266,10 +282,10 @@ static pl_status read_turns(const struct model *m, struct turns *t, pl_err *err)
 {
     struct params_key k;
 
-    PL_TRY(
-        get_factor(m, "rope.scaling.yarn_beta_fast", 32, false, &t->fast, err));
-    PL_TRY(
-        get_factor(m, "rope.scaling.yarn_beta_slow", 1, false, &t->slow, err));
+    PL_TRY(params_factor(m, "rope.scaling.yarn_beta_fast", 32, false, &t->fast,
+                         err));
+    PL_TRY(params_factor(m, "rope.scaling.yarn_beta_slow", 1, false, &t->slow,
+                         err));
     if (t->slow <= t->fast)
         return PL_OK;
     return err_set(
@@ -313,7 +329,7 @@ static pl_status read_factor(const struct model *m, double *out, pl_err *err)
                            ? "rope.scaling.factor"
                            : "rope.scale_linear";
 
-    PL_TRY(get_factor(m, name, 1, true, out, err));
+    PL_TRY(params_factor(m, name, 1, true, out, err));
     *out = *out == 0 ? 1 : *out;
     return PL_OK;
 }
@@ -346,18 +362,21 @@ pl_status params_flags(struct model *m, const char *name, bool **out,
     return PL_OK;
 }
 
-pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
+pl_status params_windows(struct model *m, int64_t pattern, int64_t width,
+                         pl_err *err)
 {
+    const bool full_first = pattern < 0;
+    int64_t period = full_first ? -pattern : pattern;
     static const char name[] = "attention.sliding_window_pattern";
     struct params_key k;
     const struct gguf_kv *kv = gguf_find(m->file, params_key(m, name, &k));
-    int64_t width, *window = layers_alloc(m, err);
+    int64_t *window = layers_alloc(m, err);
     bool *has = NULL;
 
     if (!window)
         return PL_NO_MEMORY;
-    if (pattern > 0 && (!kv || kv->type != GGUF_ARRAY))
-        PL_TRY(params_get(m, name, pattern, 1, INT32_MAX, &pattern, err));
+    if (period > 0 && (!kv || kv->type != GGUF_ARRAY))
+        PL_TRY(params_get(m, name, period, 1, INT32_MAX, &period, err));
     else if (kv)
         PL_TRY(params_flags(m, name, &has, err));
     else
@@ -365,15 +384,146 @@ pl_status params_windows(struct model *m, int64_t pattern, pl_err *err)
                        "%s: key %s is missing; it is a list of %" PRId64
                        " values, one per layer; convert the model again",
                        gguf_path(m->file), k.s, m->n_layer);
-    if (has)
+    if (has && width == 0)
         PL_TRY(
             params_need(m, "attention.sliding_window", MAX_WIDTH, &width, err));
     else
-        PL_TRY(params_get(m, "attention.sliding_window", 0, 0, MAX_WIDTH,
+        PL_TRY(params_get(m, "attention.sliding_window", width, 0, MAX_WIDTH,
                           &width, err));
-    for (int64_t i = 0; i < m->n_layer; i++)
-        window[i] = (has ? has[i] : i % pattern < pattern - 1) ? width : 0;
+    for (int64_t i = 0; i < m->n_layer; i++) {
+        const bool by_period =
+            period > 0 &&
+            (full_first ? i % period != 0 : i % period < period - 1);
+
+        window[i] = (has ? has[i] : by_period) ? width : 0;
+    }
     m->window = window;
+    return PL_OK;
+}
+
+static pl_status no_memory_for_keys(pl_err *err)
+{
+    return err_no_memory(err, "hyper-parameters");
+}
+
+static pl_status read_epsilon(struct model *m, const char *name, pl_err *err)
+{
+    struct params_key k;
+    double eps;
+
+    PL_TRY(gguf_need_f64(m->file, params_key(m, name, &k), &eps, err));
+    /* With an epsilon of 0, the norm would turn a row of zeros into NaN. */
+    if (!(eps >= 1e-30) || eps > 1)
+        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
+                       gguf_path(m->file), k.s, eps);
+    m->eps = (float)eps;
+    return PL_OK;
+}
+
+pl_status params_layer_norm(struct model *m, pl_err *err)
+{
+    m->layer_norm = true;
+    return read_epsilon(m, "attention.layer_norm_epsilon", err);
+}
+
+pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
+                         pl_err *err)
+{
+    bool *none =
+        arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next), sizeof *none);
+
+    if (!none)
+        return no_memory_for_keys(err);
+    for (int64_t i = first; i < m->n_layer; i++)
+        none[i] = period > 0 ? (i + 1) % period == 0 : m->window[i] == 0;
+    m->no_rope = none;
+    return PL_OK;
+}
+
+pl_status params_dense(struct model *m, pl_err *err)
+{
+    bool *dense =
+        arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next), sizeof *dense);
+
+    if (!dense)
+        return no_memory_for_keys(err);
+    for (int64_t i = 0; i < m->n_layer; i++) {
+        char name[48];
+
+        snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
+        dense[i] = !gguf_find_tensor(m->file, name);
+    }
+    m->dense = dense;
+    return params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,
+                            err);
+}
+
+pl_status params_layer_floats(struct model *m, const char *key, double lo,
+                              double hi, const float **out, pl_err *err)
+{
+    const struct gguf_kv *kv = gguf_find(m->file, key);
+    float *v;
+
+    *out = NULL;
+    if (!kv)
+        return PL_OK;
+    v = arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next), sizeof *v);
+    if (!v)
+        return no_memory_for_keys(err);
+    for (int64_t i = 0; i < m->n_layer; i++) {
+        const uint64_t at = kv->type == GGUF_ARRAY ? (uint64_t)i : 0;
+        double x;
+
+        if (at >= kv->count || !gguf_as_f64(kv, at, &x) ||
+            !(x >= lo && x <= hi))
+            return err_set(err, PL_BAD_FILE,
+                           "%s: key %s: value %" PRIu64
+                           " is missing or not in %g .. %g; the file is "
+                           "damaged",
+                           gguf_path(m->file), key, at, lo, hi);
+        v[i] = (float)x;
+    }
+    *out = v;
+    return PL_OK;
+}
+
+pl_status params_scales(struct model *m, pl_err *err)
+{
+    const struct {
+        const char *name;
+        float *to;
+        bool divides;
+    } rows[] = {{"embedding_scale", &m->embedding_scale, false},
+                {"residual_scale", &m->residual_scale, false},
+                {"attention.scale", &m->query_scale, false},
+                {"attention.value_scale", &m->value_scale, false},
+                {"logit_scale", &m->logit_scale, true}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double v;
+
+        PL_TRY(params_factor(m, rows[i].name, 0, true, &v, err));
+        if (v > 0)
+            *rows[i].to = (float)(rows[i].divides ? 1 / v : v);
+    }
+    return PL_OK;
+}
+
+pl_status params_rope_window(struct model *m, double base, pl_err *err)
+{
+    int64_t n_rot;
+
+    PL_TRY(params_rope_base(m, "rope.freq_base_swa", base, &base, err));
+    PL_TRY(params_get(m, "rope.dimension_count_swa", m->rope.n_rot, 2,
+                      m->d_key[0], &n_rot, err));
+    PL_TRY(
+        params_rope_count(m, "rope.dimension_count_swa", n_rot, &n_rot, err));
+    m->rope_window = (pl_rope){.size = sizeof m->rope_window,
+                               .n_rot = (int)n_rot,
+                               .neox = m->rope.neox,
+                               .base = (float)base,
+                               .freq_scale = 1,
+                               .mscale = 1};
     return PL_OK;
 }
 
@@ -416,18 +566,18 @@ pl_status params_rope_count(const struct model *m, const char *name,
     return PL_OK;
 }
 
-pl_status params_softcap(struct model *m, pl_err *err)
+pl_status params_softcap(const struct model *m, const char *name, double def,
+                         float *out, pl_err *err)
 {
     struct params_key k;
     double softcap;
 
-    PL_TRY(gguf_get_f64(m->file, params_key(m, "final_logit_softcapping", &k),
-                        0, &softcap, err));
+    PL_TRY(gguf_get_f64(m->file, params_key(m, name, &k), def, &softcap, err));
     if (softcap != 0 && !(softcap >= 1e-3 && softcap <= 1e6))
         return err_set(err, PL_BAD_FILE,
                        "%s: key %s is %g, not in 1e-3 .. 1e6, nor 0 (none)",
                        gguf_path(m->file), k.s, softcap);
-    m->softcap = (float)softcap;
+    *out = (float)softcap;
     return PL_OK;
 }
 
@@ -457,7 +607,8 @@ pl_status params_rope(const struct model *m, double base, pl_rope *out,
     PL_TRY(read_factor(m, &factor, err));
     /* The key applies to every type of RoPE scaling. It multiplies cos and sin,
      * so it multiplies products of q and k by its square. */
-    PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
+    PL_TRY(
+        params_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
                         &scaling, err));
     *out = (pl_rope){.size = sizeof *out,
@@ -517,7 +668,7 @@ static pl_status extend_context(struct model *m, pl_err *err)
 pl_status model_params_read(struct model *m, pl_err *err)
 {
     struct params_key k;
-    double eps, base;
+    double base;
 
     PL_TRY(params_need(m, "context_length", INT32_MAX, &m->n_ctx_train, err));
     PL_TRY(params_need(m, "embedding_length", MAX_WIDTH, &m->d_model, err));
@@ -527,14 +678,6 @@ pl_status model_params_read(struct model *m, pl_err *err)
     /* The key block_count includes the multi-token-prediction blocks, which
      * come after the layers. */
     m->n_layer -= m->n_next;
-    PL_TRY(gguf_need_f64(m->file,
-                         params_key(m, "attention.layer_norm_rms_epsilon", &k),
-                         &eps, err));
-    /* With an epsilon of 0, the norm would turn a row of zeros into NaN. */
-    if (!(eps >= 1e-30) || eps > 1)
-        return err_set(err, PL_BAD_FILE, "%s: key %s is %g, not in 1e-30 .. 1",
-                       gguf_path(m->file), k.s, eps);
-    m->eps = (float)eps;
     PL_TRY(read_vocab(m, err));
     PL_TRY(read_attention(m, err));
     PL_TRY(read_experts(m, err));
@@ -542,8 +685,12 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_rope(m, base, &m->rope, err));
     PL_TRY(read_pooling(m, err));
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
+    m->embedding_scale = m->value_scale = 1;
+    m->residual_scale = m->logit_scale = 1;
     if (m->family->read)
         PL_TRY(m->family->read(m, err));
+    if (!m->layer_norm)
+        PL_TRY(read_epsilon(m, "attention.layer_norm_rms_epsilon", err));
     PL_TRY(extend_context(m, err));
     follow_layers(m);
     for (int64_t i = 0; i < m->n_layer; i++)

@@ -35,6 +35,10 @@ pl_status params_get(const struct model *m, const char *name, int64_t def,
  * in 1 .. hi. */
 pl_status params_need(const struct model *m, const char *name, int64_t hi,
                       int64_t *out, pl_err *err);
+/* Reads the number of a key, which must be in [1e-6, 1e6]. If `zero`, 0 is
+ * valid, too; some files have it with the meaning "none". */
+pl_status params_factor(const struct model *m, const char *name, double def,
+                        bool zero, double *out, pl_err *err);
 /* Reads the key `name`: one integer in 1 .. hi for all layers, or a list with
  * one for each layer. If the key is absent, uses def[n_layer], or fails if
  * `def` is NULL. */
@@ -46,12 +50,44 @@ pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
 pl_status params_head_width(struct model *m, const char *name, int64_t def,
                             const int64_t **out, pl_err *err);
 /* Sets m->window, the window of each layer's attention, from two keys.
- * attention.sliding_window is the window in tokens; without it no layer has
- * one. attention.sliding_window_pattern selects the layers with this window. It
- * is a list of booleans, or a number N, which selects all layers but the last
- * of every N. With a list the window is required. If the pattern is absent, N
- * is `pattern`; if that is 0, the call fails. */
-pl_status params_windows(struct model *m, int64_t pattern, pl_err *err);
+ * attention.sliding_window is the window in tokens, `width` if it is absent; 0
+ * stands for no window. attention.sliding_window_pattern selects the layers
+ * with this window. It is a list of booleans, or a number N, which selects all
+ * layers but the last of every N. With a list and a `width` of 0 the window is
+ * required. If the pattern is absent, N is `pattern`; if that is 0, the call
+ * fails. A negative `pattern` stands for N of which the first layer has no
+ * window. */
+pl_status params_windows(struct model *m, int64_t pattern, int64_t width,
+                         pl_err *err);
+/* Sets m->no_rope: the last of every `period` layers has no RoPE or, if period
+ * is 0, all layers without a window have none. Layers before `first` have
+ * RoPE. */
+pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
+                         pl_err *err);
+/* Sets m->layer_norm, and reads the epsilon of layer norms, whose key is not
+ * that of RMS norms. */
+pl_status params_layer_norm(struct model *m, pl_err *err);
+/* Sets m->rope_window to RoPE without scaling, with the number of values and
+ * the base of the keys rope.dimension_count_swa and rope.freq_base_swa; `base`
+ * is the default. */
+pl_status params_rope_window(struct model *m, double base, pl_err *err);
+/* Reads the keys of a router and the number of leading layers without experts.
+ * `gating` and `normalise` are the defaults. */
+pl_status params_router(struct model *m, pl_gating gating, bool normalise,
+                        pl_err *err);
+/* Reads the number of shared experts, `def` if absent, and their width. */
+pl_status params_shared(struct model *m, int64_t def, pl_err *err);
+/* Sets m->dense for a family whose files have ffn_gate_inp in exactly the
+ * layers with experts. */
+pl_status params_dense(struct model *m, pl_err *err);
+/* Reads `key`, a number in lo .. hi for each layer or for all. Sets *out to
+ * NULL if it is absent. */
+pl_status params_layer_floats(struct model *m, const char *key, double lo,
+                              double hi, const float **out, pl_err *err);
+/* Reads the factors of embeddings, of the results of a layer's parts, of
+ * attention's scores and of its result, and the divisor of logits. A value of 0
+ * stands for none. */
+pl_status params_scales(struct model *m, pl_err *err);
 /* Reads a list of booleans with one element for each layer, and optionally one
  * for each multi-token-prediction block. Sets *out to NULL if the key is
  * absent. */
@@ -61,9 +97,9 @@ pl_status params_flags(struct model *m, const char *name, bool **out,
  * layers with a window. Without the key these layers get (*v)[0]. */
 pl_status params_of_windows(struct model *m, const char *name,
                             const int64_t **v, pl_err *err);
-/* Sets m->softcap to the value of the key final_logit_softcapping, 0 if
- * absent. */
-pl_status params_softcap(struct model *m, pl_err *err);
+/* Reads the limit of a soft cap, 0 for none; `def` if the key is absent. */
+pl_status params_softcap(const struct model *m, const char *name, double def,
+                         float *out, pl_err *err);
 /* Reads the number of values of a head that RoPE rotates; d_key if the key is
  * absent. */
 pl_status params_rope_count(const struct model *m, const char *name,

@@ -4,7 +4,8 @@
 
 void model_qwen2(struct build *b)
 {
-    const struct model_attention o = {.bias = true, .freqs = -1};
+    const struct model_layers o = {.attention = {.bias = true, .freqs = -1},
+                                   .mtp = true};
 
-    model_decoder(b, &o, "ffn_norm", pl_swiglu);
+    model_decoder(b, &o);
 }

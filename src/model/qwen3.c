@@ -6,7 +6,8 @@
 
 void model_qwen3(struct build *b)
 {
-    const struct model_attention o = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1};
+    const struct model_layers o = {
+        .attention = {.qk_norm = QK_NORM_ALWAYS, .freqs = -1}, .mtp = true};
 
-    model_decoder(b, &o, "ffn_norm", pl_swiglu);
+    model_decoder(b, &o);
 }

@@ -92,8 +92,10 @@ pl_status model_qwen3next_read(struct model *m, pl_err *err)
 
 void model_qwen35(struct build *b)
 {
-    const struct model_attention o = {
-        .qk_norm = QK_NORM_ALWAYS, .gate = true, .freqs = -1};
+    const struct model_layers o = {
+        .attention = {.qk_norm = QK_NORM_ALWAYS, .gate = true, .freqs = -1},
+        .ffn_norm = "post_attention_norm",
+        .mtp = true};
 
-    model_decoder(b, &o, "post_attention_norm", pl_swiglu);
+    model_decoder(b, &o);
 }

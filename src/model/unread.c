@@ -61,8 +61,8 @@ static const char *const harmless[] = {
     "rope.scale_linear", "rope.scaling.original_context_length",
     /* Notes about how the file was made, without an effect on results. */
     "rope.scaling.finetuned", "tensor_data_layout",
-    /* Epsilons and groups of other norms. The models here have RMS norms, whose
-     * epsilon is another key. */
+    /* Epsilons and groups of other norms. Code that needs the first one has
+     * looked it up before. */
     "attention.layer_norm_epsilon", "attention.group_norm_epsilon",
     "attention.group_norm_groups",
     /* These keys only modify another key, which is in the table `decisive`. */

@@ -223,6 +223,24 @@ bool model_has(const struct build *b, const char *base, const char *suffix)
     return gguf_find_tensor(b->m->file, full_name(b, base, suffix, &n)) != NULL;
 }
 
+int64_t model_rows(const struct build *b, const char *base)
+{
+    struct name n;
+    const struct gguf_tensor *t =
+        gguf_find_tensor(b->m->file, full_name(b, base, "weight", &n));
+
+    return t && t->n_dim >= 2 ? t->dim[t->n_dim - 2] : 0;
+}
+
+pl_tensor model_rope_freqs(struct build *b)
+{
+    const struct model_dim half = {b->m->rope.n_rot / 2,
+                                   "rope.dimension_count / 2"};
+
+    return model_weight(b, "rope_freqs", "weight", PL_ROLE_ROPE_FREQS, true, 1,
+                        &half);
+}
+
 pl_tensor model_scale(struct build *b, const char *base, bool experts,
                       bool *each)
 {

@@ -215,6 +215,8 @@ static void ops(struct walk *w)
         made(w, pl_expert_down(g, t[0], t[1], t[2]));
     else if (!strcmp(c, "pl_rms_norm"))
         made(w, pl_rms_norm(g, t[0], on ? t[1] : -1, f));
+    else if (!strcmp(c, "pl_layer_norm"))
+        made(w, pl_layer_norm(g, t[0], on ? t[1] : -1, f));
     else if (!strcmp(c, "pl_attention"))
         made(w, pl_attention(g, t[0], t[1], t[2], on ? t[3] : -1, f,
                              walk_int(w, 0), a_float(w, 0)));
@@ -605,6 +607,7 @@ static const struct walk_row rows[] = {
     {"pl_expert_matmul", ops},
     {"pl_expert_down", ops},
     {"pl_rms_norm", ops},
+    {"pl_layer_norm", ops},
     {"pl_rope_apply", rope},
     {"pl_cache_write", plain_op},
     {"pl_attention", ops},

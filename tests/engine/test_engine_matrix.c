@@ -11,7 +11,8 @@
  * number of these, and the reasons, are printed. The short tier covers all
  * pairs of values of any two parameters and some more, 400 in all; the long
  * tier has 3,500. Each family with its own type of memory gets 4 or 300 more.
- * GPUs, which are emulated and slow, get 21 or 600. */
+ * Each family that is not core (lib/ref_models.h) gets 2 or 40 with its made
+ * model. GPUs, which are emulated and slow, get 21 or 600. */
 #include "device/device_spec.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -52,12 +53,13 @@ enum param {
     P_COUNT
 };
 
-static const struct {
+enum { N_CORE = 20, MAX_MODEL = 128 };
+static struct {
     const char *name;
     bool floats; /* true if every weight is in F32, F16 or BF16 */
     /* true if a row of the caches is not a whole number of Q8_0 blocks */
     bool odd;
-} models[] = {
+} models[MAX_MODEL] = {
     {"llama-yarn-f32", true, false},
     {"qwen3-tied-f32", true, false},
     {"qwen3moe-f32", true, false},
@@ -79,6 +81,21 @@ static const struct {
     {"qwen35moe-q-q4_k_m", false, false},
     {"qwen3next-f32", true, false},
 };
+/* N_CORE, and then more if models of further families were added */
+static int n_models = N_CORE;
+
+/* Adds the models of further families to models[], all of which have only F32
+ * weights. */
+static void add_further(void)
+{
+    for (const char *const *l = ref_models(false); *l; l++)
+        if (!ref_model_is_core(*l)) {
+            assert_in_range(n_models, 0, MAX_MODEL - 1);
+            models[n_models].name = *l;
+            models[n_models].floats = true;
+            models[n_models++].odd = true;
+        }
+}
 static const char *const kernels[] = {"reference", NULL};
 static const int ranks[] = {2, 3, 4, 1, 5, 6, 7, 8};
 static const pl_format caches[] = {PL_F32,  PL_F16,  PL_Q8_0,
@@ -138,7 +155,7 @@ static const int64_t ubatches[] = {4, 64};
 static int n_values(int p)
 {
     static const int n[P_COUNT] = {
-        [P_MODEL] = COUNT(models),
+        [P_MODEL] = N_CORE,
         [P_KERNELS] = COUNT(kernels),
         [P_RANKS] = COUNT(ranks),
         [P_CACHE_K] = COUNT(caches),
@@ -172,7 +189,7 @@ static struct opened {
     float *want; /* [n, n_vocab] reference logits, owned */
     /* bits of one device, by kernels, ranks, caches; owned, [n, n_vocab] */
     float *alone[COUNT(kernels)][COUNT(ranks)][COUNT(caches)][COUNT(caches)];
-} open_models[COUNT(models)];
+} open_models[MAX_MODEL];
 
 /* Reads the second of its sequences: 17 tokens of prompt. */
 static void read_reference(struct opened *m, const char *name)
@@ -194,9 +211,9 @@ static void read_reference(struct opened *m, const char *name)
     fclose(f);
 }
 
-static void open_all(void)
+static void open_range(int from, int end)
 {
-    for (int i = 0; i < COUNT(models); i++) {
+    for (int i = from; i < end; i++) {
         struct opened *m = &open_models[i];
         pl_err err;
 
@@ -207,9 +224,14 @@ static void open_all(void)
     }
 }
 
+static void open_all(void)
+{
+    open_range(0, N_CORE);
+}
+
 static void close_all(void)
 {
-    for (int i = 0; i < COUNT(models); i++) {
+    for (int i = 0; i < n_models; i++) {
         struct opened *m = &open_models[i];
 
         pl_model_free(m->model);
@@ -559,12 +581,12 @@ TEST(engine_placements_equal_one_device)
 /* Runs random combinations of the models whose names begin so. */
 static void family(const char *prefix)
 {
-    int of[COUNT(models)], n = 0, v[P_COUNT];
+    int of[N_CORE], n = 0, v[P_COUNT];
     struct pairs pairs;
     uint64_t random;
 
     open_all();
-    for (int i = 0; i < COUNT(models); i++)
+    for (int i = 0; i < N_CORE; i++)
         if (!strncmp(models[i].name, prefix, strlen(prefix)))
             of[n++] = i;
     /* so that each case draws other combinations */
@@ -595,6 +617,30 @@ FAMILY(gemma4, "gemma4-")
 FAMILY(gptoss, "gptoss-")
 FAMILY(deepseek2, "deepseek2-")
 FAMILY(glm4moe, "glm4moe-")
+
+TEST(engine_placements_of_further_families)
+{
+    struct pairs pairs;
+    uint64_t random = test_seed();
+    int v[P_COUNT], n;
+
+    add_further();
+    open_range(N_CORE, n_models);
+    n = n_models - N_CORE;
+    assert_true(n > 0);
+    memset(&tally, 0, sizeof tally);
+    pairs_init(&pairs, P_COUNT, n_values);
+    while (tally.runs < (test_long() ? 40 : 2) * n) {
+        pairs_draw(&pairs, v, &random);
+        v[P_MODEL] = N_CORE + tally.runs % n;
+        run(v);
+    }
+    pairs_fini(&pairs);
+    close_all();
+    n_models = N_CORE;
+    print_tally();
+    assert_in_range(tally.refused, 0, tally.runs / 2);
+}
 
 /* ---- GPUs ---------------------------------------------------------------- */
 

@@ -156,7 +156,7 @@ static void read_models(void)
     for (const char *const *name = ref_models(test_long()); *name; name++)
         read_model(*name);
     for (int i = 0; i < n_model; i++) {
-        models[i].first = true;
+        models[i].first = ref_model_is_core(models[i].name);
         for (int k = 0; k < n_model; k++)
             models[i].first &= !same_kind(&models[i], &models[k]) ||
                                !smaller(&models[k], &models[i]);

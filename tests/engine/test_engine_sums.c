@@ -220,9 +220,13 @@ static void find_models(bool all)
     if (n_model > 0)
         return;
     for (const char *const *name = ref_models(all); *name; name++) {
-        struct ref_model *m = model_add(ref_model_path(*name), *name);
         struct ref_seq seq[REF_SEQS];
+        struct ref_model *m;
 
+        /* The sequences of those in shared/refs-next are too short. */
+        if (!ref_model_is_core(*name) && !ref_model_is_made(*name))
+            continue;
+        m = model_add(ref_model_path(*name), *name);
         /* takes the last two sequences, whose prompts are long */
         ref_sequences(*name, seq);
         for (int i = 0; i < 2; i++)

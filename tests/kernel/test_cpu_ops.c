@@ -339,6 +339,70 @@ TEST(cpu_ops_rms_norm_equals_double_and_its_order)
     }
 }
 
+/* Adds up x[n], or the squares of x minus `mean`, in the order of
+ * spec_sum_squares(). */
+static float spec_sum(const float *x, int64_t n, float mean, bool squares)
+{
+    float s[64] = {0};
+
+    for (int64_t i = 0; i < n; i++)
+        s[i % 64] = squares ? fmaf(x[i] - mean, x[i] - mean, s[i % 64])
+                            : s[i % 64] + x[i];
+    for (int i = 0; i < 16; i++)
+        s[i] = (s[i] + s[i + 16]) + (s[i + 32] + s[i + 48]);
+    for (int w = 8; w > 0; w /= 2)
+        for (int i = 0; i < w; i++)
+            s[i] = s[i] + s[i + w];
+    return s[0];
+}
+
+/* A row's values lie around 100, so that the mean of the squares minus the
+ * square of the mean would have no precise digit. */
+TEST(cpu_ops_layer_norm_equals_double_and_its_order)
+{
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
+    const struct graph_attr attr = {.eps = 1e-3f};
+    uint64_t seed = test_seed();
+
+    for (int64_t d = 1; d < 300; d += d < 70 ? 1 : 37) {
+        const int64_t dim[] = {3, 2, d};
+        const bool weighted = d % 4 != 0;
+        struct cpu_call c = {.n_in = 2, .attr = &attr};
+
+        c.in[0] = call_tensor(PL_F32, 3, dim, 4.0f, &seed);
+        for (int64_t i = 0; i < 6 * d; i++)
+            ((float *)c.in[0].data)[i] += 100;
+        if (weighted)
+            c.in[1] = call_tensor(formats[d % 3], 1, &d, 2.0f, &seed);
+        c.out = call_tensor(PL_F32, 3, dim, 1.0f, &seed);
+        call_all(KERNEL_layer_norm, &c, (size_t)(6 * d * 4));
+        for (int64_t r = 0; r < 6; r++) {
+            const float *x = (float *)c.in[0].data + r * d;
+            const float *out = (float *)c.out.data + r * d;
+            float mean = spec_sum(x, d, 0, false) / (float)d;
+            float f = spec_sum(x, d, mean, true) / (float)d;
+            double m = 0, s = 0;
+
+            f = 1.0f / sqrtf(f + attr.eps);
+            for (int64_t i = 0; !weighted && i < d; i++)
+                assert_true(out[i] == (x[i] - mean) * f);
+            for (int64_t i = 0; i < d; i++)
+                m += (double)x[i] / (double)d;
+            for (int64_t i = 0; i < d; i++)
+                s += pow((double)x[i] - m, 2);
+            s = 1 / sqrt(s / (double)d + (double)attr.eps);
+            /* The mean, near 100, is rounded several times. */
+            for (int64_t i = 0; i < d; i++) {
+                double w = weighted ? call_value(&c.in[1], i) : 1;
+
+                close_to((double)out[i], ((double)x[i] - m) * s * w, 0x1p-21,
+                         104 * s * fabs(w));
+            }
+        }
+        free_call(&c);
+    }
+}
+
 TEST(cpu_ops_softmax_equals_double)
 {
     uint64_t seed = test_seed();
@@ -510,6 +574,8 @@ TEST(cpu_ops_rows_do_not_depend_on_company)
         c.out = call_tensor(PL_F32, 3, dim, 2.0f, &seed);
         call_run(KERNEL_SET_GENERIC, KERNEL_rms_norm, c, 1);
         rows_alone(KERNEL_rms_norm, &c, n, by_token);
+        call_run(KERNEL_SET_GENERIC, KERNEL_layer_norm, c, 1);
+        rows_alone(KERNEL_layer_norm, &c, n, by_token);
         call_run(KERNEL_SET_GENERIC, KERNEL_mul, c, 1);
         rows_alone(KERNEL_mul, &c, n, by_token);
         call_run(KERNEL_SET_GENERIC, KERNEL_softmax, c, 1);

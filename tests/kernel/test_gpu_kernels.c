@@ -68,6 +68,7 @@ TEST(gpu_rows_of_any_length)
         c.in[1] = call_tensor(PL_F16, 1, dim + 1, 1, &seed);
         c.out = call_tensor(PL_F32, 2, dim, 1, &seed);
         call_all(KERNEL_rms_norm, &c, bytes_of(&c.out));
+        call_all(KERNEL_layer_norm, &c, bytes_of(&c.out));
         call_all(KERNEL_softmax, &c, bytes_of(&c.out));
         free_call(&c);
     }

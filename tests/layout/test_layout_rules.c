@@ -56,6 +56,9 @@ static const char *const cases[] = {
     "x: f32[4, 5, 6] = input\nw: f32[6] = weight\n"
     "y: f32[4, 5, 6] = rms_norm(x, w) eps=1e-5\n",
     "x: f32[7, 4] = input\ny: f32[7, 4] = rms_norm(x) eps=1e-5\n",
+    "x: f32[4, 5, 6] = input\nw: f32[6] = weight\n"
+    "y: f32[4, 5, 6] = layer_norm(x, w) eps=1e-2\n",
+    "x: f32[7, 4] = input\ny: f32[7, 4] = layer_norm(x) eps=1e-2\n",
     "x: f32[5, 4, 6] = input\np: i32[5] = input\n"
     "y: f32[5, 4, 6] = rope(x, p) base=100 n_rot=6\n"
     "z: f32[5, 4, 6] = rope(x, p) base=100 n_rot=4 neox=1 freq_scale=0.5\n",

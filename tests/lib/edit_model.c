@@ -85,6 +85,8 @@ const char *edit_model(const char *path, bool hollow, const struct edit *edits,
     for (int64_t i = 0; i < gguf_n_tensor(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
 
+        if (is_replaced(g, t->name, edits, n))
+            continue;
         if (hollow && t->n_dim > 1)
             gguf_put_tensor_hole(w, t->name, t->format, t->n_dim, t->dim);
         else

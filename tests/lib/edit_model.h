@@ -9,7 +9,7 @@
 struct edit {
     const char *name;
     enum {
-        EDIT_DROP, /* removes the key */
+        EDIT_DROP, /* removes the key or the tensor */
         EDIT_INT,
         EDIT_FLOAT,
         EDIT_BOOL,

@@ -171,6 +171,27 @@ static void rms_norm(const struct graph_attr *a, const struct eval_value *in,
     }
 }
 
+static void layer_norm(const struct graph_attr *a, const struct eval_value *in,
+                       struct eval_value *out)
+{
+    int64_t d = last(&in[0]);
+
+    shape(out, in[0].n_dim, in[0].dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++) {
+        const double *x = in[0].x + r * d;
+        double *y = out->x + r * d;
+        double mean = 0, s;
+
+        for (int64_t i = 0; i < d; i++)
+            mean += x[i] / (double)d;
+        for (int64_t i = 0; i < d; i++)
+            y[i] = x[i] - mean;
+        s = 1 / sqrt(dot(y, y, d) / (double)d + (double)a->eps);
+        for (int64_t i = 0; i < d; i++)
+            y[i] *= s * (in[1].x ? in[1].x[i] : 1);
+    }
+}
+
 static void rope(const struct graph_attr *a, const struct eval_value *in,
                  struct eval_value *out)
 {
@@ -782,6 +803,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_rms_norm:
         rms_norm(a, in, out);
+        break;
+    case OP_layer_norm:
+        layer_norm(a, in, out);
         break;
     case OP_rope:
         rope(a, in, out);

@@ -103,10 +103,11 @@ static void add(const char *file, int len)
 
     assert_in_range(n_made, 1, MAX_MADE);
     snprintf(m->name, sizeof m->name, "%.*s", len, file);
-    snprintf(m->family, sizeof m->family, "%.*s", (int)strcspn(file, "-"),
-             file);
     j = load(folder, "", m->name);
     assert_non_null(j);
+    json_array_foreach (field(j, "keys"), i, row)
+        if (!strcmp(text(row, 1), "general.architecture"))
+            snprintf(m->family, sizeof m->family, "%s", text(row, 2));
     json_array_foreach (field(j, "tensors"), i, row)
         m->n_value += values_of(row);
     json_decref(j);

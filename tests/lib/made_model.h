@@ -23,7 +23,7 @@ const char *made_model_file(const char *file);
 /* Returns the names of all described models, sorted, and their number in *n.
  * The smallest of a family is marked. The list lives as long as the process. */
 struct made_name {
-    char name[64], family[16];
+    char name[64], family[32];
     int64_t n_value; /* number of values of all its weights */
     bool smallest;
 };

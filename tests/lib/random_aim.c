@@ -66,6 +66,7 @@ static const struct {
     [OP_expert_matmul] = {"fwi", true},
     [OP_expert_down] = {"fwi", true},
     [OP_rms_norm] = {"ff", false},
+    [OP_layer_norm] = {"ff", false},
     [OP_rope] = {"fif", false},
     [OP_cache_write] = {"cf", false},
     [OP_attention] = {"fccf", false},

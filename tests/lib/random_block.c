@@ -62,6 +62,11 @@ static pl_tensor make_rms_norm(struct draw *d, const pl_tensor *in)
     return pl_rms_norm(d->g, in[0], in[1], 1e-3f);
 }
 
+static pl_tensor make_layer_norm(struct draw *d, const pl_tensor *in)
+{
+    return pl_layer_norm(d->g, in[0], in[1], 1e-2f);
+}
+
 static pl_tensor make_rope(struct draw *d, const pl_tensor *in)
 {
     int64_t n = in[2] >= 0 ? 2 * last(at(d, in[2])).n : 2;
@@ -351,7 +356,8 @@ static void pick_sizes(struct block *b)
         b->n_lead += b->n_lead == 0;
         b->lead[0] = (pl_dim){1, PL_N_TOK};
     }
-    if (b->a->op == OP_rms_norm && b->a->letter == RANDOM_PASSES)
+    if ((b->a->op == OP_rms_norm || b->a->op == OP_layer_norm) &&
+        b->a->letter == RANDOM_PASSES)
         /* the norm's result must not be larger than the PARTIAL operand, or the
          * sum would be taken earlier */
         b->n_lead = 0;

@@ -3,6 +3,7 @@
 #include "lib/ref_models.h"
 
 #include "lib/made_model.h"
+#include "model/model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -38,7 +39,27 @@ static void add(struct names *l, const char *prefix, const char *name, int len)
         l->name[l->n++] = text;
 }
 
-static void add_folder(struct names *l, const char *dir)
+/* Returns true if the model of the file, which lies in `dir`, is of a family
+ * that the library knows. */
+static bool is_known(const char *dir, const char *file)
+{
+    char path[4096];
+    struct gguf_str arch;
+    struct gguf *g;
+    bool known = false;
+
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    if (gguf_open(&g, path, NULL) != PL_OK)
+        return false;
+    if (gguf_get_str(g, "general.architecture", &arch, NULL) == PL_OK && arch.s)
+        for (int i = 0; model_family_name(i) && !known; i++)
+            known = strlen(model_family_name(i)) == arch.len &&
+                    !memcmp(model_family_name(i), arch.s, arch.len);
+    gguf_close(g);
+    return known;
+}
+
+static void add_folder(struct names *l, const char *dir, bool further)
 {
     DIR *d = dir ? opendir(dir) : NULL;
     struct dirent *e;
@@ -48,7 +69,8 @@ static void add_folder(struct names *l, const char *dir)
     while ((e = readdir(d))) {
         int len = (int)strlen(e->d_name) - 5;
 
-        if (len > 0 && !strcmp(e->d_name + len, ".gguf"))
+        if (len > 0 && !strcmp(e->d_name + len, ".gguf") &&
+            (!further || is_known(dir, e->d_name)))
             add(l, "", e->d_name, len);
     }
     closedir(d);
@@ -61,11 +83,16 @@ static int by_name(const void *a, const void *b)
 
 static void find(struct names *l, bool all)
 {
+    const char *env = getenv("PLAIT_REFS");
     const struct made_name *made;
     int n_made;
 
-    add_folder(l, test_ref("."));
-    add_folder(l, test_file("tests/refs"));
+    add_folder(l, test_ref("."), false);
+    add_folder(l, test_file("tests/refs"), false);
+    if (all && !(env && env[0])) {
+        add_folder(l, test_file("../shared/refs-next"), true);
+        add_folder(l, test_file("../shared/refs-next/extra"), true);
+    }
     made = made_model_names(&n_made);
     for (int i = 0; i < n_made; i++)
         if (all || made[i].smallest || !has(l, made[i].name))
@@ -88,6 +115,21 @@ bool ref_model_is_made(const char *name)
         if (!strcmp(*l, name))
             return !strncmp(name, "made/", 5);
     return true;
+}
+
+bool ref_model_is_core(const char *name)
+{
+    static const char *const core[] = {
+        "llama",     "llama3",    "qwen2",    "qwen3",  "qwen3moe",
+        "glm4moe",   "gemma3",    "gemma4",   "gptoss", "qwen35",
+        "qwen35moe", "qwen3next", "deepseek2"};
+    const char *own = strncmp(name, "made/", 5) ? name : name + 5;
+    size_t n = strcspn(own, "-");
+
+    for (size_t i = 0; i < sizeof core / sizeof *core; i++)
+        if (strlen(core[i]) == n && !strncmp(core[i], own, n))
+            return true;
+    return false;
 }
 
 static const char *file_of(const char *name, const char *suffix)

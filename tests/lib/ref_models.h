@@ -8,13 +8,19 @@
 /* Returns the names of all reference models, sorted, the last one NULL:
  * "llama-gqa-f32" for a model whose files exist, "made/llama-gqa-f32" for one
  * that tests make (made_model.h). test_ref() finds the files of either by that
- * name. If not `all`, a made model is listed only if the files do not exist or
- * if it is the smallest of its family. The list lives as long as the
+ * name. Models of shared/refs-next are listed if `all` and if the library knows
+ * the family. If not `all`, a made model is listed only if the files do not
+ * exist or if it is the smallest of its family. The list lives as long as the
  * process. */
 const char *const *ref_models(bool all);
 
 /* Returns true if test_ref() gives made files for `name`. */
 bool ref_model_is_made(const char *name);
+
+/* Returns true for the families that together use every part of models
+ * (src/model/blocks.h). Tests that combine many parameters combine them with
+ * these, and give each other family a share. */
+bool ref_model_is_core(const char *name);
 
 /* Returns the path of `name`.gguf. The case fails if it is absent. */
 const char *ref_model_path(const char *name);

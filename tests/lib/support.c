@@ -52,9 +52,14 @@ const char *test_ref(const char *name)
     if (env != NULL && env[0] != '\0') {
         path = existing(env, name);
     } else {
-        path = existing(PLAIT_SOURCE_DIR "/../shared/refs", name);
-        if (path == NULL)
-            path = existing(PLAIT_SOURCE_DIR "/tests/refs", name);
+        static const char *const dirs[] = {
+            PLAIT_SOURCE_DIR "/../shared/refs", PLAIT_SOURCE_DIR "/tests/refs",
+            PLAIT_SOURCE_DIR "/../shared/refs-next",
+            PLAIT_SOURCE_DIR "/../shared/refs-next/extra"};
+
+        path = NULL;
+        for (int i = 0; i < 4 && path == NULL; i++)
+            path = existing(dirs[i], name);
     }
     if (path == NULL)
         path = existing(PLAIT_SOURCE_DIR "/tests/refs/made", name);

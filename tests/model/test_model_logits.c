@@ -128,6 +128,22 @@ EQUAL(llama_q8_0, "llama-q-q8_0")
 EQUAL(qwen3moe_mxfp4, "qwen3moe-q-mxfp4_moe")
 EQUAL(qwen3moe_wide, "qwen3moe-wide-q4_k_m")
 
+/* The families that are not core (lib/ref_models.h). */
+TEST(model_logits_of_further_families_equal_the_reference)
+{
+    static const char made[] = "made/";
+    int n = 0;
+
+    for (const char *const *l = ref_models(false); *l; l++)
+        if (!ref_model_is_core(*l)) {
+            /* the real model where it is at hand */
+            assert_int_equal(strncmp(*l, made, sizeof made - 1), 0);
+            check(*l + sizeof made - 1, NULL);
+            n++;
+        }
+    assert_in_range(n, 28, 100);
+}
+
 /* Other forms of the same network ---------------------------------------- */
 
 /* A reference model that is rewritten as another file, tensor by tensor. */

@@ -5,8 +5,9 @@
  *
  *   PLAIT_WRITE_MADE=FOLDER build/plait-test test_model_made
  *
- * writes descriptions of all reference models at hand that tests/refs does not
- * have itself. Run test_model_logits first: the equations must be right. */
+ * writes descriptions of all reference models at hand that tests/refs neither
+ * has itself nor describes. Run test_model_logits first: the equations must be
+ * right. */
 #include "lib/made_model.h"
 #include "lib/model64.h"
 
@@ -20,10 +21,12 @@ enum { SMALL = 1 << 20 }; /* most values of a model that the short tier tries */
 static void write_all(const char *folder)
 {
     for (const char *const *name = ref_models(true); *name; name++) {
-        char own[128];
+        char own[128], made[128];
 
         snprintf(own, sizeof own, "tests/refs/%s.gguf", *name);
-        if (strncmp(*name, "made/", 5) != 0 && !test_file(own))
+        snprintf(made, sizeof made, "tests/refs/made/%s.json", *name);
+        if (strncmp(*name, "made/", 5) != 0 && !test_file(own) &&
+            !test_file(made))
             made_model_describe(*name, folder);
     }
 }

@@ -18,6 +18,7 @@
  * is the function that returns its scratch size, or NULL. */
 #define CPU_OPS_MAP(X)                                                         \
     X(rms_norm, rms_norm_scratch)                                              \
+    X(layer_norm, rms_norm_scratch)                                            \
     X(rope, rope_scratch)                                                      \
     X(cache_write, cache_write_scratch)                                        \
     X(attention, attention_scratch)                                            \

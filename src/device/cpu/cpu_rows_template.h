@@ -1,9 +1,10 @@
-/* Ops on rows of the last dimension: RMSNorm, RoPE, softmax, routers, and the
- * sum over the dimension before it. Included by cpu_ops_template.h.
+/* Ops on rows of the last dimension: RMSNorm, LayerNorm, RoPE, softmax,
+ * routers, and the sum over the dimension before it. Included by
+ * cpu_ops_template.h.
  *
  * One thread computes a row. A row is summed in ascending order into 16 partial
- * sums, by i mod 16 (RMSNorm: 64 partial sums, by i mod 64), which are then
- * added along a fixed tree. So results depend only on the row. */
+ * sums, by i mod 16 (norms: 64 partial sums, by i mod 64), which are then added
+ * along a fixed tree. So results depend only on the row. */
 #ifndef DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 #define DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 
@@ -77,6 +78,76 @@ static inline void rms_norm_run(const struct cpu_call *c)
                     v = lanes_mul(v, lanes_load_n(w + i, n));
                 lanes_store_n(out + i, v, n);
             }
+        }
+    }
+}
+
+/* ---- LayerNorm ----------------------------------------------------------- */
+
+/* Returns the n <= 16 values at x in a vector, minus `mean`; 0 beyond n. */
+static inline lanes centred(const float *x, int64_t n, lanes mean)
+{
+    if (n >= LANES)
+        return lanes_sub(lanes_load(x), mean);
+    return lanes_range(lanes_sub(lanes_load_n(x, n), mean), 0, (int)n, 0.0f);
+}
+
+/* Returns the sum of x[n], with 64 partial sums by i mod 64, which are added
+ * along the tree of sum_squares(). */
+static inline float sum_values(const float *x, int64_t n)
+{
+    lanes s[4] = {lanes_set(0), lanes_set(0), lanes_set(0), lanes_set(0)};
+
+    for (int64_t i = 0, j = 0; i < n; i += LANES, j++)
+        s[j % 4] =
+            lanes_add(s[j % 4], n - i < LANES ? lanes_load_n(x + i, n - i)
+                                              : lanes_load(x + i));
+    return lanes_sum(lanes_add(lanes_add(s[0], s[1]), lanes_add(s[2], s[3])));
+}
+
+/* Returns the sum of (x - mean)^2 over x[n], in the order of sum_squares(). */
+static inline float sum_deviations(const float *x, int64_t n, lanes mean)
+{
+    lanes s[4] = {lanes_set(0), lanes_set(0), lanes_set(0), lanes_set(0)};
+
+    for (int64_t i = 0, j = 0; i < n; i += LANES, j++) {
+        lanes v = centred(x + i, n - i, mean);
+
+        s[j % 4] = lanes_fma(v, v, s[j % 4]);
+    }
+    return lanes_sum(lanes_add(lanes_add(s[0], s[1]), lanes_add(s[2], s[3])));
+}
+
+/* Computes layer_norm in three passes over a row, so that a large mean costs no
+ * precision of the variance:
+ *
+ *   x [*, d], w [d] or absent  ->  out [*, d]
+ *   u = x - mean(x)
+ *   out = (u * (1 / sqrt(mean(u^2) + eps))) * w
+ *
+ * Source: arXiv:1607.06450. */
+static inline void layer_norm_run(const struct cpu_call *c)
+{
+    int64_t d = cpu_last(&c->out);
+    struct cpu_part p = cpu_part(cpu_rows(&c->out), 1, c->ith, c->nth);
+    const float *w = NULL;
+
+    if (p.lo < p.hi && c->in[1].data != NULL)
+        w = floats(&c->in[1], 0, d, c->scratch);
+    for (int64_t r = p.lo; r < p.hi; r++) {
+        const float *x = (const float *)c->in[0].data + r * d;
+        float *out = (float *)c->out.data + r * d;
+        lanes mean = lanes_set(sum_values(x, d) / (float)d);
+        float variance = sum_deviations(x, d, mean) / (float)d;
+        lanes s = lanes_set(1.0f / sqrtf(variance + c->attr->eps));
+
+        for (int64_t i = 0; i < d; i += LANES) {
+            int64_t n = d - i < LANES ? d - i : LANES;
+            lanes v = lanes_mul(centred(x + i, n, mean), s);
+
+            if (w != NULL)
+                v = lanes_mul(v, lanes_load_n(w + i, n));
+            lanes_store_n(out + i, v, n);
         }
     }
 }

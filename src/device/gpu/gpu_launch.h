@@ -20,6 +20,7 @@ typedef int64_t s64;
  * scratch size or NULL. gpu_launch_##name() adds the launches. */
 #define GPU_LAUNCH_MAP(X)                                                      \
     X(rms_norm, NULL)                                                          \
+    X(layer_norm, NULL)                                                        \
     X(softmax, NULL)                                                           \
     X(add, NULL)                                                               \
     X(sub, NULL)                                                               \

@@ -30,6 +30,18 @@ void gpu_launch_rms_norm(struct launch_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_rms_norm, gpu_rows(&c->out), &a);
 }
 
+void gpu_launch_layer_norm(struct launch_list *l, const struct gpu_call *c)
+{
+    struct layer_norm_args a = {.out = c->out.at,
+                                .x = c->in[0].at,
+                                .w = c->in[1].at,
+                                .d = gpu_last(&c->out),
+                                .format = gpu_format(c->in[1].format),
+                                .eps = c->attr->eps};
+
+    gpu_list_add(l, GPU_layer_norm, gpu_rows(&c->out), &a);
+}
+
 void gpu_launch_softmax(struct launch_list *l, const struct gpu_call *c)
 {
     struct softmax_args a = {

@@ -79,6 +79,15 @@ struct rms_norm_args {
     s32 n_span, n_part;
 };
 
+/* Arguments of the kernel layer_norm. A work group normalizes one row. */
+struct layer_norm_args {
+    /* result and operand [rows, d]; weights w [d] of `format`, 0: none */
+    u64 out, x, w;
+    s64 d;
+    s32 format;
+    float eps;
+};
+
 /* Arguments of the kernel softmax. A work group computes one row. */
 struct softmax_args {
     u64 out, x; /* result and operand [rows, d]; may be the same memory */

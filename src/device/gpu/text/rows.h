@@ -103,6 +103,61 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     }
 }
 
+/* Returns the sum of a row's values, or that of the squares of (value - mean)
+ * if `squares`, as 64 partial sums by index mod 64, ascending, and then a tree.
+ * hold[NORM_HOLD] and part[64] are scratch in shared memory. */
+DEV float layer_norm_sum(GLOBAL const float *x, s64 d, float mean, s32 squares,
+                         LOCAL float *hold, LOCAL float *part)
+{
+    s32 id = LANE();
+    float s = 0;
+
+    for (s64 at = 0; at < d; at += NORM_HOLD) {
+        s32 n = d - at < NORM_HOLD ? (s32)(d - at) : NORM_HOLD;
+
+        BARRIER();
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            hold[id + 256 * k] = id + 256 * k < n ? x[at + id + 256 * k] : 0.0f;
+        BARRIER();
+        for (s32 i = id; id < 64 && i < n; i += 64) {
+            float v = sub_(hold[i], mean);
+
+            s = squares ? fma_(v, v, s) : add_(s, hold[i]);
+        }
+    }
+    if (id < 64)
+        part[id] = s;
+    BARRIER();
+    if (id < 16)
+        part[id] = add_(add_(part[id], part[id + 16]),
+                        add_(part[id + 32], part[id + 48]));
+    BARRIER();
+    return sum16(part);
+}
+
+/* Layer norm of a row of d values, x [n_row, d]. Lane i has the values i, i +
+ * 256 and so on. Shared memory: NORM_HOLD values of the row and the partial
+ * sums. Order of sums: that of layer_norm_sum(). */
+KERNEL(layer_norm, struct layer_norm_args, 256)
+{
+    LOCAL_ARRAY(float, hold, NORM_HOLD);
+    LOCAL_ARRAY(float, part, 64);
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
+    GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
+    GLOBAL const void *weight = AT(const void, a.w);
+    float n = int_float((s32)a.d), mean, scale;
+
+    mean = div_(layer_norm_sum(x, a.d, 0.0f, 0, hold, part), n);
+    scale = div_(layer_norm_sum(x, a.d, mean, 1, hold, part), n);
+    scale = div_(1.0f, sqrt_(add_(scale, a.eps)));
+    for (s64 i = LANE(); i < a.d; i += 256) {
+        float v = mul_(sub_(x[i], mean), scale);
+
+        out[i] = a.w ? mul_(v, value_at(weight, a.format, i)) : v;
+    }
+}
+
 /* Returns the greatest of a row's values, or -infinity if all are NaN.
  * part[lanes] is scratch in shared memory. */
 DEV float row_top(GLOBAL const float *x, s64 n, s32 lane, s32 lanes,

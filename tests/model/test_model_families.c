@@ -1,0 +1,316 @@
+/* Laws of all families that are not core (lib/ref_models.h), each tried with
+ * its made model. A key that changes results is read or rejects the file; a
+ * tensor that is missing or has another shape is named; a key that plait does
+ * not know is named in a warning. doc/families.md lists all families. The core
+ * families have cases of their own in test_model_open.c and
+ * test_model_unread.c. */
+#include "lib/edit_model.h"
+#include "lib/made_model.h"
+#include "lib/support.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Calls `test` with the path of the made model of each family that is not
+ * core. */
+static void each_family(void (*test)(const char *path))
+{
+    int n, n_family = 0;
+    const struct made_name *made = made_model_names(&n);
+
+    for (int i = 0; i < n; i++) {
+        char file[80];
+
+        if (!made[i].smallest || ref_model_is_core(made[i].name))
+            continue;
+        snprintf(file, sizeof file, "%s.gguf", made[i].name);
+        test(made_model_file(file));
+        n_family++;
+    }
+    assert_in_range(n_family, 28, 100);
+}
+
+/* Opens an edited copy of the model at `path`. Returns the text of its graph,
+ * owned by the caller, or NULL if the file is rejected, with the reason in
+ * *err. With `unread`, writes the warning to it. */
+static char *graph_of(const char *path, const struct edit *e, int n,
+                      char unread[1024], pl_err *err)
+{
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32};
+    struct test_text text = {0};
+    struct gguf *file;
+    struct model *m;
+    pl_graph *g;
+    pl_err own;
+
+    TEST_OK(gguf_open(&file, edit_model(path, true, e, n), &own), own);
+    if (model_open(&m, file, err) == PL_OK) {
+        TEST_OK(pl_graph_create(&g, &own), own);
+        TEST_OK(model_graph(m, g, &opt, &own), own);
+        assert_int_equal(pl_graph_print(g, test_text_add, &text, NULL), PL_OK);
+        pl_graph_free(g);
+        if (unread)
+            snprintf(unread, 1024, "%s", m->unread ? m->unread : "");
+        model_close(m);
+    }
+    gguf_close(file);
+    return text.s;
+}
+
+/* ---- keys ---------------------------------------------------------------- */
+
+static bool ends(const char *s, const char *end)
+{
+    size_t n = strlen(s), k = strlen(end);
+
+    return n >= k && !strcmp(s + n - k, end);
+}
+
+/* Returns true if another value of the key may leave the graph as it is: the
+ * key describes only the context or images, or the shapes of tensors tell the
+ * same. */
+static bool is_free(const char *key)
+{
+    static const char *const names[] = {".context_length",
+                                        ".vocab_size",
+                                        ".block_count",
+                                        ".rope.dimension_sections",
+                                        ".n_deepstack_layers",
+                                        ".feed_forward_length",
+                                        ".expert_shared_count",
+                                        ".expert_feed_forward_length",
+                                        ".interleave_moe_layer_step",
+                                        ".use_parallel_residual"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (ends(key, names[i]))
+            return true;
+    return false;
+}
+
+/* Sets *e to a change of the key. Returns false if there is none. `text` gets
+ * the flags of a list of booleans. */
+static bool changed(struct edit *e, const struct gguf_kv *kv, char text[64])
+{
+    double v = 0;
+    bool is = false;
+
+    *e = (struct edit){.name = kv->key};
+    if (kv->type == GGUF_ARRAY && kv->elem == GGUF_BOOL) {
+        assert_in_range(kv->count, 1, 63);
+        for (uint64_t i = 0; i < kv->count; i++) {
+            gguf_as_bool(kv, i, &is);
+            text[i] = is ? '0' : '1';
+        }
+        text[kv->count] = '\0';
+        e->kind = EDIT_FLAGS;
+        e->text = text;
+        return true;
+    }
+    if (kv->elem == GGUF_BOOL) {
+        gguf_as_bool(kv, 0, &is);
+        e->kind = EDIT_BOOL;
+        e->v = !is;
+        return true;
+    }
+    if (kv->elem == GGUF_STRING || !gguf_as_f64(kv, 0, &v))
+        return false;
+    e->kind = kv->elem == GGUF_F32 ? EDIT_FLOAT : EDIT_INT;
+    if (strstr(kv->key, ".yarn_beta_"))
+        e->v = v / 64;
+    else if (kv->elem == GGUF_F32)
+        e->v = v > 0 ? 1.5 * v : v + 0.5;
+    else if (ends(kv->key, "_func"))
+        e->v = 3 - v;
+    else /* YaRN's ramp begins and ends at whole pairs */
+        e->v = ends(kv->key, ".original_context_length") ? 64 * v : v + 1;
+    return true;
+}
+
+static void keys_count(const char *path)
+{
+    char *plain = graph_of(path, NULL, 0, NULL, NULL), text[64], *other;
+    struct gguf *g;
+    int n = 0;
+    pl_err err;
+
+    assert_non_null(plain);
+    TEST_OK(gguf_open(&g, path, &err), err);
+    for (int64_t i = 0; i < gguf_n_kv(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i);
+        struct edit e;
+
+        if (!strncmp(kv->key, "general.", 8) ||
+            !strncmp(kv->key, "tokenizer.", 10) || !changed(&e, kv, text))
+            continue;
+        other = graph_of(path, &e, 1, NULL, &err);
+        if (other && !strcmp(plain, other) && !is_free(kv->key))
+            fail_msg("%s: another value changes nothing", kv->key);
+        free(other);
+        n++;
+    }
+    assert_true(n >= 8);
+    gguf_close(g);
+    free(plain);
+}
+
+TEST(families_read_every_key_that_changes_results)
+{
+    each_family(keys_count);
+}
+
+static void keys_are_judged(const char *path)
+{
+    static const struct edit bad[] = {
+        {".attention.causal", EDIT_BOOL, 0, NULL},
+        {".attention.max_alibi_bias", EDIT_FLOAT, 8, NULL},
+        {".attention.clamp_kqv", EDIT_FLOAT, 8, NULL},
+        {".router_logit_softcapping", EDIT_FLOAT, 30, NULL},
+        {".use_parallel_residual", EDIT_BOOL, 1, NULL},
+        {".hash_layer_count", EDIT_INT, 1, NULL},
+        {".hyper_connection.count", EDIT_INT, 4, NULL},
+    };
+    static const struct edit unknown = {".no_such_key", EDIT_INT, 7, NULL};
+    char unread[1024];
+    pl_err err;
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        /* In stablelm, the tensors tell what this key tells in others. */
+        if (!strcmp(bad[i].name, ".use_parallel_residual") &&
+            strstr(path, "stablelm"))
+            continue;
+        assert_null(graph_of(path, &bad[i], 1, NULL, &err));
+        assert_int_equal(err.status, PL_UNSUPPORTED);
+        if (!strstr(err.message, bad[i].name))
+            fail_msg("%s: %s", bad[i].name, err.message);
+    }
+    free(graph_of(path, &unknown, 1, unread, &err));
+    assert_non_null(strstr(unread, ".no_such_key"));
+    free(graph_of(path, NULL, 0, unread, &err));
+    assert_string_equal(unread, "");
+}
+
+TEST(families_reject_or_name_keys_they_do_not_read)
+{
+    each_family(keys_are_judged);
+}
+
+/* ---- tensors ------------------------------------------------------------- */
+
+/* Returns true if a model may lack the tensor. Without it, another one may be
+ * missing or be left over, and then the file is rejected. */
+static bool is_optional(const char *name)
+{
+    static const char *const parts[] = {"output.weight", "rope_freqs",
+                                        "exp_probs_b", "attn_sinks"};
+    const bool bias = ends(name, ".bias");
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i]) && !strstr(name, "attn_output"))
+            return true;
+    return bias && !strstr(name, "_norm.");
+}
+
+/* Fails unless the message names the tensor or at least its layer: without
+ * ffn_gate_inp, a layer may count as one without experts, which lacks
+ * others. */
+static void must_name(const pl_err *err, const char *name)
+{
+    size_t layer = strncmp(name, "blk.", 4) ? strlen(name)
+                                            : 4 + strcspn(name + 4, ".") + 1;
+    char part[96];
+
+    snprintf(part, sizeof part, "%.*s", (int)layer, name);
+    if (!strstr(err->message, part))
+        fail_msg("%s: %s", name, err->message);
+}
+
+static void tensors_are_named(const char *path)
+{
+    static int from;
+    const int each = test_long() ? 1 : 7;
+    struct gguf *g;
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    for (int64_t i = from++ % each; i < gguf_n_tensor(g); i += each) {
+        const char *name = gguf_tensor_at(g, i)->name;
+        const struct edit without = {name, EDIT_DROP, 0, NULL};
+        const struct edit other = {name, EDIT_TENSOR, 7, NULL};
+        char *text = graph_of(path, &without, 1, NULL, &err);
+
+        if (text && !is_optional(name))
+            fail_msg("%s is not missed", name);
+        if (!text && !is_optional(name))
+            must_name(&err, name);
+        free(text);
+        if (graph_of(path, &other, 1, NULL, &err))
+            fail_msg("%s may have 7 values", name);
+        must_name(&err, name);
+    }
+    gguf_close(g);
+}
+
+TEST(families_name_tensors_that_are_missing_or_misshapen)
+{
+    each_family(tensors_are_named);
+}
+
+/* ---- the list ------------------------------------------------------------ */
+
+/* Returns true if a made model, or one of tests/refs, is of the family. */
+static bool has_model(const char *arch)
+{
+    int n;
+    const struct made_name *made = made_model_names(&n);
+
+    for (int i = 0; i < n; i++)
+        if (!strcmp(made[i].family, arch))
+            return true;
+    return !strcmp(arch, "qwen2"); /* tests/refs has its files */
+}
+
+/* Returns true if the first column of a table in the document has the name, in
+ * which Markdown needs a backslash before "_". */
+static bool is_listed(const char *text, const char *arch)
+{
+    for (const char *row = strstr(text, "\n| "); row;
+         row = strstr(row + 1, "\n| ")) {
+        char name[64];
+        size_t n = 0;
+
+        for (const char *c = row + 3; *c && *c != '|'; c++) {
+            if (*c != ',' && *c != ' ') {
+                if (*c != '\\' && n < sizeof name - 1)
+                    name[n++] = *c;
+                continue;
+            }
+            name[n] = '\0';
+            n = 0;
+            if (!strcmp(name, arch))
+                return true;
+        }
+    }
+    return false;
+}
+
+TEST(families_all_have_a_model)
+{
+    for (int i = 0; model_family_name(i); i++)
+        if (!has_model(model_family_name(i)))
+            fail_msg("%s has no model in tests/refs", model_family_name(i));
+}
+
+TEST(documents_list_every_family)
+{
+    size_t n;
+    char *text = test_read(test_file("doc/families.md"), &n);
+
+    for (int i = 0; model_family_name(i); i++)
+        if (!is_listed(text, model_family_name(i)))
+            fail_msg("doc/families.md does not have %s", model_family_name(i));
+    free(text);
+}
