@@ -390,9 +390,11 @@ pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
     PL_NEED(out, err);
     pl_options_init(&o);
     if (opt)
-        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options", err));
+        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
+                          "call pl_options_init", err));
     if (how)
-        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options", err));
+        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options",
+                          NULL, err));
     kind = network_started(&n);
     if (!kind)
         return err_set(err, PL_BAD_ARGUMENT,

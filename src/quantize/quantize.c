@@ -537,7 +537,8 @@ pl_status pl_quantize(const char *in, const char *out,
     sized_write(result, size, &q.result, sizeof q.result);
     PL_NEED(in, err);
     PL_NEED(o, err);
-    PL_TRY(sized_read(&q.o, sizeof q.o, o, "pl_quantize_options", err));
+    PL_TRY(sized_read(&q.o, sizeof q.o, o, "pl_quantize_options",
+                      "call pl_quantize_init", err));
     if (!q.o.dry_run)
         PL_NEED(out, err);
     s = quantize(&q, in, out, err);
