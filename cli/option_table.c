@@ -21,6 +21,7 @@ enum {
     SERVE = 1 << CMD_SERVE,
     VERIFY = 1 << CMD_VERIFY,
     DIFF = 1 << CMD_DIFF,
+    WORKER = 1 << CMD_WORKER,
     ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS | SERVE | VERIFY,
     WRITES = RUN | SERVE,
     TEXTS = RUN | PERPLEXITY | TOKENIZE | VERIFY,
@@ -28,8 +29,10 @@ enum {
     /* without plait verify, because a receipt gives the options that decide
      * bits */
     NUMERIC = PLANNED & ~VERIFY,
-    OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
-    ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF,
+    OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT | WORKER,
+    ON_MACHINES = RUN | PLAN | PERPLEXITY | LOGITS | SERVE | BENCH,
+    ALL =
+        PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH | DIFF | WORKER,
 };
 #define IN         OPTION_READS
 #define OUT        OPTION_WRITES
@@ -161,7 +164,7 @@ const struct option_row option_table[] = {
      "model.",
      PLAN, option_set_int64, AT(pl.mtp), 1, MANY, NULL},
 
-    HEADING("Input and output", ALL & ~BENCH & ~DIFF),
+    HEADING("Input and output", ALL & ~BENCH & ~DIFF & ~WORKER),
     {{"-p", "--prompt"}, "TEXT", NULL,
      "The text. \\n, \\t, \\\\ and the like are escapes. - reads standard "
      "input, as does a command without -p and -f whose input is not a "
@@ -716,7 +719,7 @@ const struct option_row option_table[] = {
     {{"--pinned"}, NULL, NULL, "Never unload the model to make room.",
      SERVE, option_set_flag, AT(pinned), 0, 0, NULL},
 
-    HEADING("Devices", PLANNED | DEVICES),
+    HEADING("Devices", PLANNED | DEVICES | WORKER),
     {{"-dev", "--device"}, "LIST", "cpu",
      "Devices to split over. cpu is one device for each NUMA node; cpu*N, N "
      "devices of equal cores; cpu:0-3,cpu:4-7, devices of these cores. gpu is "
@@ -725,7 +728,8 @@ const struct option_row option_table[] = {
      "with the driver's number I, also written like CUDA0. none is the host "
      "alone. proc*N is cpu*N in processes of their own; sim*N and "
      "sim:2GiB:16GB/s:10us*2 simulate devices, for tests.",
-     PLANNED | DEVICES | OPTION_BRIEF(PLANNED | DEVICES) | OPTION_MANY,
+     PLANNED | DEVICES | WORKER |
+         OPTION_BRIEF(PLANNED | DEVICES | WORKER) | OPTION_MANY,
      option_set_text, AT(pl.devices), 0, 0, devices},
     {{"--device-spec"}, "LIST", NULL,
      "Plan for a machine described like gpu:24GiB:1TB/s*4. An item may add "
@@ -767,16 +771,36 @@ const struct option_row option_table[] = {
      NUMERIC | OPTION_COMMA, option_set_word, AT(pl.numerics), 0, 0, numerics},
     {{"-t", "--threads"}, "N", "its cores",
      "Threads of each device. llama.cpp's -t is the total.",
-     BRIEF(PLANNED) | OPTION_COMMA, option_set_int_auto, AT(pl.n_threads), 1,
-     256, NULL},
+     BRIEF(PLANNED | WORKER) | OPTION_COMMA, option_set_int_auto,
+     AT(pl.n_threads), 1, 256, NULL},
     {{"--no-pin"}, NULL, NULL, "Do not bind threads to cores.",
-     PLANNED, option_set_flag, AT(pl.no_pin), 0, 0, NULL},
+     PLANNED | WORKER, option_set_flag, AT(pl.no_pin), 0, 0, NULL},
     {{"--inexact"}, NULL, NULL,
      "Use devices that fail the self test. Their results differ from those of "
      "others.",
      NUMERIC, option_set_flag, AT(pl.inexact), 0, 0, NULL},
     {{"--sim-seed"}, "N", "0", "Seed of the order of simulated devices.",
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0, NULL},
+
+    HEADING("Several machines (doc/machines.md)", ON_MACHINES | WORKER),
+    {{"--hosts"}, "LIST", NULL,
+     "Machines to run on, like a,b. The command is started on each by mpirun, "
+     "over ssh. -v prints the line. Needs Open MPI or MPICH, and plait and the "
+     "model at the same paths on all.",
+     ON_MACHINES | OPTION_PROCESS, option_set_text, AT(hosts), 0, 0, NULL},
+    {{"--send-weights"}, NULL, NULL,
+     "Send the weights of other machines to them, instead of reading them from "
+     "their own copies of the file.",
+     ON_MACHINES | OPTION_PROCESS, option_set_flag, AT(send_weights), 0, 0,
+     NULL},
+    {{"--join-timeout"}, "S", "30",
+     "Seconds to wait for other machines at the start.",
+     ON_MACHINES | WORKER | OPTION_PROCESS, option_set_float, AT(join_s), 1,
+     86400, NULL},
+    {{"--machine-timeout"}, "S", "5",
+     "Seconds of silence after which another machine is lost.",
+     ON_MACHINES | WORKER | OPTION_PROCESS, option_set_float, AT(machine_s), 2,
+     86400, NULL},
 
     HEADING("Memory and placement", PLANNED),
     {{"-c", "--ctx-size"}, "N", "4096 at most",

@@ -37,6 +37,8 @@ static void set_defaults(struct options *o, enum command command)
     o->embd_normalize = 2;
     o->n_models = 4;
     o->models_wait_s = 30;
+    o->join_s = 30;
+    o->machine_s = 5;
     o->n_round = 5;
     o->n_prefix = 1;
     o->random_seed = command != CMD_BENCH;

@@ -18,6 +18,7 @@
     X(DONE, 0, "success")                                                      \
     X(FAILED, 1, "failure")                                                    \
     X(USAGE, 2, "wrong usage")                                                 \
+    X(LOST, 3, "another machine of the job was lost")                          \
     X(HANGUP, 129, "SIGHUP, after saving what Ctrl-C saves")                   \
     X(INTERRUPTED, 130, "Ctrl-C (SIGINT)")                                     \
     X(PIPE, 141, "the reader of the output is gone, as with | head")           \
@@ -58,6 +59,9 @@ enum exit_code {
       "plait verify " COMMAND_MODEL "receipts.jsonl")                          \
     X(DIFF, diff, "Tell where two receipts differ", "RECEIPT RECEIPT ",        \
       "plait diff one.json other.json")                                        \
+    X(WORKER, worker, "Compute for the first process of an mpirun job", "",    \
+      "mpirun -n 1 plait run " COMMAND_MODEL "-p Once -n 9 -t 1 : -n 1 plait " \
+      "worker " COMMAND_MODEL "-t 1")                                          \
     X(BENCH, bench, "Measure how fast models run", "",                         \
       "plait bench " COMMAND_MODEL "-p 64 -n 32 -r 3")                         \
     X(SYNTH, synth, "Write a model with random weights", "",                   \
@@ -176,6 +180,9 @@ struct options {
     float prefill_share; /* fraction of a step's tokens that prompts may have
                             while tasks decode; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
+    const char *hosts;       /* names of machines, separated by commas */
+    float join_s, machine_s; /* limits in seconds */
+    bool send_weights;
     bool no_autoload, at_start, pinned;
     struct word_list words; /* the words of the command line, in which options
                                that only llama.cpp has are replaced

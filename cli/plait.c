@@ -3,9 +3,12 @@
 #include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
+#include "mpi_job.h"
 #include "option_table.h"
 #include "printable.h"
 #include "term.h"
+
+#include "pl_machines.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -153,6 +156,19 @@ static bool is_one_of(const char *word, const char *const *list)
     return *list != NULL;
 }
 
+/* Runs the command; on a machine other than 0, computes for machine 0. */
+static enum exit_code run_command(struct options *o)
+{
+    enum exit_code code = mpi_job_join(o);
+
+    if (code != EXIT_DONE)
+        return code;
+    if (mpi_job_serves(o))
+        return mpi_job_serve(o);
+    code = commands[o->command].run(o);
+    return o->pl.machines != NULL ? mpi_job_leave(o, code) : code;
+}
+
 int main(int argc, char **argv)
 {
     static const char *const helps[] = {"help", "--help", "-h", "-?", NULL};
@@ -190,6 +206,8 @@ int main(int argc, char **argv)
         code = written();
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
+        if (code == EXIT_DONE && o.hosts != NULL && pl_machines_started() < 2)
+            code = mpi_job_launch(&o, argc - 1, argv + 1);
         if (code == EXIT_DONE &&
             /* a server of several models downloads them itself, on demand */
             (c != CMD_SERVE || !serve_has_many(&o)))
@@ -199,7 +217,7 @@ int main(int argc, char **argv)
         if (code == EXIT_FAILED && (c == CMD_VERIFY || c == CMD_DIFF))
             code = EXIT_USAGE; /* 1 means that receipts differ */
         if (code == EXIT_DONE)
-            code = commands[c].run(&o);
+            code = run_command(&o);
     }
     options_free(&o);
     return term_exit_code((int)code);
