@@ -70,7 +70,8 @@ static bool pair_send(struct network *net, int to, int tag, const void *data,
     if (!grow(&e->out, &e->out_cap, e->n_out + sizeof h + bytes))
         return false;
     memcpy(e->out + e->n_out, &h, sizeof h);
-    memcpy(e->out + e->n_out + sizeof h, data, bytes);
+    if (bytes > 0)
+        memcpy(e->out + e->n_out + sizeof h, data, bytes);
     e->n_out += sizeof h + bytes;
     push_out(p, to);
     return true;
