@@ -38,9 +38,13 @@ opencl() { # a device of OpenCL, if only the processor
         PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep libOpenCL.so.1
 }
 
+mpi() { pkg-config --exists ompi-c && has mpirun.openmpi; }
+
 missing_of() {
     missing=
     if [ "$1" = test ]; then
+        # the module is built when the build is configured again
+        need "libopenmpi-dev openmpi-bin" mpi
         need "pocl-opencl-icd ocl-icd-libopencl1" opencl
         need python3-venv python3 -c 'import ensurepip'
         if [ "${PLAIT_TIER:-}" = long ]; then # some 100 MB
@@ -74,6 +78,8 @@ missing_of() {
     if [ "$1" = deb ]; then
         need build-essential dpkg-query -s build-essential
         need debhelper has dh
+        need libopenmpi-dev pkg-config --exists ompi-c
+        need libmpich-dev pkg-config --exists mpich
         need python3 has python3
         return
     fi
@@ -91,10 +97,12 @@ missing_of() {
     if [ "$1" = gate ]; then
         need ccache has ccache
         need cmake has cmake
+        need "libopenmpi-dev openmpi-bin" mpi
         major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
         need "libclang-rt-${major:-14}-dev" fuzzes
         if [ "${PLAIT_TIER:-}" = long ]; then
             need valgrind has valgrind
+            need "libmpich-dev mpich" pkg-config --exists mpich
         fi
     fi
 }
