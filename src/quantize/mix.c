@@ -221,12 +221,18 @@ static enum kind kind_of(const char *name, const struct facts *f)
     return OTHER;
 }
 
+enum { MOST_LAYERS = 1 << 20 }; /* a greater number is not believed */
+
 /* Returns the number of the layer in a tensor's name; -1 if it is in none. */
 static int64_t layer_of(const char *name)
 {
-    int64_t layer;
+    char *end;
+    long long layer;
 
-    return sscanf(name, "blk.%" SCNd64 ".", &layer) == 1 ? layer : -1;
+    if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
+        return -1;
+    layer = strtoll(name + 4, &end, 10);
+    return *end == '.' && layer < MOST_LAYERS ? layer : -1;
 }
 
 /* Returns the conditions that hold. `nth` is the number of tensors of the kind
@@ -296,6 +302,8 @@ static void find_facts(const struct gguf *g, struct facts *f)
         gguf_as_str(kv, 0, &s);
     snprintf(arch, sizeof arch, "%.*s", (int)(s.len < 60 ? s.len : 60), s.s);
     f->n_layer = number(g, arch, "block_count");
+    if (f->n_layer < 0 || f->n_layer > MOST_LAYERS)
+        f->n_layer = 0;
     f->n_expert = number(g, arch, "expert_count");
     heads = number(g, arch, "attention.head_count");
     heads_kv = number(g, arch, "attention.head_count_kv");

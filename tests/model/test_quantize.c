@@ -226,6 +226,47 @@ TEST(quantize_gives_more_bits_where_the_mix_says)
     gguf_close(g);
 }
 
+/* Numbers of layers in a file may be any. */
+TEST(quantize_takes_any_number_of_layers)
+{
+    static const char *const names[] = {
+        "blk.9223372036854775807.attn_v.weight",
+        "blk.-9223372036854775808.ffn_down.weight",
+        "blk.99999999999999999999999.attn_v.weight", "blk..attn_v.weight",
+        "blk.0.ffn_down.weight"};
+    static const int64_t layers[] = {INT64_MAX, INT64_MIN, -1, 0, 1};
+    const char *in = test_temp("layers.gguf"), *out = test_temp("l-out.gguf");
+    float *x = test_need(2 * D, sizeof *x);
+
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        pl_quantize_options o = options("Q4_K_M");
+        struct gguf_writer *w;
+        struct gguf *g;
+        pl_err err;
+
+        TEST_OK(gguf_writer_create(&w, &err), err);
+        gguf_put_str(w, "general.architecture", "llama");
+        gguf_put_i64(w, "llama.block_count", layers[i]);
+        gguf_put_i64(w, "llama.expert_count", layers[i]);
+        gguf_put_i64(w, "llama.attention.head_count", layers[i]);
+        gguf_put_i64(w, "llama.attention.head_count_kv", layers[4 - i]);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            gguf_put_tensor(w, names[k], PL_F32, 2, (int64_t[]){2, D}, x);
+        gguf_put_tensor(w, "blk.1.attn_v.weight", PL_F32, 2, (int64_t[]){1, D},
+                        x);
+        TEST_OK(gguf_writer_save(w, in, &err), err);
+        gguf_writer_free(w);
+        quantize(in, out, &o);
+        g = reopen(out);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            assert_int_not_equal(format_of(g, names[k]), PL_F32);
+        /* one row is a vector */
+        assert_int_equal(format_of(g, "blk.1.attn_v.weight"), PL_F32);
+        gguf_close(g);
+    }
+    free(x);
+}
+
 TEST(quantize_takes_formats_of_options)
 {
     static const char *const types[] = {"blk\\.[01]\\.ATTN_Q=q8_0",
