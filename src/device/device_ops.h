@@ -46,6 +46,11 @@ struct device_flag {
     atomic_int n_asleep;
 };
 
+/* The value that a flag gets if the run has failed and queues of a GPU wait for
+ * it. It is the greatest one that every driver takes for later than any run's
+ * number: CUDA compares by the sign of the difference. */
+#define DEVICE_FLAG_RELEASED ((uint64_t)INT64_MAX)
+
 /* Wakes all threads that sleep in flag_wait() on this flag. */
 void device_flag_wake(struct device_flag *f);
 /* Sets the flag to `value`, then wakes its sleepers, if any. A thread that is
@@ -97,9 +102,11 @@ struct device {
     /* result of backend_ops.scratch() in bytes; load() allocates this memory */
     size_t scratch_bytes;
     /* by event of the device: the number of the last run in which it was
-     * posted, [prog->n_event]. Only this device raises the flags. Like the
-     * inbox, they are allocated by the set, in memory that all processes
-     * share */
+     * posted, [prog->n_event]. Only this device raises the flags, unless the
+     * run has failed (DEVICE_FLAG_RELEASED); the set zeroes them before the
+     * next run. So who sees an event checks afterwards that the run has not
+     * failed. Like the inbox, they are allocated by the set, in memory that all
+     * processes share */
     struct device_flag *event;
     size_t event_bytes;
     /* ---- updated by device_trace_add() and device_count() */

@@ -591,6 +591,15 @@ static pl_status check_run(const struct device_set *s,
     return PL_OK;
 }
 
+/* Zeroes all events after a failed run, which may have released queues that
+ * waited for them. */
+static void clear_events(struct device_set *s)
+{
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->dev[i].prog->n_event; k++)
+            atomic_store(&s->dev[i].event[k].v, 0);
+}
+
 pl_status device_set_submit(struct device_set *s, const struct device_run *run,
                             pl_err *err)
 {
@@ -598,6 +607,8 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     PL_TRY(device_flush(s, err));
     s->run = run;
     s->run_number++;
+    if (atomic_load(&s->shared->failed))
+        clear_events(s);
     atomic_store(&s->shared->failed, false);
     atomic_store(&s->shared->err_state, ERR_NONE);
     device_trace_start(s);

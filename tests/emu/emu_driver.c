@@ -85,9 +85,10 @@ static bool can_run(const struct gpu *g, const struct pending *p)
     c = &p->command[p->head];
     if (c->kind == AWAIT)
         return g->reached[c->mark.i] >= c->mark.n;
+    /* by the sign of the difference, as CUDA has it */
     return c->kind != WAIT ||
-           atomic_load_explicit(c->word.word, memory_order_acquire) >=
-               c->word.value;
+           (int64_t)(atomic_load_explicit(c->word.word, memory_order_acquire) -
+                     c->word.value) >= 0;
 }
 
 static void run_command(struct gpu *g, const struct command *c)
@@ -463,18 +464,17 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     return s;
 }
 
-static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
-
-/* Sets *yes to whether fence i is reached. If it is not, executes its queue in
- * two of three cases and sets *yes to true, so that callers see both
- * answers. */
+/* Sets *yes to whether fence i is reached. If it is not, executes its queue
+ * first in two of three cases, so that callers see both answers. The queue may
+ * wait for another device. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = g->reached[i] == g->set[i];
     if (*yes || draw(g, 3) == 0)
         return PL_OK;
-    *yes = true;
-    return finish(g, g->marked[i], err);
+    drive(g, g->marked[i], INT_MAX);
+    *yes = g->reached[i] == g->set[i];
+    return g->wrong ? told(g, err) : PL_OK;
 }
 
 static bool on_cores(const struct gpu *g)
@@ -518,18 +518,6 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err)
 {
     return put_word(g, q, WAIT, word, value, err);
-}
-
-static void drop(struct gpu *g, enum queue q)
-{
-    struct pending *p = &g->queue[q];
-
-    /* The fences of dropped commands count as reached, because the other queue
-     * may still wait for them. */
-    for (; p->head < p->n; p->head++)
-        if (p->command[p->head].kind == MARK)
-            run_command(g, &p->command[p->head]);
-    p->head = p->n = 0;
 }
 
 /* Executes the whole queue, up to 8 commands, or nothing, at random. Nothing
@@ -588,7 +576,6 @@ const struct gpu_driver gpu_emu = {
     .fence_wait = await,
     .signal_word = post,
     .wait_word = wait,
-    .cancel_queue = drop,
     .flush = flush,
     .finish = finish,
 };

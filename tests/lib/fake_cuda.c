@@ -104,6 +104,7 @@ struct thing {
     /* event: how often it was recorded, and how often its record was reached */
     uint64_t n_set, n_reached;
     struct command *first, *last; /* stream: its commands in order */
+    int n_queued;                 /* stream: number of its commands */
     unsigned flags;         /* event: the flags with which it was created */
     bool shared;            /* HIP's memory: true if peers may write it */
     bool fenced;            /* stream: true if its last command is a fence */
@@ -185,6 +186,11 @@ static struct {
     /* true if launches that overlap do not wait for each other
      * (fake_cuda.hurry) */
     bool hasty;
+    int longest; /* most commands in a stream since fake_cuda.watch_longest */
+    /* true if streams of FAKE_PLAIN know words (fake_cuda.learn) */
+    bool learned;
+    int lose_in; /* the number of the write to be lost (fake_cuda.lose); 0 for
+                    none */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -361,7 +367,11 @@ static bool ready(const struct command *c)
 {
     if (c->kind == AWAIT)
         return c->event->n_reached >= c->value;
-    return c->kind != WAIT || atomic_load(c->word) >= c->value;
+    if (c->kind != WAIT)
+        return true;
+    /* CUDA compares by the sign of the difference */
+    return FAKE_HIP ? atomic_load(c->word) >= c->value
+                    : (int64_t)(atomic_load(c->word) - c->value) >= 0;
 }
 
 /* Returns true if p is in another device's memory that context `c` may not
@@ -420,7 +430,8 @@ static void run(struct thing *s, struct command *c)
         c->event->n_reached = c->value;
         break;
     case WRITE:
-        atomic_store(c->word, c->value);
+        if (all.lose_in == 0 || --all.lose_in > 0)
+            atomic_store(c->word, c->value);
         break;
     case AWAIT:
     case WAIT:
@@ -437,6 +448,7 @@ static bool step(struct thing *s)
     if (!c || !ready(c))
         return false;
     s->first = c->next;
+    s->n_queued--;
     run(s, c);
     free(c);
     return true;
@@ -462,6 +474,8 @@ static struct command *push(struct api_stream *handle, enum command_kind kind)
         s->first = c;
     s->last = c;
     s->fenced = false;
+    if (++s->n_queued > all.longest)
+        all.longest = s->n_queued;
     return c;
 }
 
@@ -604,6 +618,11 @@ unsigned cuDeviceGetPCIBusId(char *out, int n, int device)
     GIVE;
 }
 
+static bool knows_words(int device)
+{
+    return devices[device].words || (device == FAKE_PLAIN && all.learned);
+}
+
 #if FAKE_HIP
 static int attribute(unsigned what, int i)
 {
@@ -621,7 +640,7 @@ static int attribute(unsigned what, int i)
     case HIP_INTEGRATED:
         return i == FAKE_FAR;
     case HIP_STREAMS_KNOW_WORDS:
-        return devices[i].words;
+        return knows_words(i);
     }
     blame(0, "attribute %u", what);
     return 0;
@@ -649,7 +668,7 @@ static int attribute(unsigned what, int i)
     case CUDA_REGISTERS_HOST_MEMORY:
         return 1;
     case CUDA_STREAMS_KNOW_WORDS:
-        return devices[i].words;
+        return knows_words(i);
     }
     blame(0, "attribute %u", what);
     return 0;
@@ -1252,7 +1271,7 @@ static unsigned word(unsigned e, struct api_stream *s, enum command_kind kind,
 
     if (!e && !usable(s, STREAM, "a word"))
         return INVALID_HANDLE;
-    if (!e && !devices[current()->device].words)
+    if (!e && !knows_words(current()->device))
         return blame(NOT_SUPPORTED, "this device's streams know no words");
     if (!e && (at % 8 != 0 || !memory_at(pointer(at), 8)))
         return blame(INVALID_VALUE, "a word outside of the device's reach");
@@ -1558,6 +1577,37 @@ static void hurry(bool on)
     pthread_mutex_unlock(&all.lock);
 }
 
+static void learn(bool on)
+{
+    pthread_mutex_lock(&all.lock);
+    all.learned = on;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void watch_longest(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.longest = 0;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static int n_longest(void)
+{
+    int n;
+
+    pthread_mutex_lock(&all.lock);
+    n = all.longest;
+    pthread_mutex_unlock(&all.lock);
+    return n;
+}
+
+static void lose(int nth)
+{
+    pthread_mutex_lock(&all.lock);
+    all.lose_in = nth;
+    pthread_mutex_unlock(&all.lock);
+}
+
 static void set_free(size_t bytes)
 {
     pthread_mutex_lock(&all.lock);
@@ -1566,6 +1616,6 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, refuse, failed,   n_live,
-                                    wrong,    n_call, set_free, swallow,
-                                    n_loose,  hurry};
+const struct fake_cuda fake_cuda = {
+    break_at, refuse,  failed, n_live, wrong, n_call,        set_free,
+    swallow,  n_loose, hurry,  learn,  lose,  watch_longest, n_longest};

@@ -162,14 +162,12 @@ struct gpu_driver {
     pl_status (*signal_word)(struct gpu *g, enum queue q,
                              _Atomic uint64_t *word, uint64_t value,
                              pl_err *err);
-    /* Makes the queue wait until the word is at least `value`. NULL if not
-     * supported; the issuing thread must then wait. */
+    /* Makes the queue wait until the word is at least `value`, which a driver
+     * may take for the sign of the difference. The queue's commands cannot be
+     * removed: if the value never comes, the caller stores a greater one. NULL
+     * if not supported; the issuing thread must then wait. */
     pl_status (*wait_word)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err);
-    /* Removes all commands that the queue has not begun; they may wait for an
-     * event that will never be signalled. NULL if not supported; then
-     * wait_word() is not used, and the issuing thread waits instead. */
-    void (*cancel_queue)(struct gpu *g, enum queue q);
     /* Submits the queued commands to the GPU, if they are not submitted yet. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
 
