@@ -353,6 +353,8 @@ struct gpu_graph {
     struct emu_node {
         enum gpu_kernel kernel;
         int32_t n_group;
+        struct gpu_word_op *op; /* words, [n_op]; owned */
+        int n_op;
         /* nodes that must have ended before this one, [n_after]; owned */
         int *after;
         int n_after;
@@ -367,8 +369,10 @@ static void graph_free(struct gpu *g, struct gpu_graph *graph)
     (void)g;
     if (!graph)
         return;
-    for (int i = 0; graph->node && i < graph->n; i++)
+    for (int i = 0; graph->node && i < graph->n; i++) {
         free(graph->node[i].after);
+        free(graph->node[i].op);
+    }
     free(graph->node);
     free(graph->done);
     free(graph);
@@ -379,11 +383,20 @@ static bool take_node(struct emu_node *to, const struct gpu_graph_node *from)
     to->kernel = from->kernel;
     to->n_group = from->n_group;
     to->n_after = from->n_after;
-    memcpy(to->args, from->args, gpu_kernel_args(from->kernel));
+    to->n_op = from->n_op;
+    to->op = calloc((size_t)from->n_op + 1, sizeof *to->op);
+    if (!to->op)
+        return false;
+    if (from->n_op > 0)
+        memcpy(to->op, from->op, (size_t)from->n_op * sizeof *to->op);
+    else
+        memcpy(to->args, from->args, gpu_kernel_args(from->kernel));
     to->after = calloc((size_t)from->n_after + 1, sizeof *to->after);
     if (to->after && from->n_after > 0)
         memcpy(to->after, from->after,
                (size_t)from->n_after * sizeof *to->after);
+    if (!to->after)
+        free(to->op);
     return to->after != NULL;
 }
 
@@ -433,6 +446,9 @@ static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
     return chosen;
 }
 
+static pl_status put_word(struct gpu *g, enum queue q, enum command_kind kind,
+                          _Atomic uint64_t *word, uint64_t value, pl_err *err);
+
 static pl_status graph_run(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err)
 {
@@ -443,12 +459,22 @@ static pl_status graph_run(struct gpu *g, enum queue q,
         int i = draw_node(g, graph, first);
         const struct emu_node *at = &graph->node[i];
 
-        PL_TRY(launch(g, q, at->kernel, at->n_group, at->args, err));
+        if (at->n_op == 0)
+            PL_TRY(launch(g, q, at->kernel, at->n_group, at->args, err));
+        for (int k = 0; k < at->n_op; k++)
+            PL_TRY(put_word(g, q, at->op[k].wait ? WAIT : POST, at->op[k].word,
+                            at->op[k].value, err));
         graph->done[i] = true;
         while (first < graph->n && graph->done[first])
             first++;
     }
     return PL_OK;
+}
+
+static bool has_graph_words(const struct gpu *g)
+{
+    (void)g;
+    return true;
 }
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -570,6 +596,7 @@ const struct gpu_driver gpu_emu = {
     .graph_make = graph_make,
     .graph_run = graph_run,
     .graph_free = graph_free,
+    .has_graph_words = has_graph_words,
     .fence_record = mark,
     .fence_query = reached,
     .runs_on_cpu = on_cores,

@@ -123,6 +123,8 @@ struct node {
     /* numbers of the launches that must run before; owned, with space for one
      * more */
     int *after;
+    struct cuda_word_op *op; /* words in place of a launch; owned */
+    int n_op;
     bool done;
     _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
@@ -306,6 +308,7 @@ static void drop(struct thing *t)
 
         t->node = n->next;
         free(n->after);
+        free(n->op);
         free(n);
     }
     if (t->kind == DEVICE_MEMORY || t->kind == PINNED)
@@ -1056,10 +1059,61 @@ unsigned cuGraphAddDependencies_v2(struct api_graph *graph,
         struct node *x = (struct node *)to[i];
 
         if (!node_of(g, from[i]) || !node_of(g, x) || x->n_after > 0 ||
+            x->n_op > 0 || node_of(g, from[i])->n_op > 0 ||
             memcmp(&edge[i], &overlap, sizeof overlap) != 0)
             e = blame(INVALID_VALUE, "cuGraphAddDependencies: arguments");
         else if (awaits(x->function))
             x->after[x->n_after++] = ((const struct node *)from[i])->i;
+    }
+    GIVE;
+}
+#endif
+
+#if HAVE_LATER
+static bool word_fits(const struct cuda_word_op *op)
+{
+    int device = current()->device;
+    unsigned wait = devices[device].flushes ? (unsigned)CUDA_WAIT_FLUSH : 0;
+
+    return knows_words(device) && op->at % 8 == 0 &&
+           memory_at(pointer(op->at), 8) &&
+           ((op->operation == CUDA_WORD_WAIT && op->flags == wait) ||
+            (op->operation == CUDA_WORD_WRITE &&
+             op->flags == CUDA_WRITE_FENCED));
+}
+
+unsigned cuGraphAddBatchMemOpNode(struct cuda_graph_node **out,
+                                  struct api_graph *graph,
+                                  struct cuda_graph_node *const *after,
+                                  size_t n_after,
+                                  const struct cuda_words_node *w)
+{
+    struct thing *g = (struct thing *)graph;
+    TAKE(call_inside(F_cuGraphAddBatchMemOpNode));
+    if (!e && !usable(g, GRAPH, "cuGraphAddBatchMemOpNode"))
+        e = INVALID_HANDLE;
+    if (!e && (w->context != current() || w->flags != 0 || w->n == 0))
+        e = blame(INVALID_VALUE, "cuGraphAddBatchMemOpNode: arguments");
+    for (unsigned i = 0; !e && i < w->n; i++)
+        if (!word_fits(&w->op[i]))
+            e = blame(INVALID_VALUE, "cuGraphAddBatchMemOpNode: a word");
+    for (size_t i = 0; !e && i < n_after; i++)
+        if (!node_of(g, after[i]))
+            e = blame(INVALID_VALUE, "an edge from another graph");
+    if (!e) {
+        struct node *n = calloc(1, sizeof *n);
+        size_t bytes = w->n * sizeof *w->op;
+
+        n->op = memcpy(malloc(bytes), w->op, bytes);
+        n->n_op = (int)w->n;
+        n->after = calloc(n_after + 2, sizeof *n->after);
+        n->n_after = (int)n_after;
+        for (size_t i = 0; i < n_after; i++)
+            n->after[i] = node_of(g, after[i])->i;
+        n->i = g->n_node++;
+        n->next = g->node;
+        g->node = n;
+        *out = (struct cuda_graph_node *)n;
     }
     GIVE;
 }
@@ -1084,6 +1138,9 @@ unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
             *to = malloc(sizeof **to);
             **to = *n;
             (*to)->after = memcpy(malloc(bytes), n->after, bytes);
+            bytes = (size_t)n->n_op * sizeof *n->op;
+            (*to)->op =
+                memcpy(malloc(bytes + 1), n->op ? n->op : (void *)n, bytes);
             to = &(*to)->next;
         }
         x->n_node = g->n_node;
@@ -1118,7 +1175,7 @@ static unsigned put_nodes(struct thing *g, struct api_stream *s)
     for (struct node *n = g->node; n; n = n->next) {
         node[n->i] = n;
         n->done = false;
-        if (!usable(n->function, FUNCTION, "cuGraphLaunch"))
+        if (n->n_op == 0 && !usable(n->function, FUNCTION, "cuGraphLaunch"))
             e = INVALID_HANDLE;
     }
     for (int left = e ? 0 : g->n_node; left > 0; left--) {
@@ -1130,6 +1187,14 @@ static unsigned put_nodes(struct thing *g, struct api_stream *s)
             if (node_ready(node, node[i]) && draw(++n) == 0)
                 chosen = node[i];
         chosen->done = true;
+        for (int i = 0; i < chosen->n_op; i++) {
+            c = push(s,
+                     chosen->op[i].operation == CUDA_WORD_WAIT ? WAIT : WRITE);
+            c->word = pointer(chosen->op[i].at);
+            c->value = chosen->op[i].value;
+        }
+        if (chosen->n_op > 0)
+            continue;
         c = push(s, LAUNCH);
         c->kernel = chosen->function->kernel;
         c->n_group = chosen->n_group;

@@ -77,6 +77,17 @@ bool gpu_ahead_may(const struct gpu_device *x)
            !receives_integers(x->dev->prog);
 }
 
+/* Machines of a network begin a run at different times, so a message of a run
+ * might come before the events are zeroed. */
+void gpu_ahead_load(struct gpu_device *x)
+{
+    x->graph_words = x->driver->has_graph_words &&
+                     x->driver->has_graph_words(x->gpu) &&
+                     !device_set_network(x->set);
+    if (x->graph_words)
+        device_set_zero_events(x->set);
+}
+
 /* ---- points -------------------------------------------------------------- */
 
 void gpu_ahead_add(struct gpu_device *x, _Atomic uint64_t *word, bool own,

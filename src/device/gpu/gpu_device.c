@@ -220,6 +220,17 @@ static bool has_pages(const struct program *p)
     return false;
 }
 
+/* Returns true if event `event` of the device is posted in variant `c` by
+ * another queue than q. */
+static bool is_posted_beside(const struct variant *c, int event, enum queue q)
+{
+    for (int i = 0; i < c->n_insn; i++)
+        if (c->insn[i].kind == INSN_POST && c->insn[i].event.event == event &&
+            c->insn[i].queue != q)
+            return true;
+    return false;
+}
+
 /* Allocates x->event, x->point and x->deferred. Finds the device's own
  * events for which the device itself waits. */
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
@@ -240,7 +251,10 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
             for (int j = 0; st->kind == INSN_WAIT && j < wait_count(&st->wait);
                  j++, n++)
                 if (wait_event(&st->wait, j).dev == p->dev)
-                    x->event[wait_event(&st->wait, j).event].crossed = true;
+                    x->event[wait_event(&st->wait, j).event].crossed |=
+                        is_posted_beside(&p->variant[i],
+                                         wait_event(&st->wait, j).event,
+                                         st->queue);
         }
         most = n > most ? n : most;
         steps = p->variant[i].n_insn > steps ? p->variant[i].n_insn : steps;
@@ -359,6 +373,7 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
     PL_TRY(load_tables(x, err));
     gpu_image_place(&x->image);
     PL_TRY(look_at_waits(x, err));
+    gpu_ahead_load(x);
     if (has_pages(p)) {
         void *at = NULL;
 

@@ -170,6 +170,8 @@ struct gpu_device {
                          thread */
     bool queues_wait; /* the queues wait for other devices' events, not the
                          issuing thread */
+    /* graphs may have nodes of words, and the set zeroes all events */
+    bool graph_words;
     bool used[QUEUE_COUNT]; /* by queue: the step has issued work to it */
     /* the events that the device posts, [prog->n_event]; owned */
     struct gpu_event *event;
@@ -342,6 +344,9 @@ pl_status gpu_ahead_check(pl_err *err);
 /* Returns true if the queues can wait for events of other devices, so that the
  * issuing thread need not. gpu_reach_others() was called. */
 bool gpu_ahead_may(const struct gpu_device *x);
+/* Decides if graphs may have nodes of words. Called when a program is
+ * loaded. */
+void gpu_ahead_load(struct gpu_device *x);
 /* Empties the list of points when a step begins. */
 void gpu_ahead_begin(struct gpu_device *x);
 /* Adds a point: event flag `word` of instruction `insn`, which was queued. */

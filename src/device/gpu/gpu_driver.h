@@ -19,9 +19,20 @@
 #include "device/gpu/gpu_kernel.h"
 #include "device/listed_gpu.h"
 
-/* A launch in a device graph. It begins when all launches of the nodes in
- * after[] have ended. */
+/* A wait until a word is at least `value`, or else a store of `value`, as by
+ * wait_word() and signal_word(). */
+struct gpu_word_op {
+    _Atomic uint64_t *word;
+    uint64_t value;
+    bool wait;
+};
+
+/* A launch in a device graph or, if n_op > 0, waits and stores of words, one
+ * after another. It begins when all nodes in after[] have ended. */
 struct gpu_graph_node {
+    const struct gpu_word_op *op; /* [n_op]; unused in a launch */
+    int n_op;
+
     enum gpu_kernel kernel;
     int32_t n_group;
     /* the kernel's arguments, gpu_kernel_args(kernel) bytes */
@@ -125,8 +136,9 @@ struct gpu_driver {
      * copied. */
     pl_status (*launch)(struct gpu *g, enum queue q, enum gpu_kernel k,
                         int32_t n_group, const void *args, pl_err *err);
-    /* A device graph is a set of launches that graph_run() queues together; it
-     * can be queued any number of times. graph_make() copies all arguments.
+    /* A device graph is a set of nodes that graph_run() queues together; it
+     * can be queued any number of times. Nodes of words are allowed only if
+     * has_graph_words() returns true. graph_make() copies all arguments.
      * graph_free() takes NULL or a graph that is not in flight. All three are
      * NULL if the driver has no graphs. */
     pl_status (*graph_make)(struct gpu *g, const struct gpu_graph_node *node,
@@ -134,6 +146,8 @@ struct gpu_driver {
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
+    /* NULL if no graph of the driver may have nodes of words. */
+    bool (*has_graph_words)(const struct gpu *g);
     /* Allows or forbids programmatic dependent launch in graphs created after
      * this call; forbidding it is permanent. Returns true if it is now used: a
      * launch then begins while its predecessor runs, and its kernel waits for

@@ -228,25 +228,41 @@ static bool issue_sync(struct gpu_device *x, const struct insn *st, int i,
     return ok;
 }
 
+/* Issues an instruction that is not an event, or the graph that begins with
+ * instruction i. */
+static bool issue_work(struct gpu_device *x, const struct insn *st, int i,
+                       bool in_graph, pl_status *s, pl_err *err)
+{
+    const int *first = x->image.first;
+
+    if (x->slow)
+        return issue_sync(x, st, i, s, err);
+    /* an instruction that was fused into another is nothing to a queue */
+    if (!in_graph && first[i] == first[i + 1] &&
+        gpu_carry_launches_all(x, st, i))
+        return true;
+    if (!in_graph)
+        *s = gpu_transfer(x, st, i, err);
+    if (*s == PL_OK)
+        *s = gpu_heartbeat_issue(x, st->queue, i, err);
+    return *s == PL_OK;
+}
+
 static bool issue(struct gpu_device *x, const struct insn *st, int i,
                   pl_status *s, pl_err *err)
 {
-    if (insn_is_event(st))
-        return issue_event(x, st, i, s, err);
-    if (x->slow) {
-        if (!issue_sync(x, st, i, s, err))
-            return false;
-    } else {
-        bool is_in;
+    bool is_in = false, is_first = false;
 
-        *s = gpu_graph_insn(x, i, &is_in, err);
-        if (*s == PL_OK && !is_in)
-            *s = gpu_transfer(x, st, i, err);
-        if (*s == PL_OK)
-            *s = gpu_heartbeat_issue(x, st->queue, i, err);
-        if (*s != PL_OK)
-            return false;
-    }
+    if (!x->slow)
+        *s = gpu_graph_insn(x, i, &is_in, &is_first, err);
+    if (*s != PL_OK)
+        return false;
+    if (insn_is_event(st) && !is_in)
+        return issue_event(x, st, i, s, err);
+    if ((!is_in || is_first) && !issue_work(x, st, i, is_in, s, err))
+        return false;
+    if (insn_is_event(st))
+        return true;
     /* count_pages() counts PAGES after the step, when the token table is on the
      * host */
     if (st->kind != INSN_PAGES)

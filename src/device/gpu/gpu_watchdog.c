@@ -179,7 +179,8 @@ pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err)
         if (s == PL_OK)
             s = wait_for(x, x->n_pulse, err);
     }
-    if (x->lost)
+    /* the driver would wait for an event that may never be posted */
+    if (x->lost || (s != PL_OK && gpu_ahead_awaits(x)))
         return s;
     finished = x->driver->finish(x->gpu, q, s == PL_OK ? err : NULL);
     return s == PL_OK ? finished : s;
