@@ -999,6 +999,8 @@ const struct environment_row environment_table[] = {
     {"PLAIT_PEER", "0",
      "Let GPUs exchange through host memory, not by writing into each other's "
      "memory."},
+    {"PLAIT_AHEAD", "0",
+     "Let threads wait for other devices, not the queues of GPUs."},
     {"PLAIT_OVERLAP", "0",
      "Start each launch of a CUDA graph only when the one before it is done."},
     {"PLAIT_HIP_MATRIX", "0", "Do not use the matrix units of AMD's GPUs."},

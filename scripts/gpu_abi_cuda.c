@@ -43,9 +43,33 @@ _Static_assert(sizeof(struct cuda_kernel_node) ==
 
 STREAM_CALL_MAP(SAME_IN_BOTH)
 CUDA_CALL_MAP(SAME)
-#define cuda_edge CUgraphEdgeData_st
+#define cuda_edge       CUgraphEdgeData_st
+#define cuda_words_node CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st
 CUDA_LATER_CALL_MAP(SAME)
 #undef cuda_edge
+#undef cuda_words_node
+_Static_assert(sizeof(struct cuda_words_node) ==
+                   sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS_v1),
+               "size");
+_Static_assert(offsetof(struct cuda_words_node, op) ==
+                   offsetof(CUDA_BATCH_MEM_OP_NODE_PARAMS_v1, paramArray),
+               "op");
+_Static_assert(sizeof(struct cuda_word_op) == sizeof(CUstreamBatchMemOpParams),
+               "size");
+#define WORD(own, theirs)                                                      \
+    _Static_assert(offsetof(struct cuda_word_op, own) ==                       \
+                           offsetof(CUstreamBatchMemOpParams,                  \
+                                    waitValue.theirs) &&                       \
+                       offsetof(struct cuda_word_op, own) ==                   \
+                           offsetof(CUstreamBatchMemOpParams,                  \
+                                    writeValue.theirs),                        \
+                   #own);
+WORD(at, address)
+WORD(value, value64)
+WORD(flags, flags)
+WORD(alias, alias)
+IS(CUDA_WORD_WAIT, CU_STREAM_MEM_OP_WAIT_VALUE_64)
+IS(CUDA_WORD_WRITE, CU_STREAM_MEM_OP_WRITE_VALUE_64)
 _Static_assert(sizeof(struct cuda_edge) == sizeof(CUgraphEdgeData), "size");
 _Static_assert(offsetof(struct cuda_edge, to_port) ==
                    offsetof(CUgraphEdgeData, to_port),

@@ -50,7 +50,9 @@ struct device_set {
     uint64_t run_number; /* number of the last run that was started, counted
                             from 1 */
     bool loaded;
-    bool keeps; /* device memory is never freed: device_set_quarantine() was
+    bool zeroes; /* events are zeroed before each run:
+                    device_set_zero_events() was called */
+    bool keeps;  /* device memory is never freed: device_set_quarantine() was
                    called */
     uint64_t n_run;
     double run_s; /* total time of all runs in seconds */

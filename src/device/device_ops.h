@@ -46,6 +46,16 @@ struct device_flag {
     atomic_int n_asleep;
 };
 
+/* The value that a flag gets if the run has failed and queues of a GPU wait for
+ * it. It is the greatest one that every driver takes for later than any run's
+ * number: CUDA compares by the sign of the difference. */
+#define DEVICE_FLAG_RELEASED ((uint64_t)INT64_MAX)
+
+/* The value that a device graph posts, which is the same in each run. The set
+ * then zeroes all flags before a run (device_set_zero_events), so it is later
+ * than any run's number. A graph waits for 1. */
+#define DEVICE_FLAG_POSTED ((uint64_t)1 << 62)
+
 /* Wakes all threads that sleep in flag_wait() on this flag. */
 void device_flag_wake(struct device_flag *f);
 /* Sets the flag to `value`, then wakes its sleepers, if any. A thread that is
@@ -97,9 +107,11 @@ struct device {
     /* result of backend_ops.scratch() in bytes; load() allocates this memory */
     size_t scratch_bytes;
     /* by event of the device: the number of the last run in which it was
-     * posted, [prog->n_event]. Only this device raises the flags. Like the
-     * inbox, they are allocated by the set, in memory that all processes
-     * share */
+     * posted, [prog->n_event]. Only this device raises the flags, unless the
+     * run has failed (DEVICE_FLAG_RELEASED); the set zeroes them before the
+     * next run. So who sees an event checks afterwards that the run has not
+     * failed. Like the inbox, they are allocated by the set, in memory that all
+     * processes share */
     struct device_flag *event;
     size_t event_bytes;
     /* ---- updated by device_trace_add() and device_count() */
@@ -294,6 +306,9 @@ bool device_set_failure(const struct device_set *s, pl_err *err);
  * memory and the devices' threads do not exist there, and other memory may have
  * the same addresses. */
 bool device_set_is_copy(const struct device_set *s);
+/* From now on the set zeroes all events before each run, because device graphs
+ * post and await values that are the same in each run. */
+void device_set_zero_events(struct device_set *s);
 /* Quarantines memory that a lost device may still access. It is never freed and
  * its addresses are never reused, because the driver may still map them. */
 void device_set_quarantine(struct device_set *s);

@@ -182,7 +182,7 @@ static void unload(struct device_set *s)
         d->at[REGION_INBOX] = NULL;
         d->prog = NULL;
     }
-    s->loaded = false;
+    s->loaded = s->zeroes = false;
 }
 
 void device_set_free(struct device_set *s)
@@ -262,6 +262,11 @@ const struct device_run *device_set_current_run(const struct device_set *s,
 {
     *number = s->run_number;
     return s->run;
+}
+
+void device_set_zero_events(struct device_set *s)
+{
+    s->zeroes = true;
 }
 
 void device_set_quarantine(struct device_set *s)
@@ -591,6 +596,15 @@ static pl_status check_run(const struct device_set *s,
     return PL_OK;
 }
 
+/* Zeroes all events before a run. A failed run may have released queues that
+ * waited for them. */
+static void clear_events(struct device_set *s)
+{
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->dev[i].prog->n_event; k++)
+            atomic_store(&s->dev[i].event[k].v, 0);
+}
+
 pl_status device_set_submit(struct device_set *s, const struct device_run *run,
                             pl_err *err)
 {
@@ -598,6 +612,8 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     PL_TRY(device_flush(s, err));
     s->run = run;
     s->run_number++;
+    if (s->zeroes || atomic_load(&s->shared->failed))
+        clear_events(s);
     atomic_store(&s->shared->failed, false);
     atomic_store(&s->shared->err_state, ERR_NONE);
     device_trace_start(s);

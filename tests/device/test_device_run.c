@@ -2,6 +2,7 @@
  * along the tree, transfers to peers in any order that events allow. No wait is
  * endless. */
 #include "base/err.h"
+#include "lib/fake_cuda_use.h"
 #include "lib/own_clock.h"
 #include "lib/program_build.h"
 
@@ -1162,6 +1163,143 @@ TEST(device_failure_reaches_everybody)
         device_set_free(s);
         rounds_free(r);
     }
+}
+
+/* ---- queues that wait ---------------------------------------------------- */
+
+/* Sets of GPUs of which each can wait for words, on fake libraries. */
+static const struct {
+    const char *spec, *wait;
+    int n;
+    const struct fake_make *make;
+} waiting[] = {
+    {"cuda:0,cuda:2", "cuStreamWaitValue64", 2, &fake_make_cuda},
+    {"cuda:0,cpu*1,cuda:2", "cuStreamWaitValue64", 3, &fake_make_cuda},
+    {"hip:0,hip:2", "hipStreamWaitValue64", 2, &fake_make_hip},
+};
+enum { N_WAITING = sizeof waiting / sizeof *waiting };
+
+static struct device_set *waiting_set(int k, double limit_s)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .sim_seed = test_seed(),
+                                 .gpu_limit_s = limit_s};
+
+    waiting[k].make->use()->learn(true);
+    return build_set_as(waiting[k].spec, 1, &opt);
+}
+
+/* A device fails at a random instruction while queues of others wait for its
+ * events. The run ends with its error, and the next ones are right. The first
+ * of these posts with a smaller number than the released words have. */
+TEST(device_failure_releases_queues_that_wait)
+{
+    enum { N_FAIL = 10 };
+    uint64_t rng = test_seed();
+
+    setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    for (int n = test_long() ? N_WAITING : 1; n > 0; n--) {
+        int k = test_long() ? n - 1 : (int)test_below(&rng, N_WAITING);
+        struct rounds *r = rounds_new(waiting[k].n, PUSH, NO_MISTAKE);
+        const struct fake_cuda *f = waiting[k].make->use();
+        int before = f->n_call(waiting[k].wait);
+        struct device_set *s = waiting_set(k, 5);
+        struct device_run run = build_run(1);
+
+        LOAD_OK(s, r->p);
+        for (int i = 0; i < N_FAIL; i++) {
+            int d = (int)test_below(&rng, waiting[k].n);
+            pl_err err;
+
+            s->dev[d].fail_insn =
+                (int)test_below(&rng, r->p[d].variant[0].n_insn);
+            assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+            assert_non_null(strstr(err.message, s->dev[d].desc.name));
+            s->dev[d].fail_insn = -1;
+            if (!rounds_right(r, s, 2, &rng))
+                fail_msg("%s: other bits after failure %d", waiting[k].spec, i);
+        }
+        device_set_free(s);
+        rounds_free(r);
+        assert_true(f->n_call(waiting[k].wait) > before);
+        fake_cuda_assert_clean(f, waiting[k].spec);
+    }
+}
+
+enum { FAR = 2000, WINDOW = 8 * 64 };
+
+static const struct fake_cuda *far_fake;
+
+/* Waits until the thread of the GPU polls its queues, as it does when it may
+ * not run further ahead, or has issued all that it has. */
+static void wait_for_polls(const struct cpu_call *c)
+{
+    int from = far_fake->n_call("cuEventQuery");
+
+    while (c->ith == 0 && far_fake->n_call("cuEventQuery") < from + 200)
+        sched_yield();
+}
+
+/* A GPU's thread queues many launches while its queue waits for another device,
+ * but not so many that the driver may block the thread. */
+TEST(device_queues_run_ahead_by_a_bounded_number)
+{
+    struct cpu_kernels kernels = *build_toys();
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .kernels = &kernels};
+    struct device_run run = build_run(1);
+    struct build *b = build_new(2, 1);
+    const struct fake_cuda *f = fake_cuda_use();
+    struct device_set *s;
+    struct program *p;
+    int n;
+
+    setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    far_fake = f;
+    kernels.kernel[KERNEL_scale].run = wait_for_polls;
+    s = build_set_as("cuda:0,cpu*1", 1, &opt);
+    build_tensor(&b[0], 8);
+    build_tensor(&b[1], 8);
+    build_wait(&b[0], QUEUE_COMPUTE, 1, 0);
+    for (int i = 0; i < FAR; i++)
+        build_op(&b[0], KERNEL_scale, 0, 0, 1);
+    build_op(&b[1], KERNEL_scale, 0, 0, 1);
+    build_post(&b[1], QUEUE_COMPUTE, 0);
+    p = build_programs(b, 2);
+    LOAD_OK(s, p);
+    n = f->n_call("cuLaunchKernel");
+    f->watch_longest();
+    RUN_OK(s, &run);
+    assert_int_equal(f->n_call("cuLaunchKernel") - n, FAR);
+    assert_in_range(f->n_longest(), WINDOW / 2, WINDOW + WINDOW / 4);
+    device_set_free(s);
+    free(p);
+    free(b);
+    fake_cuda_assert_clean(f, "in the end");
+}
+
+/* A word that a queue writes does not arrive. All queues that wait for it are
+ * innocent: the GPU that wrote it is named, and no thread is left waiting. */
+TEST(device_word_that_is_lost_is_found)
+{
+    struct rounds *r = rounds_new(2, PUSH, NO_MISTAKE);
+    const struct fake_cuda *f = waiting[0].make->use();
+    struct device_set *s;
+    struct device_run run = build_run(1);
+    uint64_t rng = test_seed();
+    pl_err err;
+
+    setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    s = waiting_set(0, 0.2);
+    LOAD_OK(s, r->p);
+    RUN_OK(s, &run);
+    f->lose(1 + (int)test_below(&rng, 4 * ROUNDS));
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    if (!strstr(err.message, "hangs: no progress for 0.2 s, in one of"))
+        fail_msg("%s", err.message);
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    device_set_free(s);
+    rounds_free(r);
 }
 
 /* While the first device that fails writes its error, others see that the run

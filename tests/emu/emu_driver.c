@@ -85,9 +85,10 @@ static bool can_run(const struct gpu *g, const struct pending *p)
     c = &p->command[p->head];
     if (c->kind == AWAIT)
         return g->reached[c->mark.i] >= c->mark.n;
+    /* by the sign of the difference, as CUDA has it */
     return c->kind != WAIT ||
-           atomic_load_explicit(c->word.word, memory_order_acquire) >=
-               c->word.value;
+           (int64_t)(atomic_load_explicit(c->word.word, memory_order_acquire) -
+                     c->word.value) >= 0;
 }
 
 static void run_command(struct gpu *g, const struct command *c)
@@ -352,6 +353,8 @@ struct gpu_graph {
     struct emu_node {
         enum gpu_kernel kernel;
         int32_t n_group;
+        struct gpu_word_op *op; /* words, [n_op]; owned */
+        int n_op;
         /* nodes that must have ended before this one, [n_after]; owned */
         int *after;
         int n_after;
@@ -366,8 +369,10 @@ static void graph_free(struct gpu *g, struct gpu_graph *graph)
     (void)g;
     if (!graph)
         return;
-    for (int i = 0; graph->node && i < graph->n; i++)
+    for (int i = 0; graph->node && i < graph->n; i++) {
         free(graph->node[i].after);
+        free(graph->node[i].op);
+    }
     free(graph->node);
     free(graph->done);
     free(graph);
@@ -378,11 +383,20 @@ static bool take_node(struct emu_node *to, const struct gpu_graph_node *from)
     to->kernel = from->kernel;
     to->n_group = from->n_group;
     to->n_after = from->n_after;
-    memcpy(to->args, from->args, gpu_kernel_args(from->kernel));
+    to->n_op = from->n_op;
+    to->op = calloc((size_t)from->n_op + 1, sizeof *to->op);
+    if (!to->op)
+        return false;
+    if (from->n_op > 0)
+        memcpy(to->op, from->op, (size_t)from->n_op * sizeof *to->op);
+    else
+        memcpy(to->args, from->args, gpu_kernel_args(from->kernel));
     to->after = calloc((size_t)from->n_after + 1, sizeof *to->after);
     if (to->after && from->n_after > 0)
         memcpy(to->after, from->after,
                (size_t)from->n_after * sizeof *to->after);
+    if (!to->after)
+        free(to->op);
     return to->after != NULL;
 }
 
@@ -432,6 +446,9 @@ static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
     return chosen;
 }
 
+static pl_status put_word(struct gpu *g, enum queue q, enum command_kind kind,
+                          _Atomic uint64_t *word, uint64_t value, pl_err *err);
+
 static pl_status graph_run(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err)
 {
@@ -442,12 +459,22 @@ static pl_status graph_run(struct gpu *g, enum queue q,
         int i = draw_node(g, graph, first);
         const struct emu_node *at = &graph->node[i];
 
-        PL_TRY(launch(g, q, at->kernel, at->n_group, at->args, err));
+        if (at->n_op == 0)
+            PL_TRY(launch(g, q, at->kernel, at->n_group, at->args, err));
+        for (int k = 0; k < at->n_op; k++)
+            PL_TRY(put_word(g, q, at->op[k].wait ? WAIT : POST, at->op[k].word,
+                            at->op[k].value, err));
         graph->done[i] = true;
         while (first < graph->n && graph->done[first])
             first++;
     }
     return PL_OK;
+}
+
+static bool has_graph_words(const struct gpu *g)
+{
+    (void)g;
+    return true;
 }
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -463,18 +490,17 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     return s;
 }
 
-static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
-
-/* Sets *yes to whether fence i is reached. If it is not, executes its queue in
- * two of three cases and sets *yes to true, so that callers see both
- * answers. */
+/* Sets *yes to whether fence i is reached. If it is not, executes its queue
+ * first in two of three cases, so that callers see both answers. The queue may
+ * wait for another device. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = g->reached[i] == g->set[i];
     if (*yes || draw(g, 3) == 0)
         return PL_OK;
-    *yes = true;
-    return finish(g, g->marked[i], err);
+    drive(g, g->marked[i], INT_MAX);
+    *yes = g->reached[i] == g->set[i];
+    return g->wrong ? told(g, err) : PL_OK;
 }
 
 static bool on_cores(const struct gpu *g)
@@ -518,18 +544,6 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err)
 {
     return put_word(g, q, WAIT, word, value, err);
-}
-
-static void drop(struct gpu *g, enum queue q)
-{
-    struct pending *p = &g->queue[q];
-
-    /* The fences of dropped commands count as reached, because the other queue
-     * may still wait for them. */
-    for (; p->head < p->n; p->head++)
-        if (p->command[p->head].kind == MARK)
-            run_command(g, &p->command[p->head]);
-    p->head = p->n = 0;
 }
 
 /* Executes the whole queue, up to 8 commands, or nothing, at random. Nothing
@@ -582,13 +596,13 @@ const struct gpu_driver gpu_emu = {
     .graph_make = graph_make,
     .graph_run = graph_run,
     .graph_free = graph_free,
+    .has_graph_words = has_graph_words,
     .fence_record = mark,
     .fence_query = reached,
     .runs_on_cpu = on_cores,
     .fence_wait = await,
     .signal_word = post,
     .wait_word = wait,
-    .cancel_queue = drop,
     .flush = flush,
     .finish = finish,
 };

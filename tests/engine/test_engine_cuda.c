@@ -104,6 +104,7 @@ static bool is_optional(const char *call, int nth)
         "cuGraphCreate",
         "cuGraphAddKernelNode",
         "cuGraphAddDependencies",
+        "cuGraphAddBatchMemOpNode",
         "hipGetDeviceProperties",
         "hipGetDevice",
         "hipSetDevice",

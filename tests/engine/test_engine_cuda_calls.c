@@ -132,6 +132,44 @@ TEST(cuda_writes_a_token_with_few_calls_on_two)
     }
 }
 
+/* Where GPUs wait for words themselves, a token is one graph a device, however
+ * many layers and collectives there are. Prints the calls of a token with and
+ * without running ahead. */
+TEST(cuda_writes_a_token_as_one_graph_a_device)
+{
+    enum { LAYERS = 32 };
+    static const struct scene_model scene = {LAYERS, 4, 2, 64, false};
+    static const struct {
+        const char *devices;
+        int n_dev;
+    } cases[] = {{"cuda:0", 1}, {"cuda:0,cuda:2", 2}};
+    const struct fake_cuda *f = fake_cuda_use();
+    const char *deep = scene_model_write(&scene);
+    struct asked a[TOKENS];
+
+    keep_self_tests("cache");
+    f->learn(true);
+    for (int k = 0; k < 4; k++) {
+        const char *model = k % 2 ? deep : test_model();
+        int n = cases[k / 2].n_dev;
+
+        for (int ahead = 0; ahead < 2; ahead++) {
+            setenv("PLAIT_AHEAD", ahead ? "1" : "0", 1);
+            tokens_on(f, model, cases[k / 2].devices, a);
+            print_message("%s, %s, ahead %d: %d graphs, %d launches, %d calls "
+                          "a token\n",
+                          k % 2 ? "32 layers" : "small", cases[k / 2].devices,
+                          ahead, a[3].graphs, a[3].launches, a[3].all);
+        }
+        for (int i = 2; i < TOKENS; i++) {
+            assert_int_equal(a[i].graphs, n);
+            assert_int_equal(a[i].launches, 0);
+            assert_in_range(a[i].all, 1, 16 * n);
+        }
+    }
+    unsetenv("PLAIT_AHEAD");
+}
+
 /* If no graph can be made, launches are issued one by one. */
 TEST(cuda_writes_without_graphs)
 {

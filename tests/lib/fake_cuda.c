@@ -104,6 +104,7 @@ struct thing {
     /* event: how often it was recorded, and how often its record was reached */
     uint64_t n_set, n_reached;
     struct command *first, *last; /* stream: its commands in order */
+    int n_queued;                 /* stream: number of its commands */
     unsigned flags;         /* event: the flags with which it was created */
     bool shared;            /* HIP's memory: true if peers may write it */
     bool fenced;            /* stream: true if its last command is a fence */
@@ -122,6 +123,8 @@ struct node {
     /* numbers of the launches that must run before; owned, with space for one
      * more */
     int *after;
+    struct cuda_word_op *op; /* words in place of a launch; owned */
+    int n_op;
     bool done;
     _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
@@ -185,6 +188,11 @@ static struct {
     /* true if launches that overlap do not wait for each other
      * (fake_cuda.hurry) */
     bool hasty;
+    int longest; /* most commands in a stream since fake_cuda.watch_longest */
+    /* true if streams of FAKE_PLAIN know words (fake_cuda.learn) */
+    bool learned;
+    int lose_in; /* the number of the write to be lost (fake_cuda.lose); 0 for
+                    none */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -300,6 +308,7 @@ static void drop(struct thing *t)
 
         t->node = n->next;
         free(n->after);
+        free(n->op);
         free(n);
     }
     if (t->kind == DEVICE_MEMORY || t->kind == PINNED)
@@ -361,7 +370,11 @@ static bool ready(const struct command *c)
 {
     if (c->kind == AWAIT)
         return c->event->n_reached >= c->value;
-    return c->kind != WAIT || atomic_load(c->word) >= c->value;
+    if (c->kind != WAIT)
+        return true;
+    /* CUDA compares by the sign of the difference */
+    return FAKE_HIP ? atomic_load(c->word) >= c->value
+                    : (int64_t)(atomic_load(c->word) - c->value) >= 0;
 }
 
 /* Returns true if p is in another device's memory that context `c` may not
@@ -420,7 +433,8 @@ static void run(struct thing *s, struct command *c)
         c->event->n_reached = c->value;
         break;
     case WRITE:
-        atomic_store(c->word, c->value);
+        if (all.lose_in == 0 || --all.lose_in > 0)
+            atomic_store(c->word, c->value);
         break;
     case AWAIT:
     case WAIT:
@@ -437,6 +451,7 @@ static bool step(struct thing *s)
     if (!c || !ready(c))
         return false;
     s->first = c->next;
+    s->n_queued--;
     run(s, c);
     free(c);
     return true;
@@ -462,6 +477,8 @@ static struct command *push(struct api_stream *handle, enum command_kind kind)
         s->first = c;
     s->last = c;
     s->fenced = false;
+    if (++s->n_queued > all.longest)
+        all.longest = s->n_queued;
     return c;
 }
 
@@ -604,6 +621,11 @@ unsigned cuDeviceGetPCIBusId(char *out, int n, int device)
     GIVE;
 }
 
+static bool knows_words(int device)
+{
+    return devices[device].words || (device == FAKE_PLAIN && all.learned);
+}
+
 #if FAKE_HIP
 static int attribute(unsigned what, int i)
 {
@@ -621,7 +643,7 @@ static int attribute(unsigned what, int i)
     case HIP_INTEGRATED:
         return i == FAKE_FAR;
     case HIP_STREAMS_KNOW_WORDS:
-        return devices[i].words;
+        return knows_words(i);
     }
     blame(0, "attribute %u", what);
     return 0;
@@ -649,7 +671,7 @@ static int attribute(unsigned what, int i)
     case CUDA_REGISTERS_HOST_MEMORY:
         return 1;
     case CUDA_STREAMS_KNOW_WORDS:
-        return devices[i].words;
+        return knows_words(i);
     }
     blame(0, "attribute %u", what);
     return 0;
@@ -1037,10 +1059,61 @@ unsigned cuGraphAddDependencies_v2(struct api_graph *graph,
         struct node *x = (struct node *)to[i];
 
         if (!node_of(g, from[i]) || !node_of(g, x) || x->n_after > 0 ||
+            x->n_op > 0 || node_of(g, from[i])->n_op > 0 ||
             memcmp(&edge[i], &overlap, sizeof overlap) != 0)
             e = blame(INVALID_VALUE, "cuGraphAddDependencies: arguments");
         else if (awaits(x->function))
             x->after[x->n_after++] = ((const struct node *)from[i])->i;
+    }
+    GIVE;
+}
+#endif
+
+#if HAVE_LATER
+static bool word_fits(const struct cuda_word_op *op)
+{
+    int device = current()->device;
+    unsigned wait = devices[device].flushes ? (unsigned)CUDA_WAIT_FLUSH : 0;
+
+    return knows_words(device) && op->at % 8 == 0 &&
+           memory_at(pointer(op->at), 8) &&
+           ((op->operation == CUDA_WORD_WAIT && op->flags == wait) ||
+            (op->operation == CUDA_WORD_WRITE &&
+             op->flags == CUDA_WRITE_FENCED));
+}
+
+unsigned cuGraphAddBatchMemOpNode(struct cuda_graph_node **out,
+                                  struct api_graph *graph,
+                                  struct cuda_graph_node *const *after,
+                                  size_t n_after,
+                                  const struct cuda_words_node *w)
+{
+    struct thing *g = (struct thing *)graph;
+    TAKE(call_inside(F_cuGraphAddBatchMemOpNode));
+    if (!e && !usable(g, GRAPH, "cuGraphAddBatchMemOpNode"))
+        e = INVALID_HANDLE;
+    if (!e && (w->context != current() || w->flags != 0 || w->n == 0))
+        e = blame(INVALID_VALUE, "cuGraphAddBatchMemOpNode: arguments");
+    for (unsigned i = 0; !e && i < w->n; i++)
+        if (!word_fits(&w->op[i]))
+            e = blame(INVALID_VALUE, "cuGraphAddBatchMemOpNode: a word");
+    for (size_t i = 0; !e && i < n_after; i++)
+        if (!node_of(g, after[i]))
+            e = blame(INVALID_VALUE, "an edge from another graph");
+    if (!e) {
+        struct node *n = calloc(1, sizeof *n);
+        size_t bytes = w->n * sizeof *w->op;
+
+        n->op = memcpy(malloc(bytes), w->op, bytes);
+        n->n_op = (int)w->n;
+        n->after = calloc(n_after + 2, sizeof *n->after);
+        n->n_after = (int)n_after;
+        for (size_t i = 0; i < n_after; i++)
+            n->after[i] = node_of(g, after[i])->i;
+        n->i = g->n_node++;
+        n->next = g->node;
+        g->node = n;
+        *out = (struct cuda_graph_node *)n;
     }
     GIVE;
 }
@@ -1065,6 +1138,9 @@ unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
             *to = malloc(sizeof **to);
             **to = *n;
             (*to)->after = memcpy(malloc(bytes), n->after, bytes);
+            bytes = (size_t)n->n_op * sizeof *n->op;
+            (*to)->op =
+                memcpy(malloc(bytes + 1), n->op ? n->op : (void *)n, bytes);
             to = &(*to)->next;
         }
         x->n_node = g->n_node;
@@ -1099,7 +1175,7 @@ static unsigned put_nodes(struct thing *g, struct api_stream *s)
     for (struct node *n = g->node; n; n = n->next) {
         node[n->i] = n;
         n->done = false;
-        if (!usable(n->function, FUNCTION, "cuGraphLaunch"))
+        if (n->n_op == 0 && !usable(n->function, FUNCTION, "cuGraphLaunch"))
             e = INVALID_HANDLE;
     }
     for (int left = e ? 0 : g->n_node; left > 0; left--) {
@@ -1111,6 +1187,14 @@ static unsigned put_nodes(struct thing *g, struct api_stream *s)
             if (node_ready(node, node[i]) && draw(++n) == 0)
                 chosen = node[i];
         chosen->done = true;
+        for (int i = 0; i < chosen->n_op; i++) {
+            c = push(s,
+                     chosen->op[i].operation == CUDA_WORD_WAIT ? WAIT : WRITE);
+            c->word = pointer(chosen->op[i].at);
+            c->value = chosen->op[i].value;
+        }
+        if (chosen->n_op > 0)
+            continue;
         c = push(s, LAUNCH);
         c->kernel = chosen->function->kernel;
         c->n_group = chosen->n_group;
@@ -1252,7 +1336,7 @@ static unsigned word(unsigned e, struct api_stream *s, enum command_kind kind,
 
     if (!e && !usable(s, STREAM, "a word"))
         return INVALID_HANDLE;
-    if (!e && !devices[current()->device].words)
+    if (!e && !knows_words(current()->device))
         return blame(NOT_SUPPORTED, "this device's streams know no words");
     if (!e && (at % 8 != 0 || !memory_at(pointer(at), 8)))
         return blame(INVALID_VALUE, "a word outside of the device's reach");
@@ -1558,6 +1642,37 @@ static void hurry(bool on)
     pthread_mutex_unlock(&all.lock);
 }
 
+static void learn(bool on)
+{
+    pthread_mutex_lock(&all.lock);
+    all.learned = on;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void watch_longest(void)
+{
+    pthread_mutex_lock(&all.lock);
+    all.longest = 0;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static int n_longest(void)
+{
+    int n;
+
+    pthread_mutex_lock(&all.lock);
+    n = all.longest;
+    pthread_mutex_unlock(&all.lock);
+    return n;
+}
+
+static void lose(int nth)
+{
+    pthread_mutex_lock(&all.lock);
+    all.lose_in = nth;
+    pthread_mutex_unlock(&all.lock);
+}
+
 static void set_free(size_t bytes)
 {
     pthread_mutex_lock(&all.lock);
@@ -1566,6 +1681,6 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, refuse, failed,   n_live,
-                                    wrong,    n_call, set_free, swallow,
-                                    n_loose,  hurry};
+const struct fake_cuda fake_cuda = {
+    break_at, refuse,  failed, n_live, wrong, n_call,        set_free,
+    swallow,  n_loose, hurry,  learn,  lose,  watch_longest, n_longest};

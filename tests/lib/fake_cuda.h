@@ -11,7 +11,8 @@
 enum {
     FAKE_NEW,   /* 9.0: supports everything; a peer of FAKE_PLAIN */
     FAKE_OLD,   /* 5.2: too old for the kernels */
-    FAKE_PLAIN, /* 6.1: its streams cannot wait for words in memory */
+    FAKE_PLAIN, /* 6.1: its streams cannot wait for words in memory, unless
+                   they learn() it */
     FAKE_FAR,   /* 8.0: cannot access host memory */
     FAKE_COUNT
 };
@@ -47,6 +48,15 @@ struct fake_cuda {
     /* If `on`, launches of graphs that may overlap do not wait for one another
      * from now on, as on fast hardware. */
     void (*hurry)(bool on);
+    /* If `on`, streams of FAKE_PLAIN write words and wait for them, too. */
+    void (*learn)(bool on);
+    /* Drops the nth word that a stream writes from now on; 1 is the next one.
+     * With 0 none is dropped any more. */
+    void (*lose)(int nth);
+    /* n_longest() returns the most commands that any stream held at once since
+     * watch_longest(). */
+    void (*watch_longest)(void);
+    int (*n_longest)(void);
 };
 
 #endif

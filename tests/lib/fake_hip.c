@@ -279,6 +279,6 @@ static int n_live_hip(void)
 
 /* The struct that the test program looks up by its name in the library. */
 extern EXPORT const struct fake_cuda fake_hip;
-const struct fake_cuda fake_hip = {break_at, refuse, failed,   n_live_hip,
-                                   wrong,    n_call, set_free, swallow,
-                                   n_loose,  hurry};
+const struct fake_cuda fake_hip = {
+    break_at, refuse,  failed, n_live_hip, wrong, n_call,        set_free,
+    swallow,  n_loose, hurry,  learn,      lose,  watch_longest, n_longest};

@@ -26,7 +26,6 @@ __attribute__((constructor)) static void make(void)
     gpu_bare.unmap = NULL;
     gpu_bare.signal_word = NULL;
     gpu_bare.wait_word = NULL;
-    gpu_bare.cancel_queue = NULL;
     gpu_bare.graph_make = NULL;
     gpu_bare.graph_run = NULL;
     gpu_bare.graph_free = NULL;

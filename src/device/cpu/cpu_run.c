@@ -96,13 +96,13 @@ static bool await_device(struct worker *w, struct device_flag *f,
     bool came;
 
     if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
-        return true;
+        return !atomic_load_explicit(w->failed, memory_order_acquire);
     began = w->first ? device_now() : 0;
     came = rings ? await(w, f, target)
                  : flag_spin(f, target, w->n_spin, w->failed);
     if (w->first)
         w->not_compute_s += device_now() - began;
-    return came;
+    return came && !atomic_load_explicit(w->failed, memory_order_acquire);
 }
 
 static bool await_all(struct worker *w, const struct insn_wait *all)

@@ -22,6 +22,24 @@ struct cuda_kernel_node {
     void **parameter, **extra;
 };
 
+/* Mirrors CUstreamBatchMemOpParams, of which waits and writes of 64 bits are
+ * used, and CUDA_BATCH_MEM_OP_NODE_PARAMS: such operations in a graph. */
+struct cuda_word_op {
+    unsigned operation; /* CUDA_WORD_WAIT or CUDA_WORD_WRITE */
+    unsigned long long at;
+    uint64_t value;
+    unsigned flags; /* those of cuStreamWaitValue64 or cuStreamWriteValue64 */
+    unsigned long long alias;
+    uint64_t pad;
+};
+struct cuda_words_node {
+    struct cuda_context *context;
+    unsigned n;
+    struct cuda_word_op *op; /* [n] */
+    unsigned flags;
+};
+enum { CUDA_WORD_WAIT = 4, CUDA_WORD_WRITE = 5 };
+
 /* Mirrors CUgraphEdgeData: the kind of an edge between two nodes of a graph. If
  * all members are zero, the second node waits for the end of the first. */
 struct cuda_edge {
@@ -101,6 +119,10 @@ enum {
     X(cuGraphAddDependencies, _v2,                                             \
       (struct api_graph * g, struct cuda_graph_node *const *from,              \
        struct cuda_graph_node *const *to, const struct cuda_edge *edge,        \
-       size_t n))
+       size_t n))                                                              \
+    X(cuGraphAddBatchMemOpNode, ,                                              \
+      (struct cuda_graph_node * *out, struct api_graph * g,                    \
+       struct cuda_graph_node *const *after, size_t n_after,                   \
+       const struct cuda_words_node *node))
 
 #endif

@@ -349,6 +349,19 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
                    g->device.who);
 }
 
+/* Sets *at to the device address of a word, or returns an error if streams do
+ * not support words. */
+static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
+                           unsigned long long *at, pl_err *err)
+{
+    if (!g->words)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: its streams have no memory operations; signal and "
+                       "wait on the issuing thread",
+                       g->device.who);
+    return place_of(g, word, at, err);
+}
+
 /* ---- open and close ------------------------------------------------------ */
 
 static pl_status fill(struct gpu *g, pl_err *err)
@@ -601,16 +614,37 @@ struct gpu_graph {
     struct api_graph_exec *exec;
 };
 
+/* Sets *out to the device addresses of the words of all nodes; the caller
+ * frees it. */
+static pl_status find_words(const struct gpu *g,
+                            const struct gpu_graph_node *node, int n,
+                            unsigned long long **out, pl_err *err)
+{
+    int all = 0;
+
+    for (int i = 0; i < n; i++)
+        all += node[i].n_op;
+    *out = calloc((size_t)all + 1, sizeof **out);
+    if (!*out)
+        return err_no_memory(err, "a graph");
+    all = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < node[i].n_op; k++)
+            PL_TRY(find_word(g, node[i].op[k].word, &(*out)[all++], err));
+    return PL_OK;
+}
+
 static pl_status make_exec(struct gpu *g, const struct gpu_graph_node *node,
                            int n, struct api_graph_exec **out, pl_err *err)
 {
-    const struct stream_launches l = {
-        .node = node, .n = n, .function = g->kernel};
+    struct stream_launches l = {.node = node, .n = n, .function = g->kernel};
     struct api_graph *graph = NULL;
-    pl_status s = PL_OK;
+    unsigned long long *word = NULL;
+    pl_status s = find_words(g, node, n, &word, err);
 
+    l.word = word;
     for (int i = 0; i < n && s == PL_OK; i++)
-        if (!g->kernel[node[i].kernel])
+        if (node[i].n_op == 0 && !g->kernel[node[i].kernel])
             s = compile(g, node[i].kernel, err);
     if (s == PL_OK)
         s = MAKE(g, graph, &l, g->stream[QUEUE_COMPUTE], &graph, err);
@@ -620,7 +654,14 @@ static pl_status make_exec(struct gpu *g, const struct gpu_graph_node *node,
         *out = NULL;
     if (graph)
         g->api.graph_destroy(graph);
+    free(word);
     return s;
+}
+
+static bool graph_words(const struct gpu *g)
+{
+    return g->words && g->api.vendor->graph_words &&
+           g->api.vendor->graph_words(&g->api);
 }
 
 static void graph_free(struct gpu *g, struct gpu_graph *graph)
@@ -710,19 +751,6 @@ static bool words(const struct gpu *g)
     return g->words;
 }
 
-/* Sets *at to the device address of a word, or returns an error if streams do
- * not support words. */
-static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
-                           unsigned long long *at, pl_err *err)
-{
-    if (!g->words)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: its streams have no memory operations; signal and "
-                       "wait on the issuing thread",
-                       g->device.who);
-    return place_of(g, word, at, err);
-}
-
 static pl_status post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err)
 {
@@ -804,10 +832,10 @@ static void hip_peers(struct gpu_info *gpu, int n)
     .host_release = host_release, .map = map, .unmap = unmap,                  \
     .enable_peer_access = reach_gpu, .write = write_to, .read = read_from,     \
     .copy = copy, .launch = launch, .graph_make = graph_make,                  \
-    .graph_run = graph_run, .graph_free = graph_free, .overlap = overlap,      \
-    .fence_record = mark, .fence_query = reached, .fence_wait = await,         \
-    .has_mem_ops = words, .signal_word = post, .wait_word = wait,              \
-    .flush = flush, .finish = finish
+    .graph_run = graph_run, .graph_free = graph_free,                          \
+    .has_graph_words = graph_words, .overlap = overlap, .fence_record = mark,  \
+    .fence_query = reached, .fence_wait = await, .has_mem_ops = words,         \
+    .signal_word = post, .wait_word = wait, .flush = flush, .finish = finish
 
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,

@@ -171,10 +171,11 @@ static void unload_gpu(struct gpu_device *x)
     if (!x->lost)
         release_driver_memory(x);
     free(x->event);
-    free(x->pending_waits);
+    free(x->point);
     free(x->deferred);
     x->event = NULL;
-    x->pending_waits = NULL;
+    x->point = NULL;
+    gpu_ahead_begin(x);
     x->deferred = NULL;
     gpu_image_fini(&x->image);
     x->image.box = NULL;
@@ -219,7 +220,18 @@ static bool has_pages(const struct program *p)
     return false;
 }
 
-/* Allocates x->event, x->pending_waits and x->deferred. Finds the device's own
+/* Returns true if event `event` of the device is posted in variant `c` by
+ * another queue than q. */
+static bool is_posted_beside(const struct variant *c, int event, enum queue q)
+{
+    for (int i = 0; i < c->n_insn; i++)
+        if (c->insn[i].kind == INSN_POST && c->insn[i].event.event == event &&
+            c->insn[i].queue != q)
+            return true;
+    return false;
+}
+
+/* Allocates x->event, x->point and x->deferred. Finds the device's own
  * events for which the device itself waits. */
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
@@ -235,19 +247,22 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
         for (int k = 0; k < p->variant[i].n_insn; k++) {
             const struct insn *st = &p->variant[i].insn[k];
 
+            n += st->kind == INSN_POST;
             for (int j = 0; st->kind == INSN_WAIT && j < wait_count(&st->wait);
                  j++, n++)
                 if (wait_event(&st->wait, j).dev == p->dev)
-                    x->event[wait_event(&st->wait, j).event].crossed = true;
+                    x->event[wait_event(&st->wait, j).event].crossed |=
+                        is_posted_beside(&p->variant[i],
+                                         wait_event(&st->wait, j).event,
+                                         st->queue);
         }
         most = n > most ? n : most;
         steps = p->variant[i].n_insn > steps ? p->variant[i].n_insn : steps;
     }
-    x->pending_waits = calloc((size_t)most + 1, sizeof *x->pending_waits);
+    x->point = calloc((size_t)most + 1, sizeof *x->point);
     x->deferred = calloc((size_t)steps + 1, sizeof *x->deferred);
-    return x->pending_waits && x->deferred
-               ? PL_OK
-               : err_no_memory(err, "a device's tables");
+    return x->point && x->deferred ? PL_OK
+                                   : err_no_memory(err, "a device's tables");
 }
 
 static pl_status load_tables(struct gpu_device *x, pl_err *err)
@@ -358,6 +373,7 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
     PL_TRY(load_tables(x, err));
     gpu_image_place(&x->image);
     PL_TRY(look_at_waits(x, err));
+    gpu_ahead_load(x);
     if (has_pages(p)) {
         void *at = NULL;
 
@@ -378,6 +394,7 @@ pl_status gpu_load(struct backend *b, pl_err *err)
         .fn = opt->progress, .user = opt->progress_user, .cancel = opt->cancel};
     struct gpu_backend *g = b->own;
 
+    PL_TRY(gpu_ahead_check(err));
     PL_TRY(gpu_peer_load(g, b->n, err));
     for (int i = 0; i < b->n; i++)
         PL_TRY(foresee(&g->dev[i], &p, err));

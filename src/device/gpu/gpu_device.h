@@ -73,6 +73,14 @@ struct gpu_event {
     uint64_t mark;
 };
 
+/* A point of a step that is reached when an event is posted (gpu_ahead.c). */
+struct gpu_point {
+    _Atomic uint64_t *word; /* the event's flag */
+    bool own;       /* this GPU posts the event; else its queue waits for it */
+    int insn;       /* index of the instruction in the variant */
+    uint64_t pulse; /* number of heartbeats issued before it */
+};
+
 struct gpu_device {
     struct gpu_image image;
     struct gpu_graphs graphs;
@@ -162,14 +170,18 @@ struct gpu_device {
                          thread */
     bool queues_wait; /* the queues wait for other devices' events, not the
                          issuing thread */
+    /* graphs may have nodes of words, and the set zeroes all events */
+    bool graph_words;
+    bool used[QUEUE_COUNT]; /* by queue: the step has issued work to it */
     /* the events that the device posts, [prog->n_event]; owned */
     struct gpu_event *event;
     uint64_t n_mark; /* number of fences recorded for events so far */
-    /* owned, [most events in the WAITs of a variant], n_await in use: events
-     * that queues wait for and that the issuing thread has not seen posted
-     * yet */
-    struct insn_event *pending_waits;
-    int n_await;
+    /* owned, [most events in the WAITs and POSTs of a variant], n_point in use
+     * if the queues wait: the step's points in the order of issue */
+    struct gpu_point *point;
+    int n_point;
+    int n_seen;    /* points [0, n_seen) are reached */
+    int n_awaited; /* 1 + index of the last point that is not own; 0 if none */
     /* owned, [most instructions of a variant], n_later in use: instructions
      * that the issuing thread has deferred */
     int *deferred;
@@ -303,20 +315,20 @@ void gpu_pause(struct gpu_device *x, double begin);
  * gpu_timeout_s(). */
 pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                          bool *yes, pl_err *err);
-/* Waits until queue q is empty. All events that the queue waits for must be
- * posted already. */
+/* Waits until queue q is empty. Fails if the step fails while the queue waits
+ * for an event of another device that was not released. */
 pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err);
 /* Resets the position in the step, which error messages name. Called when a
  * step begins. */
 void gpu_watch_begin(struct gpu_device *x);
 /* Counts instruction `step`, which has just been queued. Records a heartbeat
  * after every 64 instructions, and first waits for an older one if too many are
- * in flight. Does nothing if the queues wait for other devices, or if the
- * driver cannot query fences. */
+ * in flight. Does nothing if the driver cannot query fences. */
 pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
                               pl_err *err);
-/* Counts the heartbeats reached so far. Declares the GPU lost, and returns an
- * error, if it has made no progress for gpu_timeout_s(). */
+/* Counts the heartbeats and points reached so far. Declares the GPU lost, and
+ * returns an error, if it has made no progress for gpu_timeout_s() although it
+ * is not held (gpu_ahead_is_held). */
 pl_status gpu_watch(struct gpu_device *x, pl_err *err);
 /* Like gpu_watch, for a wait for other devices that began at `begin`. Does
  * nothing in the first eighth of gpu_timeout_s(). Then records a heartbeat in
@@ -324,6 +336,35 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err);
  * heartbeats are recorded. */
 pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
                          pl_err *err);
+
+/* ---- gpu_ahead.c ---- */
+/* Returns PL_BAD_ARGUMENT if the environment variable PLAIT_AHEAD has no valid
+ * value. */
+pl_status gpu_ahead_check(pl_err *err);
+/* Returns true if the queues can wait for events of other devices, so that the
+ * issuing thread need not. gpu_reach_others() was called. */
+bool gpu_ahead_may(const struct gpu_device *x);
+/* Decides if graphs may have nodes of words. Called when a program is
+ * loaded. */
+void gpu_ahead_load(struct gpu_device *x);
+/* Empties the list of points when a step begins. */
+void gpu_ahead_begin(struct gpu_device *x);
+/* Adds a point: event flag `word` of instruction `insn`, which was queued. */
+void gpu_ahead_add(struct gpu_device *x, _Atomic uint64_t *word, bool own,
+                   int insn);
+/* Counts the points reached so far. Returns true if there were new ones. */
+bool gpu_ahead_look(struct gpu_device *x);
+/* Returns true if the first point that is not reached is another device's, and
+ * the GPU has reached all heartbeats before it. */
+bool gpu_ahead_is_held(const struct gpu_device *x);
+/* Returns true if a queue waits for an event that has not been seen posted. */
+bool gpu_ahead_awaits(const struct gpu_device *x);
+/* Returns true if gpu_ahead_awaits() and the step has failed, so that the event
+ * may never be posted. */
+bool gpu_ahead_failed(const struct gpu_device *x);
+/* After a failure, lets the queues go on: stores DEVICE_FLAG_RELEASED in all
+ * words that they still wait for, and empties the list. */
+void gpu_ahead_release(struct gpu_device *x);
 
 /* ---- gpu_transfer.c ---- */
 /* Queues the work of instruction i, `st`, which is not a POST or WAIT. */

@@ -19,9 +19,20 @@
 #include "device/gpu/gpu_kernel.h"
 #include "device/listed_gpu.h"
 
-/* A launch in a device graph. It begins when all launches of the nodes in
- * after[] have ended. */
+/* A wait until a word is at least `value`, or else a store of `value`, as by
+ * wait_word() and signal_word(). */
+struct gpu_word_op {
+    _Atomic uint64_t *word;
+    uint64_t value;
+    bool wait;
+};
+
+/* A launch in a device graph or, if n_op > 0, waits and stores of words, one
+ * after another. It begins when all nodes in after[] have ended. */
 struct gpu_graph_node {
+    const struct gpu_word_op *op; /* [n_op]; unused in a launch */
+    int n_op;
+
     enum gpu_kernel kernel;
     int32_t n_group;
     /* the kernel's arguments, gpu_kernel_args(kernel) bytes */
@@ -125,8 +136,9 @@ struct gpu_driver {
      * copied. */
     pl_status (*launch)(struct gpu *g, enum queue q, enum gpu_kernel k,
                         int32_t n_group, const void *args, pl_err *err);
-    /* A device graph is a set of launches that graph_run() queues together; it
-     * can be queued any number of times. graph_make() copies all arguments.
+    /* A device graph is a set of nodes that graph_run() queues together; it
+     * can be queued any number of times. Nodes of words are allowed only if
+     * has_graph_words() returns true. graph_make() copies all arguments.
      * graph_free() takes NULL or a graph that is not in flight. All three are
      * NULL if the driver has no graphs. */
     pl_status (*graph_make)(struct gpu *g, const struct gpu_graph_node *node,
@@ -134,6 +146,8 @@ struct gpu_driver {
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
+    /* NULL if no graph of the driver may have nodes of words. */
+    bool (*has_graph_words)(const struct gpu *g);
     /* Allows or forbids programmatic dependent launch in graphs created after
      * this call; forbidding it is permanent. Returns true if it is now used: a
      * launch then begins while its predecessor runs, and its kernel waits for
@@ -162,14 +176,12 @@ struct gpu_driver {
     pl_status (*signal_word)(struct gpu *g, enum queue q,
                              _Atomic uint64_t *word, uint64_t value,
                              pl_err *err);
-    /* Makes the queue wait until the word is at least `value`. NULL if not
-     * supported; the issuing thread must then wait. */
+    /* Makes the queue wait until the word is at least `value`, which a driver
+     * may take for the sign of the difference. The queue's commands cannot be
+     * removed: if the value never comes, the caller stores a greater one. NULL
+     * if not supported; the issuing thread must then wait. */
     pl_status (*wait_word)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err);
-    /* Removes all commands that the queue has not begun; they may wait for an
-     * event that will never be signalled. NULL if not supported; then
-     * wait_word() is not used, and the issuing thread waits instead. */
-    void (*cancel_queue)(struct gpu *g, enum queue q);
     /* Submits the queued commands to the GPU, if they are not submitted yet. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
 

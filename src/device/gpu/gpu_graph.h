@@ -7,8 +7,13 @@
  * kernels. When a variant is executed for the second time with the same small
  * sizes, its launches become device graphs. A graph holds the launches of one
  * queue between two events, except those of instructions for which the issuing
- * thread copies bytes. Events are not part of graphs. In a graph, a launch
- * waits only for launches that access the same bytes. */
+ * thread copies bytes. In a graph, a launch waits only for launches that access
+ * the same bytes.
+ *
+ * If the driver's graphs can wait for words and store them, events of and for
+ * other devices are part of graphs, so that a graph may hold a whole step of
+ * one queue. Such an event waits for all launches before it, and all launches
+ * after it wait for it. */
 #ifndef DEVICE_GPU_GPU_GRAPH_H
 #define DEVICE_GPU_GPU_GRAPH_H
 
@@ -25,8 +30,9 @@ enum {
 };
 
 struct gpu_segment {
-    /* index of the segment's first instruction in the variant */
-    int first;
+    /* indices of the segment's first and last instruction in the variant */
+    int first, last;
+    bool has_events;
     struct gpu_graph *graph; /* the device graph of the segment; owned */
 };
 
@@ -62,10 +68,12 @@ struct gpu_device;
  * created already. If a graph cannot be created, its launches are queued one by
  * one. */
 void gpu_graph_begin(struct gpu_device *x);
-/* Sets *is_in to whether the enabled instruction i is in a graph. If it is the
- * graph's first instruction, queues the graph. The caller queues the launches
- * only if *is_in is false. */
-pl_status gpu_graph_insn(struct gpu_device *x, int i, bool *is_in, pl_err *err);
+/* Sets *is_in to whether the enabled instruction i is in a graph, and *is_first
+ * to whether it is the first one there; then the graph is queued, and its
+ * events become points of the step. The caller queues the instruction only if
+ * *is_in is false. */
+pl_status gpu_graph_insn(struct gpu_device *x, int i, bool *is_in,
+                         bool *is_first, pl_err *err);
 /* Frees all graphs, which must not be in flight. */
 void gpu_graph_end(struct gpu_device *x);
 

@@ -29,7 +29,8 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
     if (!x->mapped)
         return err_no_memory(err, "a device's tables");
     x->looked = false;
-    x->maps_events = map(x, d->event, d->event_bytes) != 0;
+    x->maps_events =
+        d->event_bytes == 0 || map(x, d->event, d->event_bytes) != 0;
     x->image.inbox.mapped = map(x, d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
     return PL_OK;
 }

@@ -4,8 +4,8 @@
  * requires.
  *
  * If the driver's queues can wait for an event flag themselves, the thread does
- * not stop at a WAIT. It remembers the event, and checks it before it waits for
- * a queue to become empty. Otherwise the thread might sleep in the driver for
+ * not stop at a WAIT (gpu_ahead.c). It waits for a queue to become empty with
+ * an eye on the step's failure, not in the driver, where it might sleep for
  * ever after another device failed.
  *
  * A copy from memory that is not mapped occupies the thread for long. So if
@@ -14,6 +14,8 @@
  * (see "Order" in doc/architecture.md): by then the compute queue has all the
  * work that hides the copies. POSTs are not deferred, so a WAIT is still issued
  * after the POST that it waits for. */
+
+#include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
@@ -41,6 +43,16 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
+static bool has_failed(const struct gpu_device *x)
+{
+    return atomic_load_explicit(x->failed, memory_order_acquire);
+}
+
+static bool is_posted(const struct gpu_device *x, const struct device_flag *f)
+{
+    return atomic_load_explicit(&f->v, memory_order_acquire) >= x->number;
+}
+
 /* Waits until event flag `f` of another device has reached this step's number,
  * while this GPU's queues continue. Returns false if the step has failed, or if
  * the driver fails, whose error is then in *s and *err. */
@@ -50,14 +62,13 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
     bool marked = false;
 
     for (int i = 0;; i++) {
-        if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
-            return true;
+        if (is_posted(x, f))
+            return !has_failed(x);
         if (i % LOOKS == 0)
             *s = flush_both(x, err);
         if (i % LOOKS == 0 && *s == PL_OK)
             *s = gpu_watch_long(x, begin, &marked, err);
-        if (*s != PL_OK ||
-            atomic_load_explicit(x->failed, memory_order_acquire))
+        if (*s != PL_OK || has_failed(x))
             return false;
         if (i < x->n_spin)
             device_relax();
@@ -67,8 +78,8 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
 }
 
 /* Waits for event `e` on the issuing thread; returns as poll_event() does. Adds
- * the time to x->waited_s, unless queues wait for events, because the queues'
- * own waiting time is unknown. */
+ * the time to x->waited_s. If queues wait for events, their waiting time is
+ * unknown. */
 static bool wait_event_host(struct gpu_device *x, struct insn_event e,
                             pl_status *s, pl_err *err)
 {
@@ -77,24 +88,20 @@ static bool wait_event_host(struct gpu_device *x, struct insn_event e,
     bool came;
 
     *s = PL_OK;
-    if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
-        return true;
+    if (is_posted(x, f))
+        return !has_failed(x);
     begin = device_now();
     came = poll_event(x, f, begin, s, err);
-    if (!x->queues_wait)
-        x->waited_s += device_now() - begin;
+    x->waited_s += device_now() - begin;
     return came;
 }
 
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
                     pl_err *err)
 {
-    *s = PL_OK;
-    for (int i = 0; i < x->n_await; i++)
-        if (!wait_event_host(x, x->pending_waits[i], s, err))
-            return false;
-    x->n_await = 0;
-    *s = gpu_drain(x, q, err);
+    *s = flush_both(x, err);
+    if (*s == PL_OK)
+        *s = gpu_drain(x, q, err);
     if (*s == PL_OK)
         gpu_return_take_all(x, q);
     return *s == PL_OK;
@@ -134,9 +141,9 @@ static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
     return x->driver->fence_wait(x->gpu, q, (int)(e->mark % GPU_RING), err);
 }
 
-/* Issues a WAIT. Returns false if the step has failed; *s is set if the driver
- * failed. */
-static bool issue_wait(struct gpu_device *x, const struct insn *st,
+/* Issues a WAIT, instruction `insn`. Returns false if the step has failed; *s
+ * is set if the driver failed. */
+static bool issue_wait(struct gpu_device *x, const struct insn *st, int insn,
                        pl_status *s, pl_err *err)
 {
     for (int i = 0; i < wait_count(&st->wait); i++) {
@@ -148,7 +155,7 @@ static bool issue_wait(struct gpu_device *x, const struct insn *st,
         } else if (x->queues_wait) {
             *s = x->driver->wait_word(x->gpu, st->queue, &flag_of(x, e)->v,
                                       x->number, err);
-            x->pending_waits[x->n_await++] = e;
+            gpu_ahead_add(x, &flag_of(x, e)->v, false, insn);
         } else if (!wait_event_host(x, e, s, err)) {
             return false;
         }
@@ -158,7 +165,7 @@ static bool issue_wait(struct gpu_device *x, const struct insn *st,
     return true;
 }
 
-static bool issue_post(struct gpu_device *x, const struct insn *st,
+static bool issue_post(struct gpu_device *x, const struct insn *st, int insn,
                        pl_status *s, pl_err *err)
 {
     struct gpu_event *e = &x->event[st->event.event];
@@ -180,12 +187,26 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
         return false;
     if (x->posts) {
         *s = x->driver->signal_word(x->gpu, st->queue, word, x->number, err);
+        if (x->queues_wait)
+            gpu_ahead_add(x, word, true, insn);
         if (*s == PL_OK)
             *s = x->driver->flush(x->gpu, st->queue, err);
         return *s == PL_OK;
     }
     atomic_store_explicit(word, x->number, memory_order_release);
     return true;
+}
+
+/* Counts an event like other instructions if the queues wait, because it is a
+ * command of a queue then. */
+static bool issue_event(struct gpu_device *x, const struct insn *st, int i,
+                        pl_status *s, pl_err *err)
+{
+    if (!(st->kind == INSN_WAIT ? issue_wait : issue_post)(x, st, i, s, err))
+        return false;
+    if (x->queues_wait)
+        *s = gpu_heartbeat_issue(x, st->queue, i, err);
+    return *s == PL_OK;
 }
 
 /* ---- instructions -------------------------------------------------------- */
@@ -207,27 +228,41 @@ static bool issue_sync(struct gpu_device *x, const struct insn *st, int i,
     return ok;
 }
 
+/* Issues an instruction that is not an event, or the graph that begins with
+ * instruction i. */
+static bool issue_work(struct gpu_device *x, const struct insn *st, int i,
+                       bool in_graph, pl_status *s, pl_err *err)
+{
+    const int *first = x->image.first;
+
+    if (x->slow)
+        return issue_sync(x, st, i, s, err);
+    /* an instruction that was fused into another is nothing to a queue */
+    if (!in_graph && first[i] == first[i + 1] &&
+        gpu_carry_launches_all(x, st, i))
+        return true;
+    if (!in_graph)
+        *s = gpu_transfer(x, st, i, err);
+    if (*s == PL_OK)
+        *s = gpu_heartbeat_issue(x, st->queue, i, err);
+    return *s == PL_OK;
+}
+
 static bool issue(struct gpu_device *x, const struct insn *st, int i,
                   pl_status *s, pl_err *err)
 {
-    if (st->kind == INSN_WAIT)
-        return issue_wait(x, st, s, err);
-    if (st->kind == INSN_POST)
-        return issue_post(x, st, s, err);
-    if (x->slow) {
-        if (!issue_sync(x, st, i, s, err))
-            return false;
-    } else {
-        bool is_in;
+    bool is_in = false, is_first = false;
 
-        *s = gpu_graph_insn(x, i, &is_in, err);
-        if (*s == PL_OK && !is_in)
-            *s = gpu_transfer(x, st, i, err);
-        if (*s == PL_OK)
-            *s = gpu_heartbeat_issue(x, st->queue, i, err);
-        if (*s != PL_OK)
-            return false;
-    }
+    if (!x->slow)
+        *s = gpu_graph_insn(x, i, &is_in, &is_first, err);
+    if (*s != PL_OK)
+        return false;
+    if (insn_is_event(st) && !is_in)
+        return issue_event(x, st, i, s, err);
+    if ((!is_in || is_first) && !issue_work(x, st, i, is_in, s, err))
+        return false;
+    if (insn_is_event(st))
+        return true;
     /* count_pages() counts PAGES after the step, when the token table is on the
      * host */
     if (st->kind != INSN_PAGES)
@@ -245,9 +280,10 @@ static bool take_now(struct gpu_device *x, const struct insn *st, int i)
         device_fail(x->set, x->dev, i, "the device was lost");
         return false;
     }
-    if (atomic_load_explicit(x->failed, memory_order_acquire))
+    if (has_failed(x))
         return false;
     x->at_insn = i + 1;
+    x->used[st->queue] = true;
     if (issue(x, st, i, &s, &err))
         return true;
     report_error(x, i, s, &err);
@@ -296,14 +332,15 @@ static void count_pages(struct gpu_device *x, const struct variant *c)
     }
 }
 
-/* Waits until both queues are empty. Returns false if the step has failed. */
+/* Waits until the queues that were used are empty. Returns false if the step
+ * has failed. */
 static bool end(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT; q++) {
         pl_err err = {0};
         pl_status s;
 
-        if (!gpu_run_finish(x, (enum queue)q, &s, &err)) {
+        if (x->used[q] && !gpu_run_finish(x, (enum queue)q, &s, &err)) {
             report_error(x, -1, s, &err);
             return false;
         }
@@ -312,13 +349,11 @@ static bool end(struct gpu_device *x)
 }
 
 /* Ends a failed step so that, unless the GPU is lost, no queued work accesses
- * memory later. Removes queued commands that may wait for events which will
- * never be posted. */
+ * memory later. Queues that wait for events which will never be posted are
+ * released. */
 static void abort_run(struct gpu_device *x)
 {
-    for (int q = 0; q < QUEUE_COUNT && x->queues_wait && !x->lost; q++)
-        x->driver->cancel_queue(x->gpu, (enum queue)q);
-    x->n_await = 0;
+    gpu_ahead_release(x);
     x->n_later = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
         gpu_drain(x, (enum queue)q, NULL);
@@ -367,11 +402,11 @@ static bool begin(struct gpu_device *x)
         gpu_reach_others(x);
         find_external_waiters(x);
     }
-    x->n_await = 0;
+    gpu_ahead_begin(x);
+    memset(x->used, 0, sizeof x->used);
     x->slow = device_traces(x->set) || device_guarded(x->set);
     x->posts = !x->slow && x->maps_events && has_mem_ops(x);
-    x->queues_wait = x->posts && x->maps_all && x->driver->wait_word &&
-                     x->driver->cancel_queue;
+    x->queues_wait = x->posts && gpu_ahead_may(x);
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
     x->image.by_insn = x->slow;

@@ -2,8 +2,9 @@
  * reports an error. No thread waits inside the driver, because the driver might
  * not return. Heartbeats are fences recorded in the queues now and then. A
  * waiting thread checks which of them were reached. If none is reached for half
- * a minute, the GPU counts as lost. At most GPU_PULSES heartbeats are in
- * flight, because drivers block a thread that queues too many commands.
+ * a minute, the GPU counts as lost, unless its queues wait for other devices
+ * (gpu_ahead.c). At most GPU_PULSES heartbeats are in flight, because drivers
+ * block a thread that queues too many commands.
  *
  * Device memory of a lost GPU is not freed, nor is host memory that it can
  * access. The driver's call might not return, and the GPU might still write
@@ -53,7 +54,9 @@ pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err)
 static pl_status lose(struct gpu_device *x, pl_err *err)
 {
     int from = pulse_of(x, x->n_reached)->step;
-    int to = pulse_of(x, x->n_reached + 1)->step;
+    int to = x->n_reached < x->n_pulse ? pulse_of(x, x->n_reached + 1)->step
+             : x->n_seen < x->n_point  ? x->point[x->n_seen].insn + 1
+                                       : 0;
     char where[64] = "";
 
     x->lost = true;
@@ -81,7 +84,10 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err)
             x->since = device_now();
         }
     }
-    if (x->n_reached < x->n_pulse && device_now() - x->since > gpu_timeout_s(x))
+    if (gpu_ahead_look(x) || gpu_ahead_is_held(x))
+        x->since = device_now();
+    if ((x->n_reached < x->n_pulse || x->n_seen < x->n_point) &&
+        device_now() - x->since > gpu_timeout_s(x))
         return lose(x, err);
     return PL_OK;
 }
@@ -110,7 +116,8 @@ void gpu_pause(struct gpu_device *x, double begin)
         device_sleep(device_now() + nap_s, NULL);
 }
 
-/* Waits until heartbeat `number` is reached. */
+/* Waits until heartbeat `number` is reached. Fails if the step fails while a
+ * queue waits for another device. */
 static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
 {
     double begin = device_now();
@@ -119,6 +126,8 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
         PL_TRY(gpu_watch(x, err));
         if (x->n_reached >= number)
             return PL_OK;
+        if (gpu_ahead_failed(x))
+            return err_set(err, PL_DEVICE, "the step failed elsewhere");
         if (i < x->n_spin)
             device_relax();
         else
@@ -155,7 +164,7 @@ void gpu_watch_begin(struct gpu_device *x)
 pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
                               pl_err *err)
 {
-    if (!x->driver->fence_query || x->queues_wait || ++x->n_insn < PULSE_STEPS)
+    if (!x->driver->fence_query || ++x->n_insn < PULSE_STEPS)
         return PL_OK;
     x->n_insn = 0;
     return put_pulse(x, q, step + 1, err);
@@ -170,7 +179,8 @@ pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err)
         if (s == PL_OK)
             s = wait_for(x, x->n_pulse, err);
     }
-    if (x->lost)
+    /* the driver would wait for an event that may never be posted */
+    if (x->lost || (s != PL_OK && gpu_ahead_awaits(x)))
         return s;
     finished = x->driver->finish(x->gpu, q, s == PL_OK ? err : NULL);
     return s == PL_OK ? finished : s;
@@ -179,7 +189,7 @@ pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err)
 pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
                          pl_err *err)
 {
-    if (!x->driver->fence_query || x->queues_wait ||
+    if (!x->driver->fence_query ||
         device_now() - begin < gpu_timeout_s(x) / LIMIT_PARTS)
         return PL_OK;
     for (int q = 0; q < QUEUE_COUNT && !*marked; q++)

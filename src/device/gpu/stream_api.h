@@ -215,11 +215,13 @@ struct stream_text;
 
 enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 
-/* The launches of a graph to be created. The functions of their kernels are
+/* The nodes of a graph to be created. The functions of their kernels are
  * already loaded. */
 struct stream_launches {
     const struct gpu_graph_node *node;
     int n;
+    /* device addresses of the words of all nodes, in their order */
+    const unsigned long long *word;
     /* by kernel: its loaded function, [GPU_KERNEL_COUNT] */
     struct api_function *const *function;
 };
@@ -317,7 +319,9 @@ struct stream_vendor {
     pl_status (*wait)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       uint64_t at, uint64_t value, pl_err *err);
-    /* Creates a graph of the launches `l`. The caller destroys *out if it is
+    /* Returns true if graphs may have nodes of words; NULL if none may. */
+    bool (*graph_words)(const struct stream_api *api);
+    /* Creates a graph of the nodes `l`. The caller destroys *out if it is
      * not NULL, even after a failure. Stream `s` is used by APIs that record a
      * graph from a stream; no command is added to it. */
     pl_status (*graph)(const struct stream_api *api,

@@ -281,15 +281,50 @@ static pl_status link(const struct stream_api *api,
                 1);
 }
 
+static bool graph_words(const struct stream_api *api)
+{
+    return api->cuGraphAddBatchMemOpNode != NULL;
+}
+
+/* Adds node *made of words, whose addresses are word[n->n_op], after
+ * after[n_after]. */
+static pl_status
+add_words(const struct stream_api *api, const struct stream_device *d,
+          struct api_graph *g, const struct gpu_graph_node *n,
+          const unsigned long long *word, struct cuda_graph_node **made,
+          struct cuda_graph_node *const *after, int n_after, pl_err *err)
+{
+    struct cuda_word_op *op = calloc((size_t)n->n_op, sizeof *op);
+    struct cuda_words_node is = {
+        .context = d->context, .n = (unsigned)n->n_op, .op = op};
+    pl_status s;
+
+    if (!op)
+        return err_no_memory(err, "a graph");
+    for (int i = 0; i < n->n_op; i++)
+        op[i] = (struct cuda_word_op){
+            .operation = n->op[i].wait ? CUDA_WORD_WAIT : CUDA_WORD_WRITE,
+            .at = word[i],
+            .value = n->op[i].value,
+            .flags = n->op[i].wait ? d->wait_flags : CUDA_WRITE_FENCED};
+    s = CALL(api, d, err, cuGraphAddBatchMemOpNode, made, g, after,
+             (size_t)n_after, &is);
+    free(op);
+    return s;
+}
+
 /* Adds node i to the graph and sets made[i]. made[0] to made[i - 1] are the
- * nodes before it; after[l->n] is scratch. */
+ * nodes before it; after[l->n] is scratch; *word is the address of its first
+ * word, and advances. If launches overlap, the nodes are one chain. */
 static pl_status add_node(const struct stream_api *api,
                           const struct stream_device *d,
                           const struct stream_launches *l, struct api_graph *g,
                           int i, struct cuda_graph_node **made,
-                          struct cuda_graph_node **after, pl_err *err)
+                          struct cuda_graph_node **after,
+                          const unsigned long long **word, pl_err *err)
 {
     const struct gpu_graph_node *n = &l->node[i];
+    bool links = d->overlaps && i > 0 && n->n_op == 0 && n[-1].n_op == 0;
     void *parameter[] = {(void *)(uintptr_t)n->args};
     struct cuda_kernel_node is = {.function = l->function[n->kernel],
                                   .grid_x = (unsigned)n->n_group,
@@ -301,15 +336,20 @@ static pl_status add_node(const struct stream_api *api,
                                   .block_z = 1,
                                   .parameter = parameter};
 
-    int n_after = d->overlaps ? 0 : n->n_after;
+    int n_after = d->overlaps ? i > 0 && !links : n->n_after;
 
     for (int k = 0; k < n_after; k++)
-        after[k] = made[n->after[k]];
+        after[k] = made[d->overlaps ? i - 1 : n->after[k]];
+    if (n->n_op > 0) {
+        *word += n->n_op;
+        return add_words(api, d, g, n, *word - n->n_op, &made[i], after,
+                         n_after, err);
+    }
     PL_TRY(stream_check_kernel(
         api, d,
         api->cuGraphAddKernelNode(&made[i], g, after, (size_t)n_after, &is),
         CALL_cuGraphAddKernelNode, n->kernel, err));
-    return d->overlaps && i > 0 ? link(api, d, g, &made[i], err) : PL_OK;
+    return links ? link(api, d, g, &made[i], err) : PL_OK;
 }
 
 static pl_status graph(const struct stream_api *api,
@@ -319,6 +359,7 @@ static pl_status graph(const struct stream_api *api,
 {
     /* [l->n] the nodes, then [l->n] scratch of add_node() */
     struct cuda_graph_node **made = calloc(2 * (size_t)l->n + 1, sizeof *made);
+    const unsigned long long *word = l->word;
     pl_status status;
 
     (void)s;
@@ -329,7 +370,7 @@ static pl_status graph(const struct stream_api *api,
     if (status != PL_OK)
         *out = NULL;
     for (int i = 0; i < l->n && status == PL_OK; i++)
-        status = add_node(api, d, l, *out, i, made, made + l->n, err);
+        status = add_node(api, d, l, *out, i, made, made + l->n, &word, err);
     free(made);
     return status;
 }
@@ -375,5 +416,6 @@ const struct stream_vendor vendor_cuda = {
     .copy = copy,
     .post = post,
     .wait = wait,
+    .graph_words = graph_words,
     .graph = graph,
 };

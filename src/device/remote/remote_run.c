@@ -250,13 +250,15 @@ static struct device_flag *event_of(const struct remote *r,
     return &d->event[device_variant(d, &r->run)->insn[post].post.event];
 }
 
-/* Returns true if the device has executed all that the message needs. */
+/* Returns true if the device has executed all that the message needs, and the
+ * run has not failed. */
 static bool is_ready(const struct remote *r, const struct message_channel *c,
                      const struct sent_message *s)
 {
     if (s->post < 0)
         return r->ended >= r->begun;
-    return atomic_load(&event_of(r, c, s->post)->v) >= r->begun;
+    return atomic_load(&event_of(r, c, s->post)->v) >= r->begun &&
+           !has_failed(r);
 }
 
 static void send_message(struct remote *r, const struct message_channel *c,

@@ -417,6 +417,11 @@ static const struct insn *head(const struct sim_device *d,
     return &d->variant->insn[l->step[l->head]];
 }
 
+static bool failed(const struct sim *s)
+{
+    return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
+}
+
 static bool has_come(const struct sim *s, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
@@ -426,7 +431,7 @@ static bool has_come(const struct sim *s, const struct insn_wait *w)
                                  memory_order_acquire) < s->run_number)
             return false;
     }
-    return true;
+    return !failed(s);
 }
 
 static bool can_run(const struct sim *s, const struct sim_device *d,
@@ -647,11 +652,6 @@ static bool run_random_queue(struct sim *s, struct sim_thread *p, bool *left)
     if (draw(p, 16) == 0)
         l->hold = 1 + draw(p, 64);
     return true;
-}
-
-static bool failed(const struct sim *s)
-{
-    return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
 }
 
 /* Yields or sleeps while the thread waits for another thread or a link. `idle`
