@@ -194,8 +194,8 @@ TEST(draft_losses_are_bounded)
     }
 }
 
-/* The times of plain steps were measured while the machine was slow. Drafts that
- * are sometimes right gain against these times, and lose against those of
+/* The times of plain steps were measured while the machine was slow. Drafts
+ * that are sometimes right gain against these times, and lose against those of
  * today. */
 TEST(draft_gains_are_those_against_the_times_of_today)
 {
