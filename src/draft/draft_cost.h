@@ -36,6 +36,7 @@ struct draft_cost {
     /* Nanoseconds of all steps, and those that drafts lost; negative if they
      * gained. */
     int64_t spent, lost;
+    int64_t since_plain; /* steps since the last one without drafts */
 };
 
 /* A draft to choose the length of. */
@@ -71,7 +72,7 @@ struct cost_step {
 /* Records a step that took `ns` nanoseconds, without draft_ns. */
 void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns);
 /* Returns true if drafts of unknown success may be tried: earlier ones have not
- * lost too much time. */
+ * lost too much time, and the next step is not to measure a plain one. */
 bool cost_may_try(const struct draft_cost *c);
 /* Chooses the lengths d[i].take of the drafts of n texts, at most `most` tokens
  * together, for a step with `rows` other rows. A text may have an empty draft.

@@ -194,6 +194,30 @@ TEST(draft_losses_are_bounded)
     }
 }
 
+/* The times of plain steps were measured while the machine was slow. Drafts
+ * that are sometimes right gain against these times, and lose against those of
+ * today. */
+TEST(draft_gains_are_those_against_the_times_of_today)
+{
+    struct draft_cost c = {0};
+    int64_t n_draft = 0;
+
+    for (int i = 0; i < 20; i++)
+        cost_measure(&c, &(struct cost_step){.texts = 1, .rows = 1},
+                     4 * made_ns(1, 50));
+    for (int i = 0; i < 2000; i++) {
+        const bool tries = cost_may_try(&c);
+        const struct cost_step s = {.texts = 1,
+                                    .rows = 1 + 3 * tries,
+                                    .drafted = 3 * tries,
+                                    .accepted = tries && i % 2};
+
+        cost_measure(&c, &s, made_ns(s.rows, 50));
+        n_draft += tries;
+    }
+    assert_in_range(n_draft, 1, 200);
+}
+
 /* Steps that another program stretched do not end drafts that are right. */
 TEST(draft_lengths_survive_a_busy_machine)
 {
@@ -220,4 +244,37 @@ TEST(draft_lengths_survive_a_busy_machine)
         n_token += 1 + d.take;
     }
     assert_true(n_token > 5000);
+}
+
+/* A time that was measured while the machine was slow is not believed. */
+TEST(draft_times_are_not_above_those_of_more_rows)
+{
+    struct cost_times t = {{0}};
+
+    cost_add(&t, 1, 4000);
+    cost_add(&t, 4, 1000);
+    assert_int_equal(cost_ns(&t, 1), 1000);
+    assert_int_equal(cost_ns(&t, 2), 1000);
+    assert_int_equal(cost_ns(&t, 4), 1000);
+}
+
+/* Drafts that are always right leave out a step now and then, whose time tells
+ * what they gain. */
+TEST(draft_steps_without_drafts_stay_measured)
+{
+    struct draft_cost c = {0};
+    int n_plain = 0;
+
+    for (int i = 0; i < 320; i++) {
+        const bool tries = cost_may_try(&c);
+
+        cost_measure(&c,
+                     &(struct cost_step){.texts = 1,
+                                         .rows = 1 + 3 * tries,
+                                         .drafted = 3 * tries,
+                                         .accepted = 3 * tries},
+                     made_ns(1 + 3 * tries, 10));
+        n_plain += !tries;
+    }
+    assert_in_range(n_plain, 8, 12);
 }
