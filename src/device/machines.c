@@ -393,8 +393,8 @@ pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
         PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
                           "call pl_options_init", err));
     if (how)
-        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options",
-                          NULL, err));
+        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options", NULL,
+                          err));
     kind = network_started(&n);
     if (!kind)
         return err_set(err, PL_BAD_ARGUMENT,
