@@ -645,7 +645,10 @@ static pl_tensor last_norm(struct build *b, pl_tensor x)
 
     if (!own)
         model_layer(b, -1);
-    x = model_norm(b, x, own ? "nextn.shared_head_norm" : "output_norm",
+    x = model_norm(b, x,
+                   own                 ? "nextn.shared_head_norm"
+                   : b->m->output_norm ? b->m->output_norm
+                                       : "output_norm",
                    model_width(b));
     pl_name(b->g, x, "result_norm");
     return x;
@@ -738,7 +741,7 @@ void model_decoder(struct build *b, const struct model_layers *o)
         model_layer(b, i);
         norm = part_input(b, x, "attn_norm", "attn_norm", o);
         h = b->m->recurrent && b->m->recurrent[i]
-                ? model_delta_net(b, norm)
+                ? (o->recurrent ? o->recurrent : model_delta_net)(b, norm)
                 : model_attention(b, norm, &o->attention);
         if (o->parallel) {
             h = pl_add(b->g, h, feed_forward(b, norm, o));

@@ -193,6 +193,9 @@ void model_head(struct build *b, pl_tensor x);
 /* The layers of a decoder. All fields may be zero but attention.freqs. */
 struct model_layers {
     struct model_attention attention;
+    /* The part instead of attention in recurrent layers; model_delta_net if
+     * NULL. */
+    pl_tensor (*recurrent)(struct build *b, pl_tensor h);
     model_glu *glu; /* pl_swiglu if NULL */
     /* Not NULL if feed-forward parts have no gate: down(hidden(up h)). */
     model_hidden *hidden;
@@ -275,6 +278,8 @@ pl_status model_cohere2_read(struct model *m, pl_err *err);
 pl_status model_cohere2moe_read(struct model *m, pl_err *err);
 void model_cohere(struct build *b); /* Builds the graph of the families
                                        command-r, cohere2 and cohere2moe. */
+pl_status model_lfm2_read(struct model *m, pl_err *err);
+void model_lfm2(struct build *b);
 pl_status model_nemotron_read(struct model *m, pl_err *err);
 void model_nemotron(struct build *b);
 pl_status model_stablelm_read(struct model *m, pl_err *err);

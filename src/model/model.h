@@ -103,8 +103,8 @@ struct model {
     /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
      * layer has one. */
     const int64_t *window;
-    /* [n_layer] true for a delta net instead of attention; NULL if all
-     * false. */
+    /* [n_layer] true for a recurrent part, such as a delta net, instead of
+     * attention; NULL if all false. */
     const bool *recurrent;
     /* [n_layer] true for a layer whose attention has no RoPE; NULL if all have
      * RoPE. */
@@ -113,10 +113,13 @@ struct model {
      * n_dense ones. */
     const bool *dense;
     struct model_delta delta;
-    pl_rope rope_window; /* parameters of RoPE for layers with a window */
-    float query_scale;   /* factor by which the scores of attention are
+    int64_t n_tap; /* number of tokens that a short convolution without delta
+                      net sums */
+    const char *output_norm; /* name of the last norm; NULL for output_norm */
+    pl_rope rope_window;     /* parameters of RoPE for layers with a window */
+    float query_scale;       /* factor by which the scores of attention are
                             multiplied */
-    float attn_softcap;  /* limit of the scores of attention, 0 for none */
+    float attn_softcap;      /* limit of the scores of attention, 0 for none */
     /* Factors of the embeddings, of the result of attention, of the results of
      * both parts of a layer, and of the logits; 1 for none. */
     float embedding_scale, value_scale, residual_scale, logit_scale;

@@ -374,8 +374,8 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Returns the cache or state that node n reads if n is attention or a delta
- * net, the ops with heads. Else returns -1. */
+/* Returns the cache or state that node n reads if n is attention, a delta net
+ * or a short convolution without one, the ops with heads. Else returns -1. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -385,6 +385,11 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     case OP_delta_net:
     case OP_delta_net_tiled:
         return graph_memory(g, n->in[5]);
+    case OP_short_conv: {
+        int state = graph_memory(g, n->in[2]);
+
+        return g->node[state].role == PL_ROLE_STATE ? state : -1;
+    }
     default:
         return -1;
     }
@@ -410,10 +415,9 @@ static struct layer *heads_of(const struct deal *d, int layer)
     return &d->layer[d->layer[layer + 1].heads];
 }
 
-/* If node n is attention or a delta net, records the numbers of its heads in
- * *h, the layer that owns its cache. Several layers that read this cache may
- * have different numbers of query heads. n_head becomes their greatest common
- * divisor. */
+/* If node n is an op with heads, records their numbers in *h, the layer that
+ * owns its cache. Several layers that read this cache may have different
+ * numbers of query heads. n_head becomes their greatest common divisor. */
 static void survey_heads(const struct deal *d, const struct graph_node *n,
                          struct layer *h)
 {
@@ -422,6 +426,11 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
 
     if (memory < 0)
         return;
+    if (n->op == OP_short_conv) { /* Each channel is a head. */
+        h->n_head = h->n_kv = n->dim[1].n;
+        h->d_k = h->d_v = 1;
+        return;
+    }
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];

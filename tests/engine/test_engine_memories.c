@@ -32,6 +32,8 @@ static const struct {
     {"qwen3next-f32.gguf", false},
     {"gemma4-ple-sharedkv-f32.gguf", false},
     {"deepseek2-mla-f32.gguf", true},
+    {"lfm2-f32.gguf", false},
+    {"cohere2-f32.gguf", false},
 };
 
 static const struct {
@@ -501,6 +503,8 @@ CALLS(qwen35moe, 4)
 CALLS(qwen3next, 5)
 CALLS(gemma4, 6)
 CALLS(deepseek2, 7)
+CALLS(lfm2, 8)
+CALLS(cohere2, 9)
 
 /* ---- states -------------------------------------------------------------- */
 

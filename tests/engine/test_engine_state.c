@@ -20,9 +20,9 @@
 
 static const char *const models[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
                                      "gemma4-ple-sharedkv-f32.gguf",
-                                     "qwen35moe-f32.gguf"};
+                                     "qwen35moe-f32.gguf", "lfm2-f32.gguf"};
 static const char *const small = "llama-q-q4_0.gguf";
-enum { N_MODEL = 4, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
+enum { N_MODEL = 5, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
 
 /* ---- helpers ------------------------------------------------------------- */
 
