@@ -184,6 +184,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     go = (struct model_graph_options){.cache_k = p->cache_k,
                                       .cache_v = p->cache_v,
                                       .mtp = opt->mtp,
+                                      .n_ctx = opt->n_ctx,
                                       .numerics = p->numerics};
     s = keep_options(p, opt, err);
     if (s == PL_OK)

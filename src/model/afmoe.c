@@ -16,7 +16,7 @@ pl_status model_afmoe_read(struct model *m, pl_err *err)
 {
     m->select_bias = true;
     m->embedding_scale = (float)sqrt((double)m->d_model);
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     PL_TRY(params_get(m, "expert_shared_count", 0, 0, MAX_EXPERT, &m->n_shared,
                       err));
     PL_TRY(params_windows(m, PERIOD, 0, err));

@@ -11,7 +11,7 @@
 pl_status model_bailingmoe2_read(struct model *m, pl_err *err)
 {
     m->select_bias = true;
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     PL_TRY(params_shared(m, 1, err));
     m->d_shared *= m->n_shared;
     return PL_OK;

@@ -27,6 +27,7 @@ struct build {
                       multi-token-prediction block */
     bool block;    /* true if the graph is that of a multi-token-prediction
                       block, not of the network */
+    int64_t n_ctx; /* requested context in tokens */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
     struct model_kv kv; /* the caches that the most recently built attention
@@ -238,6 +239,8 @@ pl_status model_granite_read(struct model *m, pl_err *err);
 void model_granite(struct build *b);
 pl_status model_smollm3_read(struct model *m, pl_err *err);
 void model_smollm3(struct build *b);
+pl_status model_phi3_read(struct model *m, pl_err *err);
+void model_phi3(struct build *b);
 pl_status model_glm4_read(struct model *m, pl_err *err);
 void model_glm4(struct build *b);
 void model_seed_oss(struct build *b);

@@ -25,7 +25,7 @@ pl_status model_exaone4_read(struct model *m, pl_err *err)
 pl_status model_exaone_moe_read(struct model *m, pl_err *err)
 {
     m->select_bias = true;
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     PL_TRY(params_shared(m, 1, err));
     return read_windows(m, err);
 }

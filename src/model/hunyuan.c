@@ -34,7 +34,7 @@ pl_status model_hunyuan_moe_read(struct model *m, pl_err *err)
 pl_status model_hy_v3_read(struct model *m, pl_err *err)
 {
     m->select_bias = true;
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     return params_shared(m, 1, err);
 }
 

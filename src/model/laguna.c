@@ -13,7 +13,7 @@ enum { PATTERN = 4 };
 pl_status model_laguna_read(struct model *m, pl_err *err)
 {
     m->select_bias = true;
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     PL_TRY(params_shared(m, 1, err));
     PL_TRY(params_windows(m, -PATTERN, 0, err));
     return params_rope_window(m, (double)m->rope.base, err);

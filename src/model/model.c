@@ -46,6 +46,7 @@ static const struct model_family families[] = {
      model_qwen3},
     {"smollm3", false, MOE_NEVER, false, NULL, model_smollm3_read,
      model_smollm3},
+    {"phi3", true, MOE_NEVER, false, NULL, model_phi3_read, model_phi3},
     {"glm4", false, MOE_NEVER, false, NULL, model_glm4_read, model_glm4},
     {"seed_oss", true, MOE_NEVER, false, NULL, NULL, model_seed_oss},
     {"hunyuan-dense", true, MOE_NEVER, false, NULL, model_hunyuan_dense_read,
@@ -185,6 +186,16 @@ void model_close(struct model *m)
     free(m);
 }
 
+/* Returns the context in tokens that pl_options.n_ctx requests. */
+static int64_t requested_context(const struct model *m, int64_t n_ctx)
+{
+    enum { DEFAULT = 4096 };
+
+    if (n_ctx > 0 && n_ctx != PL_CTX_MODEL)
+        return n_ctx;
+    return n_ctx == 0 && m->n_ctx_train > DEFAULT ? DEFAULT : m->n_ctx_train;
+}
+
 pl_status model_graph(const struct model *m, pl_graph *g,
                       const struct model_graph_options *opt, pl_err *err)
 {
@@ -194,6 +205,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                       .layer = -1,
                       .first = opt->mtp > 0 ? m->n_layer + opt->mtp - 1 : 0,
                       .block = opt->mtp > 0,
+                      .n_ctx = requested_context(m, opt->n_ctx),
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
 

@@ -129,6 +129,8 @@ struct model {
     /* [n_layer] limit of the hidden values of experts, and of the shared expert
      * or a feed-forward part, 0 for none; NULL if no layer has one. */
     const float *clamp_expert, *clamp_shared;
+    int64_t n_ctx_short;   /* longest context in tokens with which phi3 uses
+                            rope_factors_short */
     const float *xielu[4]; /* [n_layer] each: alpha_p, alpha_n, beta and eps of
                               apertus */
     float softcap;         /* a logit x becomes c tanh(x / c) with this c; 0 if
@@ -171,6 +173,8 @@ struct model_graph_options {
      * multi-token-prediction block */
     int64_t mtp;
     pl_numerics numerics;
+    /* The requested context in tokens, as in pl_options; 0 for the default. */
+    int64_t n_ctx;
 };
 
 /* Builds the whole network into `g`, which must be empty:

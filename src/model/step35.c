@@ -17,7 +17,7 @@ pl_status model_step35_read(struct model *m, pl_err *err)
     struct params_key k;
 
     m->select_bias = true;
-    PL_TRY(params_router(m, PL_GATING_SIGMOID, true, err));
+    PL_TRY(params_router(m, PL_GATING_SIGMOID, false, err));
     PL_TRY(params_dense(m, err));
     PL_TRY(params_shared(m, 1, err));
     PL_TRY(params_layer_floats(m, params_key(m, "swiglu_clamp_exp", &k), 0, 1e6,

@@ -15,8 +15,8 @@
 /* Columns: name, architecture; layers, width, heads, KV heads, head width;
  * feed-forward width, experts, experts used; vocabulary, tied; key heads, value
  * heads and head width of delta nets; width of the shared expert. The shapes
- * 8b, 30b, 0.8b and 35b are those in the models' published config.json; "tiny"
- * is for tests. */
+ * 8b, 30b, 0.8b and 35b of Qwen, and those of SmolLM3 and Granite, are
+ * those in the models' published config.json; "tiny" is for tests. */
 static const struct synth_shape shapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true, 0,
      0, 0, 0},
@@ -32,6 +32,12 @@ static const struct synth_shape shapes[] = {
      16, 128, 0},
     {"qwen35moe-35b", "qwen35moe", 40, 2048, 16, 2, 256, 512, 256, 8, 248320,
      false, 16, 32, 128, 512},
+    {"smollm3-3b", "smollm3", 36, 2048, 16, 4, 128, 11008, 0, 0, 128256, true,
+     0, 0, 0, 0},
+    {"granite-8b", "granite", 40, 4096, 32, 8, 128, 12800, 0, 0, 49159, true, 0,
+     0, 0, 0},
+    {"granitemoe-3b", "granitemoe", 32, 1536, 24, 8, 64, 512, 40, 8, 49155,
+     true, 0, 0, 0, 0},
     {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false, 0, 0, 0, 0},
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
@@ -54,7 +60,7 @@ static void list(char *buf, size_t size, const char *name)
 
 const struct synth_shape *synth_shape(const char *name, pl_err *err)
 {
-    char all[200] = "", given[ERR_SHOWN];
+    char all[300] = "", given[ERR_SHOWN];
 
     for (int i = 0; name && i < N_SHAPE; i++)
         if (strcmp(name, shapes[i].name) == 0)
@@ -182,7 +188,7 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
     const int64_t kv = s->n_head_kv * s->d_head, ff = s->d_ff, e = s->n_expert;
     const pl_format most = t->most;
     const pl_format some = more_bits(il, s->n_layer) ? t->some : most;
-    const bool moe = e > 0, normed = strcmp(s->arch, "llama") != 0;
+    const bool moe = e > 0, normed = !strncmp(s->arch, "qwen", 4);
     const bool hybrid = s->n_key > 0, delta = hybrid && (il + 1) % 4 != 0;
     const bool attends = !delta, shared = s->d_shared > 0;
     const int64_t n_v = s->n_value * s->d_delta;

@@ -7,7 +7,8 @@
 #include "gguf/gguf_write.h"
 
 /* The shape of a synthetic model, of the families llama, qwen3, qwen3moe,
- * qwen35 or qwen35moe. */
+ * qwen35 or qwen35moe, or of one with the tensors of llama or of its
+ * experts. */
 struct synth_shape {
     const char *name; /* name of the shape, such as "qwen3-8b" */
     const char *arch; /* value of the key general.architecture */

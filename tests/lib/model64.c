@@ -22,8 +22,8 @@ static void set_weight(struct model64 *r, int node)
 
 void model64_open(struct model64 *r, const char *path)
 {
-    const struct model_graph_options opt = {.cache_k = PL_F32,
-                                            .cache_v = PL_F32};
+    const struct model_graph_options opt = {
+        .cache_k = PL_F32, .cache_v = PL_F32, .n_ctx = REF_CTX};
     pl_err err;
 
     memset(r, 0, sizeof *r);

@@ -29,7 +29,7 @@ static void each_family(void (*test)(const char *path))
         test(made_model_file(file));
         n_family++;
     }
-    assert_in_range(n_family, 28, 100);
+    assert_in_range(n_family, 29, 100);
 }
 
 /* Opens an edited copy of the model at `path`. Returns the text of its graph,
@@ -91,9 +91,11 @@ static bool is_free(const char *key)
     return false;
 }
 
-/* Sets *e to a change of the key. Returns false if there is none. `text` gets
- * the flags of a list of booleans. */
-static bool changed(struct edit *e, const struct gguf_kv *kv, char text[64])
+/* Sets *e to a change of the key, of a number to a much smaller one if `less`.
+ * Returns false if there is none. `text` gets the flags of a list of
+ * booleans. */
+static bool changed(struct edit *e, const struct gguf_kv *kv, bool less,
+                    char text[64])
 {
     double v = 0;
     bool is = false;
@@ -119,7 +121,7 @@ static bool changed(struct edit *e, const struct gguf_kv *kv, char text[64])
     if (kv->elem == GGUF_STRING || !gguf_as_f64(kv, 0, &v))
         return false;
     e->kind = kv->elem == GGUF_F32 ? EDIT_FLOAT : EDIT_INT;
-    if (strstr(kv->key, ".yarn_beta_"))
+    if (strstr(kv->key, ".yarn_beta_") || less)
         e->v = v / 64;
     else if (kv->elem == GGUF_F32)
         e->v = v > 0 ? 1.5 * v : v + 0.5;
@@ -130,9 +132,27 @@ static bool changed(struct edit *e, const struct gguf_kv *kv, char text[64])
     return true;
 }
 
+/* Returns true if another value of the key changes the graph `plain`, or if the
+ * file is rejected or the key named then. */
+static bool counts(const char *path, const struct gguf_kv *kv, bool less,
+                   const char *plain)
+{
+    char text[64], unread[1024] = "", *other;
+    struct edit e;
+    bool same;
+    pl_err err;
+
+    if (!changed(&e, kv, less, text))
+        return true;
+    other = graph_of(path, &e, 1, unread, &err);
+    same = other && !strcmp(plain, other) && unread[0] == '\0';
+    free(other);
+    return !same;
+}
+
 static void keys_count(const char *path)
 {
-    char *plain = graph_of(path, NULL, 0, NULL, NULL), text[64], *other;
+    char *plain = graph_of(path, NULL, 0, NULL, NULL);
     struct gguf *g;
     int n = 0;
     pl_err err;
@@ -141,18 +161,15 @@ static void keys_count(const char *path)
     TEST_OK(gguf_open(&g, path, &err), err);
     for (int64_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
-        struct edit e;
 
         if (!strncmp(kv->key, "general.", 8) ||
-            !strncmp(kv->key, "tokenizer.", 10) || !changed(&e, kv, text))
+            !strncmp(kv->key, "tokenizer.", 10) || is_free(kv->key))
             continue;
-        other = graph_of(path, &e, 1, NULL, &err);
-        if (other && !strcmp(plain, other) && !is_free(kv->key))
+        if (!counts(path, kv, false, plain) && !counts(path, kv, true, plain))
             fail_msg("%s: another value changes nothing", kv->key);
-        free(other);
         n++;
     }
-    assert_true(n >= 8);
+    assert_true(n >= 4);
     gguf_close(g);
     free(plain);
 }
