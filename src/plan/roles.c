@@ -374,8 +374,8 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Returns the cache or state that node n reads if n is attention, a delta net or
- * a short convolution without one, the ops with heads. Else returns -1. */
+/* Returns the cache or state that node n reads if n is attention, a delta net
+ * or a short convolution without one, the ops with heads. Else returns -1. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -416,8 +416,8 @@ static struct layer *heads_of(const struct deal *d, int layer)
 }
 
 /* If node n is an op with heads, records their numbers in *h, the layer that
- * owns its cache. Several layers that read this cache may have different numbers
- * of query heads. n_head becomes their greatest common divisor. */
+ * owns its cache. Several layers that read this cache may have different
+ * numbers of query heads. n_head becomes their greatest common divisor. */
 static void survey_heads(const struct deal *d, const struct graph_node *n,
                          struct layer *h)
 {
