@@ -3,6 +3,7 @@
 #include "lib/support.h"
 
 #include <jansson.h>
+#include <lzma.h>
 #include <pl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,27 @@ static char *lines_of(const char *name)
     if (!path)
         fail_msg("%s is missing", name);
     return test_read(path, &n);
+}
+
+/* Returns the lines of an .xz file. */
+static char *packed_lines_of(const char *name)
+{
+    enum { MOST = 8 << 20 };
+    const char *path = test_file(name);
+    uint64_t memory = UINT64_MAX;
+    size_t n, at = 0, n_out = 0;
+    char *packed, *all = test_need(MOST, 1);
+
+    if (!path)
+        fail_msg("%s is missing", name);
+    packed = test_read(path, &n);
+    assert_int_equal(
+        lzma_stream_buffer_decode(&memory, 0, NULL, (const uint8_t *)packed,
+                                  &at, n, (uint8_t *)all, &n_out, MOST - 1),
+        LZMA_OK);
+    all[n_out] = '\0';
+    free(packed);
+    return all;
 }
 
 /* Renders the conversation in a line of conversations.jsonl; NULL on
@@ -138,7 +160,7 @@ TEST(chat_published_templates_give_what_jinja2_gives)
 
 TEST(chat_random_templates_give_what_jinja2_gives)
 {
-    char *all = lines_of("tests/chat/random.jsonl"), *at = all;
+    char *all = packed_lines_of("tests/chat/random.jsonl.xz"), *at = all;
     json_t *variables = next_line(&at), *line;
     char *extra = json_dumps(variables, 0);
     int n = 0;

@@ -4,8 +4,9 @@ use, each with the text that the package jinja2 renders under Hugging Face's
 settings. One JSON object a line: template, text (null: it raises). With another
 word instead of both numbers: the variables that all of them see.
 
-    chat_random.py variables >tests/chat/random.jsonl
-    chat_random.py 1 2000 >>tests/chat/random.jsonl
+    chat_random.py variables >random.jsonl
+    chat_random.py 1 2000 >>random.jsonl
+    xz -9e <random.jsonl >tests/chat/random.jsonl.xz
 """
 import json
 import random
