@@ -64,10 +64,12 @@ static void print_help(bool all)
 
 static void print_command_help(enum command c, bool all)
 {
-    printf("usage: plait %s %s[OPTION ...]", commands[c].name,
-           commands[c].args);
+    int n = printf("usage: plait %s %s[OPTION ...]", commands[c].name,
+                   commands[c].args);
+
     if (!all)
-        printf(" (all options: plait %s --help-all)", commands[c].name);
+        printf("%s(all options: plait %s --help-all)",
+               n > 38 ? "\n       " : " ", commands[c].name);
     printf("\n%s.\n", commands[c].text);
     options_print(c, all);
     printf("\nexample:\n  %s\n", commands[c].example);

@@ -238,7 +238,7 @@ static uint64_t hash_of(const struct numeric *p)
         const pl_layout *l = n->layout;
 
         mix_int(&m, n->kind);
-        mix_int(&m, x->op);
+        mix_text(&m, op_info(x->op)->name);
         mix_int(&m, x->format);
         for (int k = 0; k < n->n_in; k++)
             mix_int(&m, n->in[k]);

@@ -44,16 +44,25 @@ pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err)
     return w->d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
 }
 
+static bool graph_has_words(const struct gpu_work *w)
+{
+    return w->shared_at && w->d->has_graph_words && w->d->has_graph_words(w->g);
+}
+
 /* Computes out = 4 out with a device graph of three launches. The first two
- * compute 2 out each and may run in any order; the third adds their results. */
+ * compute 2 out each and may run in any order; the third adds their results.
+ * Then the graph stores a word and waits for it, if it can. */
 static pl_status run_graph(struct gpu_work *w, pl_err *err)
 {
-    static const int after[] = {0, 1};
+    static const int after[] = {0, 1}, last = 2;
     const uint64_t x = w->at[0], out = w->at[2], copy = w->at[3];
     struct binary_args a[] = {gpu_work_sum(copy, out, out),
                               gpu_work_sum(x, out, out),
                               gpu_work_sum(out, x, copy)};
-    struct gpu_graph_node node[3];
+    const struct gpu_word_op op[] = {{w->shared + 7, 9, false},
+                                     {w->shared + 7, 9, true}};
+    struct gpu_graph_node node[4] = {
+        [3] = {.op = op, .n_op = 2, .after = &last, .n_after = 1}};
 
     for (int i = 0; i < 3; i++)
         node[i] = (struct gpu_graph_node){.kernel = GPU_binary,
@@ -61,7 +70,8 @@ static pl_status run_graph(struct gpu_work *w, pl_err *err)
                                           .args = &a[i],
                                           .after = after,
                                           .n_after = i < 2 ? 0 : 2};
-    PL_TRY(w->d->graph_make(w->g, node, 3, &w->graph, err));
+    PL_TRY(w->d->graph_make(w->g, node, graph_has_words(w) ? 4 : 3, &w->graph,
+                            err));
     memset(a, 0xff, sizeof a);
     return w->d->graph_run(w->g, QUEUE_COMPUTE, w->graph, err);
 }
@@ -189,6 +199,7 @@ void gpu_work_must_be_right(const struct gpu_driver *d, int index)
     for (int i = 0; i < N; i++)
         assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
     assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
+    assert_int_equal(w.shared[7], graph_has_words(&w) ? 9 : 0);
     gpu_work_give_back(&w);
     gpu_work_fini(&w);
 }
