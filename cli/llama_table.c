@@ -499,7 +499,7 @@ const struct llama_option llama_options[] = {
     PASSED(WRITERS, "-cmoed --cpu-moe-draft --spec-draft-cpu-moe", NULL,
            "LLAMA_ARG_SPEC_DRAFT_CPU_MOE LLAMA_ARG_CPU_MOE_DRAFT", DRAFT),
     WORKS(WRITERS, "--spec-type", "ngram-simple,ngram-map-k,ngram-cache",
-          "LLAMA_ARG_SPEC_TYPE", "only these types"),
+          "LLAMA_ARG_SPEC_TYPE", "other types of llama.cpp draft nothing"),
     WORKS(WRITERS, "--spec-draft-n-max --draft-max --draft", "16",
           "LLAMA_ARG_SPEC_DRAFT_N_MAX LLAMA_ARG_DRAFT_MAX", NULL),
     WORKS(WRITERS, "--spec-draft-n-min --draft-min", "2",

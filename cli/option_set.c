@@ -2,6 +2,7 @@
  * pointers to these functions, which have the type option_set_fn. */
 #include "option_set.h"
 #include "number.h"
+#include "server/draft_names.h"
 #include "server/sampler_names.h"
 
 #include <ctype.h>
@@ -346,28 +347,18 @@ bool option_set_split_mode(struct option_use *u)
                 OPTION_MAX_DEVICES);
 }
 
-/* Stores the sources of drafts, names separated by commas. `none` adds
- * nothing. */
+/* Stores the sources of drafts, names separated by commas. */
 bool option_set_sources(struct option_use *u)
 {
-    const char *word = u->value;
-    uint32_t sources = 0;
+    bool passed;
 
-    for (size_t n;; word += n + 1) {
-        int i;
-
-        n = strcspn(word, ",");
-        i = pl_draft_source_find(word, n);
-        /* programs alone propose tokens by a function */
-        if (i >= 0 && i != PL_DRAFT_CALLER)
-            sources |= 1u << i;
-        else if (n != 4 || memcmp(word, "none", n) != 0)
-            return want(u, "none, ngram-simple, ngram-map-k or ngram-cache, or "
-                           "several of them separated by commas");
-        if (word[n] == '\0')
-            break;
-    }
-    u->o->drafts.limits.sources = sources;
+    if (!draft_names_read(u->value, &u->o->drafts.limits.sources, &passed))
+        return want(u, "%s", draft_names_wanted);
+    if (passed)
+        cli_error(u->o->command, EXIT_DONE,
+                  "--spec-type %s: passing over types that are not here; "
+                  "drafts change the speed alone",
+                  u->value);
     return true;
 }
 

@@ -1,5 +1,6 @@
 /* Reads the sampling parameters, limits, stop strings and biases of a
  * request. */
+#include "draft_names.h"
 #include "request_parse.h"
 #include "sampler_names.h"
 
@@ -418,25 +419,6 @@ static bool read_tokens(struct request_reader *r)
 
 /* ---- reading limits of drafts -------------------------------------------- */
 
-/* Sets *sources to those that `names`, separated by commas, lists. Returns
- * false if one is unknown. */
-static bool find_sources(const char *names, uint32_t *sources)
-{
-    *sources = 0;
-    for (size_t n;; names += n + 1) {
-        int i;
-
-        n = strcspn(names, ",");
-        i = pl_draft_source_find(names, n);
-        if (i >= 0 && i != PL_DRAFT_CALLER)
-            *sources |= 1u << i;
-        else if (n != 4 || memcmp(names, "none", n) != 0)
-            return false;
-        if (names[n] == '\0')
-            return true;
-    }
-}
-
 /* Reads the limits of drafts, which llama-server's names have. */
 static bool read_drafts(struct request_reader *r)
 {
@@ -445,6 +427,7 @@ static bool read_drafts(struct request_reader *r)
     const char *names = NULL;
     int64_t n_max = -1, n_min = 0;
     double p_min = 0;
+    bool passed;
 
     a->has_drafts = r->rules->drafts != NULL;
     if (a->has_drafts) {
@@ -463,10 +446,9 @@ static bool read_drafts(struct request_reader *r)
     a->drafts.p_min = (float)p_min;
     if (names == NULL)
         return true;
-    if (!find_sources(names, &a->drafts.sources))
+    if (!draft_names_read(names, &a->drafts.sources, &passed))
         return field_wrong(&r->f, types, field(&r->f, types),
-                           "none, ngram-simple, ngram-map-k or ngram-cache, or "
-                           "several of them separated by commas");
+                           draft_names_wanted);
     if (a->drafts.sources != 0 && !a->has_drafts)
         return field_unsupported(
             &r->f, types, "without --spec-type of the server, drafts are");
