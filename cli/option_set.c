@@ -2,7 +2,7 @@
  * pointers to these functions, which have the type option_set_fn. */
 #include "option_set.h"
 #include "number.h"
-#include "server/draft_names.h"
+#include "server/draft_types.h"
 #include "server/sampler_names.h"
 
 #include <ctype.h>
@@ -324,9 +324,10 @@ bool option_set_split_mode(struct option_use *u)
     int64_t n;
 
     if (strcmp(u->value, "row") == 0) {
-        cli_error(o->command, EXIT_DONE,
-                  "-sm row is treated as tensor, which splits matrices by rows "
-                  "or columns, whichever needs fewer collectives");
+        if (!u->quiet)
+            cli_error(o->command, EXIT_DONE,
+                      "-sm row is treated as tensor, which splits matrices by "
+                      "rows or columns, whichever needs fewer collectives");
         u->value = "tensor";
     }
     if (strncmp(u->value, "hybrid:", 7) == 0 &&
@@ -352,9 +353,9 @@ bool option_set_sources(struct option_use *u)
 {
     bool passed;
 
-    if (!draft_names_read(u->value, &u->o->drafts.limits.sources, &passed))
-        return want(u, "%s", draft_names_wanted);
-    if (passed)
+    if (!draft_types_read(u->value, &u->o->drafts.limits.sources, &passed))
+        return want(u, "%s", draft_types_wanted);
+    if (passed && !u->quiet)
         cli_error(u->o->command, EXIT_DONE,
                   "--spec-type %s: passing over types that are not here; "
                   "drafts change the speed alone",

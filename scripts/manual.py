@@ -16,7 +16,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCES = ['cli/table_dump.c', 'cli/option_table.c', 'cli/option_set.c',
            'cli/number.c', 'cli/cli_error.c', 'cli/printable.c', 'cli/llama_table.c',
-           'cli/word_list.c', 'server/draft_names.c', 'server/sampler_names.c',
+           'cli/word_list.c', 'server/draft_types.c', 'server/sampler_names.c',
            'src/draft/draft_names.c', 'src/sampling/sampling_names.c']
 FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-I.', '-Iinclude']
 TOP = ['help', '--help', '--help-all', '--version']  # beside the commands

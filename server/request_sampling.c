@@ -1,6 +1,6 @@
 /* Reads the sampling parameters, limits, stop strings and biases of a
  * request. */
-#include "draft_names.h"
+#include "draft_types.h"
 #include "request_parse.h"
 #include "sampler_names.h"
 
@@ -446,9 +446,9 @@ static bool read_drafts(struct request_reader *r)
     a->drafts.p_min = (float)p_min;
     if (names == NULL)
         return true;
-    if (!draft_names_read(names, &a->drafts.sources, &passed))
+    if (!draft_types_read(names, &a->drafts.sources, &passed))
         return field_wrong(&r->f, types, field(&r->f, types),
-                           draft_names_wanted);
+                           draft_types_wanted);
     if (a->drafts.sources != 0 && !a->has_drafts)
         return field_unsupported(
             &r->f, types, "without --spec-type of the server, drafts are");

@@ -132,8 +132,8 @@ static bool is_fenced(const struct pl_reply *r, size_t at)
 }
 
 /* Returns true if the text before offset `at` opens a list. An object there is
- * a part of the list and, where the list was cut or is no list of calls, not a
- * call without a marker. */
+ * a part of the list. If the list was cut, or is not a list of calls, the
+ * object is not a call without a marker. */
 static bool begins_list(const struct pl_reply *r, size_t at)
 {
     at = reply_before_blanks(r, at);

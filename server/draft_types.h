@@ -1,6 +1,6 @@
 /* Reads the types of drafts by llama.cpp's names. */
-#ifndef SERVER_DRAFT_NAMES_H
-#define SERVER_DRAFT_NAMES_H
+#ifndef SERVER_DRAFT_TYPES_H
+#define SERVER_DRAFT_TYPES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,9 +9,9 @@
  * lists. `none` adds nothing, nor does a type that llama.cpp has and plait does
  * not, since drafts change no result; *passed is true if there is one. Returns
  * false if a name is unknown. */
-bool draft_names_read(const char *names, uint32_t *sources, bool *passed);
+bool draft_types_read(const char *names, uint32_t *sources, bool *passed);
 
-/* What a list must have, for error messages. */
-extern const char draft_names_wanted[];
+/* The lists that are valid, for error messages. */
+extern const char draft_types_wanted[];
 
 #endif

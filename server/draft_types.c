@@ -1,12 +1,12 @@
-/* Reads the types of drafts by llama.cpp's names; see draft_names.h. */
-#include "draft_names.h"
+/* Reads the types of drafts by llama.cpp's names; see draft_types.h. */
+#include "draft_types.h"
 
 #include "pl_draft.h"
 
 #include <stddef.h>
 #include <string.h>
 
-const char draft_names_wanted[] =
+const char draft_types_wanted[] =
     "none, ngram-simple, ngram-map-k or ngram-cache, or several of them "
     "separated by commas";
 
@@ -15,9 +15,9 @@ const char draft_names_wanted[] =
 static bool drafts_nothing(const char *name, size_t len)
 {
     static const char *const types[] = {
-        "none",         "draft",        "draft-simple", "draft-eagle3",
-        "draft-mtp",    "draft-dflash", "draft-dspark", "ngram-map-k4v",
-        "ngram-mod",
+        "none",         "draft",         "draft-simple",
+        "draft-eagle3", "draft-mtp",     "draft-dflash",
+        "draft-dspark", "ngram-map-k4v", "ngram-mod",
     };
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -26,7 +26,7 @@ static bool drafts_nothing(const char *name, size_t len)
     return false;
 }
 
-bool draft_names_read(const char *names, uint32_t *sources, bool *passed)
+bool draft_types_read(const char *names, uint32_t *sources, bool *passed)
 {
     *sources = 0;
     *passed = false;
