@@ -323,12 +323,12 @@ static enum exit_code check_value(const struct rewrite *r, const char *name,
     struct options scratch = {.command = r->command};
     struct option_use use = {.o = &scratch,
                              .row = option_find(name, 1u << r->command),
-                             .value = value};
+                             .value = value,
+                             .quiet = true};
     char cut[SHOWN];
     bool ok;
 
-    /* a value with a note of its own is valid; the note is printed later */
-    if (use.row == NULL || strcmp(value, "row") == 0)
+    if (use.row == NULL)
         return EXIT_DONE;
     ok = use.row->set(&use);
     options_free(&scratch);

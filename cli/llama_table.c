@@ -515,7 +515,7 @@ const struct llama_option llama_options[] = {
            "--spec-draft-poll-batch",
            "1", NULL, "threads spin, then sleep; nice(1) sets a priority"),
     WORKS(WRITERS, "--spec-type", "ngram-simple,ngram-cache,draft-simple",
-          "LLAMA_ARG_SPEC_TYPE", "only these types"),
+          "LLAMA_ARG_SPEC_TYPE", "other types of llama.cpp draft nothing"),
     WORKS(WRITERS, "--spec-draft-n-max --draft-max --draft", "16",
           "LLAMA_ARG_SPEC_DRAFT_N_MAX LLAMA_ARG_DRAFT_MAX", NULL),
     WORKS(WRITERS, "--spec-draft-n-min --draft-min", "2",

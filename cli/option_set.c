@@ -335,9 +335,10 @@ bool option_set_split_mode(struct option_use *u)
     int64_t n;
 
     if (strcmp(u->value, "row") == 0) {
-        cli_error(o->command, EXIT_DONE,
-                  "-sm row is treated as tensor, which splits matrices by rows "
-                  "or columns, whichever needs fewer collectives");
+        if (!u->quiet)
+            cli_error(o->command, EXIT_DONE,
+                      "-sm row is treated as tensor, which splits matrices by "
+                      "rows or columns, whichever needs fewer collectives");
         u->value = "tensor";
     }
     if (strncmp(u->value, "hybrid:", 7) == 0 &&
@@ -361,9 +362,18 @@ bool option_set_split_mode(struct option_use *u)
 /* Stores the sources of drafts, names separated by commas. */
 bool option_set_sources(struct option_use *u)
 {
+    bool passed;
+
     u->o->drafts_given = true;
-    return pl_draft_sources_parse(u->value, &u->o->drafts.limits.sources) ||
-           want(u, PL_DRAFT_SOURCES);
+    if (!pl_draft_sources_parse(u->value, &u->o->drafts.limits.sources,
+                                &passed))
+        return want(u, PL_DRAFT_SOURCES);
+    if (passed && !u->quiet)
+        cli_error(u->o->command, EXIT_DONE,
+                  "--spec-type %s: passing over types that are not here; "
+                  "drafts change the speed alone",
+                  u->value);
+    return true;
 }
 
 bool option_set_cache_format(struct option_use *u)

@@ -36,6 +36,7 @@ struct option_use {
     struct options *o;
     const struct option_row *row;
     const char *value; /* text of its value; NULL for flags */
+    bool quiet;        /* the value is only checked: no note is printed */
     char want[OPTION_WANT];
 };
 

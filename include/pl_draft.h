@@ -121,9 +121,11 @@ PL_API const char *pl_draft_source_name(int source);
 /* Returns the source named `name` [len], or -1. */
 PL_API int pl_draft_source_find(const char *name, size_t len);
 /* Sets *sources to the set of those that `list` names, separated by commas.
- * `none` adds nothing. Returns false if a name is another, or `caller`, which
- * only a program can use. */
-PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources);
+ * `none` adds nothing, nor does a type that llama.cpp has and plait does not,
+ * since drafts change no result; *passed is true if there is one. Returns false
+ * if a name is another, or `caller`, which only a program can use. */
+PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources,
+                                   bool *passed);
 /* The lists that pl_draft_sources_parse accepts, for messages. */
 #define PL_DRAFT_SOURCES                                                       \
     "none, ngram-simple, ngram-map-k, ngram-cache or draft-simple, "           \

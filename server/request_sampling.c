@@ -426,6 +426,7 @@ static bool read_drafts(struct request_reader *r)
     const char *names = NULL;
     int64_t n_max = -1, n_min = 0;
     double p_min = 0;
+    bool passed;
 
     a->has_drafts = r->rules->drafts != NULL;
     if (a->has_drafts) {
@@ -444,7 +445,7 @@ static bool read_drafts(struct request_reader *r)
     a->drafts.p_min = (float)p_min;
     if (names == NULL)
         return true;
-    if (!pl_draft_sources_parse(names, &a->drafts.sources))
+    if (!pl_draft_sources_parse(names, &a->drafts.sources, &passed))
         return field_wrong(&r->f, types, field(&r->f, types), PL_DRAFT_SOURCES);
     if (a->drafts.sources != 0 && !a->has_drafts)
         return field_unsupported(

@@ -148,6 +148,53 @@ static void must_work(const struct llama_option *l, enum command c, char *name)
     options_free(&given);
 }
 
+/* Drafts change no result, so a type that is not here stops no start line. */
+TEST(llama_types_of_drafts_that_are_absent_draft_nothing)
+{
+    static const struct {
+        char *types;
+        uint32_t sources;
+        const char *said;
+    } rows[] = {
+        {"none", 0, ""},
+        {"draft", 0, "passing over"},
+        {"draft-simple", 0, "passing over"},
+        {"draft-eagle3", 0, "passing over"},
+        {"draft-mtp", 0, "passing over"},
+        {"draft-dflash", 0, "passing over"},
+        {"draft-dspark", 0, "passing over"},
+        {"ngram-map-k4v", 0, "passing over"},
+        {"ngram-mod", 0, "passing over"},
+        {"ngram-mod,ngram-simple", 1u << PL_DRAFT_NGRAM_SIMPLE,
+         "ngram-mod,ngram-simple: passing over"},
+        {"ngram-simple,ngram-cache",
+         1u << PL_DRAFT_NGRAM_SIMPLE | 1u << PL_DRAFT_NGRAM_CACHE, ""},
+        {"ngram-mods", 0, NULL},
+        {"ngram-simple,", 0, NULL},
+        {"caller", 0, NULL},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *const words[] = {"--spec-type", rows[i].types, NULL};
+        struct options o;
+        char said[400];
+        enum exit_code c = parse_words(&o, CMD_SERVE, words, said);
+
+        print_message("%s: %s\n", rows[i].types, said);
+        if (rows[i].said == NULL) {
+            assert_int_equal(c, EXIT_USAGE);
+            continue;
+        }
+        assert_int_equal(c, EXIT_DONE);
+        assert_int_equal(o.drafts.limits.sources, rows[i].sources);
+        if (rows[i].said[0] == '\0')
+            assert_string_equal(said, "");
+        else
+            assert_non_null(strstr(said, rows[i].said));
+        options_free(&o);
+    }
+}
+
 TEST(llama_options_that_work_change_the_options)
 {
     llama_rows(LLAMA_WORKS, must_work);
@@ -357,6 +404,9 @@ TEST(llama_variables_stand_for_their_options)
         {CMD_SERVE, "LLAMA_ARG_CTX_SIZE", "512", "-c 512"},
         {CMD_SERVE, "LLAMA_ARG_PORT", "9000", "--port 9000"},
         {CMD_RUN, "LLAMA_ARG_PORT", "9000", ""},
+        {CMD_SERVE, "LLAMA_ARG_SPEC_TYPE", "draft-mtp",
+         "--spec-type draft-mtp"},
+        {CMD_SERVE, "LLAMA_ARG_SPLIT_MODE", "row", "-sm row"},
         {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "false", "-nkvo"},
         {CMD_SERVE, "LLAMA_ARG_KV_OFFLOAD", "1", "-kvo"},
         {CMD_SERVE, "LLAMA_ARG_NO_KV_OFFLOAD", "1", "-nkvo"},

@@ -363,6 +363,21 @@ static pl_status is_switched(const struct learning *l, unsigned set, bool *yes)
     return s;
 }
 
+/* Adds the change LONE if the template accepts a conversation that is a system
+ * message, and does not show its text: it shows it with a user message only. */
+static pl_status learn_lone(const struct learning *l)
+{
+    const pl_conversation c = {
+        .size = sizeof c, .messages = "[" S("zq-system") "]", .adapt = true};
+    char *text;
+
+    PL_TRY(show(l, &c, l->a->always, &text));
+    if (text && !strstr(text, "zq-system"))
+        l->a->always |= 1u << LONE;
+    free(text);
+    return PL_OK;
+}
+
 static pl_status learn_effort(const struct learning *l)
 {
     bool yes;
@@ -384,6 +399,7 @@ pl_status chat_adapt_learn(struct chat_adapt *a, const struct reply_format *f,
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++)
         PL_TRY(learn(&l, &probes[i]));
     a->one_call = a->always >> SPLIT & 1;
+    PL_TRY(learn_lone(&l));
     PL_TRY(learn_effort(&l));
     PL_TRY(learn_reasoning(&l));
     return learn(&l, &thinks_and_says);

@@ -189,19 +189,36 @@ static void no_system(struct conversation *w)
 
 /* ---- changing the order of turns ----------------------------------------- */
 
-/* Inserts an empty user message after the system messages, unless a user
- * message follows them already. If the conversation has only system messages,
- * the last one becomes a user message. */
-static void user_first(struct conversation *w)
+/* Returns the number of system messages at the beginning. */
+static size_t count_lead(const struct conversation *w)
 {
     size_t n = json_array_size(w->messages), i = 0;
 
     while (i < n && has_role(json_array_get(w->messages, i), "system"))
         i++;
+    return i;
+}
+
+/* If the conversation has only system messages, makes the last one a user
+ * message. */
+static void lone_system(struct conversation *w)
+{
+    size_t n = json_array_size(w->messages);
+
+    if (n > 0 && count_lead(w) == n)
+        set(w, json_array_get(w->messages, n - 1), "role", json_string("user"));
+}
+
+/* Inserts an empty user message after the system messages, unless a user
+ * message follows them already, or lone_system changes the conversation. */
+static void user_first(struct conversation *w)
+{
+    size_t n = json_array_size(w->messages), i = count_lead(w);
+
     if (i < n && has_role(json_array_get(w->messages, i), "user"))
         return;
     if (i == n && n > 0) {
-        set(w, json_array_get(w->messages, n - 1), "role", json_string("user"));
+        lone_system(w);
         return;
     }
     w->changed = true;
@@ -803,6 +820,7 @@ static const struct {
     {SYSTEM, .whole = one_system},
     {NO_SYSTEM, .whole = no_system},
     {USER, .whole = user_first},
+    {LONE, .whole = lone_system},
     {TURNS, .whole = take_turns},
     {FILL, .message = fill_empty},
     {ARGUMENTS, .message = arguments_to_text},

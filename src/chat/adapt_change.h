@@ -28,6 +28,7 @@ enum change {
     /* Makes messages of user and assistant alternate, the user's first. */
     TURNS,
     USER, /* makes the first message after the system messages the user's */
+    LONE, /* makes the last message the user's if all are system messages */
     FILL, /* replaces empty content of the user and the assistant by a blank */
     /* Sets the variable reasoning_effort to no_think, low or high; if it is not
      * given, according to enable_thinking. */

@@ -189,7 +189,7 @@ static bool read_object(const struct reply_format *f, struct span t,
 {
     struct span key, value, inner = {0};
     struct json_walk w;
-    bool exact = false;
+    bool exact = false, more = false;
 
     if (!reply_is_object(&t, made))
         return false;
@@ -215,6 +215,8 @@ static bool read_object(const struct reply_format *f, struct span t,
             out->id = (struct span){value.s + 1, value.n - 2};
         } else if (span_equal(key, span_of("function"))) {
             inner = value;
+        } else {
+            more |= !is_key(key, (struct span){0}, other_keys, false);
         }
     }
     if (out->name.n == 0 && inner.n > 0 && inner.s[0] == '{') {
@@ -224,7 +226,11 @@ static bool read_object(const struct reply_format *f, struct span t,
         out->id = out->id.n > 0 ? out->id : id;
         return ok;
     }
-    if (f->guess && out->arguments.n == 0)
+    /* Without a marker and arguments, an object that has other members is a
+     * call only if a tool is declared with its name. */
+    if (out->arguments.n == 0 &&
+        (f->guess || (more && f->calls_open.n == 0 && f->call_open.n == 0 &&
+                      !reply_is_tool(tools, out->name))))
         return false;
     if (out->arguments.n == 0)
         gather_arguments(t, schema_of(tools, out->name), made, &out->arguments);

@@ -131,6 +131,15 @@ static bool is_fenced(const struct pl_reply *r, size_t at)
     return span_begins(reply_rest(r, at), span_of("```"));
 }
 
+/* Returns true if the text before offset `at` opens a list. An object there is
+ * a part of the list. If the list was cut, or is not a list of calls, the
+ * object is not a call without a marker. */
+static bool begins_list(const struct pl_reply *r, size_t at)
+{
+    at = reply_before_blanks(r, at);
+    return at > 0 && r->raw.s[at - 1] == '[';
+}
+
 /* Returns true if a tool call without a marker may begin with `t`. Such a call
  * is a JSON object or list at the beginning of a line, or begins with the name
  * of a tool at the beginning of the content. */
@@ -141,7 +150,8 @@ static bool may_be_bare(const struct pl_reply *r, struct span t)
     if (r->state != IN_CONTENT || !r->tools || r->n_bad >= MOST_BAD)
         return false;
     if (t.s[0] == '{' || t.s[0] == '[')
-        return begins_line(r, at) && (is_fresh(r, t) || !is_fenced(r, at));
+        return begins_line(r, at) && !begins_list(r, at) &&
+               (is_fresh(r, t) || !is_fenced(r, at));
     return span_name((struct span){t.s, 1}) > 0 &&
            (is_fresh(r, t) || begins_part(r, at)) &&
            reply_may_be_tool(r->tools, t);

@@ -336,6 +336,6 @@ TEST(draft_lookup_file_of_the_command_grows)
     must_say(sh(1, "plait run " MODEL
                    "-n 3 -p 'A' --spec-type ngram-cache -lcs none.bin"),
              "none.bin");
-    must_say(sh(2, "plait run " MODEL "-p A --spec-type draft-mtp"),
+    must_say(sh(2, "plait run " MODEL "-p A --spec-type ngram-many"),
              "none, ngram-simple, ngram-map-k, ngram-cache or draft-simple");
 }

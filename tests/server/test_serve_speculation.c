@@ -477,6 +477,7 @@ TEST(speculation_is_set_and_shown_as_in_llama_server)
 {
     static const char off[] = ",\"speculative.types\":\"none\"";
     static const char none[] = ",\"speculative.n_max\":0";
+    static const char absent[] = ",\"speculative.types\":\"draft-mtp\"";
     struct serve_try s;
     json_t *plain, *with, *other;
     char *text;
@@ -509,7 +510,7 @@ TEST(speculation_is_set_and_shown_as_in_llama_server)
         strstr(text, "\"speculative.types\":\"ngram-simple,ngram-cache\""));
     free(text);
     text = serve_try_post(&s, "/completion",
-                          "{" PROMPT ",\"speculative.types\":\"draft\"}", 400);
+                          "{" PROMPT ",\"speculative.types\":\"drafty\"}", 400);
     assert_non_null(strstr(text, "ngram-map-k"));
     free(text);
     text = serve_try_post(&s, "/completion",
@@ -535,5 +536,6 @@ TEST(speculation_is_set_and_shown_as_in_llama_server)
     assert_non_null(strstr(text, "--spec-type"));
     free(text);
     json_decref(complete(&s, none));
+    json_decref(complete(&s, absent));
     serve_try_stop(&s);
 }

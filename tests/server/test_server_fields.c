@@ -160,7 +160,7 @@ static const struct row {
     {"'modalities': ['text', 'audio']", CHAT, REFUSED},
     {"'modalities': ['text']", CHAT, NOTHING},
     {"'audio': {'voice': 'x'}", CHAT, REFUSED},
-    {"'prediction': {'type': 'content'}", CHAT, REFUSED},
+    {"'prediction': {'type': 'content'}", CHAT, NOTHING},
     {"'background': true", ITEM, REFUSED},
     {"'lora': [{'id': 0}]", CHAT | TEXT, REFUSED},
     {"'lora_path': 'x'", EVERY, REFUSED},

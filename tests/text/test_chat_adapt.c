@@ -86,6 +86,12 @@ static const char one_system[] =
 static const char drops_systems[] =
     EACH "{% if m.role == 'system' and not loop.first %}{% continue %}"
          "{% endif %}" SHOW;
+/* shows the system message before the text of the first user message */
+static const char system_in_user[] =
+    "{% set ns = namespace(s='') %}" EACH
+    "{% if m.role == 'system' %}{% set ns.s = m.content + '+' %}"
+    "{% else %}[{{ m.role }} {{ ns.s }}{{ m.content }}]"
+    "{% set ns.s = '' %}{% endif %}{% endfor %}";
 static const char no_system[] =
     EACH "{% if m.role == 'system' %}{{ raise_exception('no system') }}"
          "{% endif %}" SHOW;
@@ -198,6 +204,9 @@ TEST(adapt_conversations_become_what_templates_take)
         {no_system, "[" S("a") "," U("b") "," A("c") "," U("d") "]",
          "[user a\n\nb][assistant c][user d]"},
         {no_system, "[" S("a") "]", "[user a]"},
+        {system_in_user, "[" S("a") "]", "[user a]"},
+        {system_in_user, "[" S("a") "," S("b") "]", "[user a+b]"},
+        {system_in_user, "[" S("a") "," U("b") "]", "[user a+b]"},
         {turns, "[" U("a") "," U("b") "," A("c") "," A("d") "," U("e") "]",
          "[user a\n\nb][assistant c\n\nd][user e]"},
         {turns, "[" A("a") "," U("b") "]", "[user ][assistant a][user b]"},

@@ -382,6 +382,12 @@ static const struct row rows[] = {
      "{^name^: ^Ann^, ^arguments^: {}\n<b>", "", "", 0},
     {"hermes", "", "<function=get_weather>{^place^: ^Oslo^</function>", "", "",
      WEATHER, 0},
+    /* a list whose first call is on the next line */
+    {"nemo", "",
+     "[TOOL_CALLS][\n  " JSON_W ",\n  {^name^: ^now^, ^arguments^: {}}\n]", "",
+     "", WEATHER ", " NOW, 0},
+    {"nemo", "", "[TOOL_CALLS][\n  " SHORT_W, "[TOOL_CALLS][\n  " SHORT_W, "",
+     "", 0},
     {"nemo", "",
      "[TOOL_CALLS] [{^name^: ^get_weather^, ^arguments^: {^place^: "
      "^Oslo^}]<end>",
@@ -813,6 +819,15 @@ static const struct row rows[] = {
     {"llama4", "", "[now()]<|eot|>", "", "", NOW, 0},
     {"llama4", "", JSON_W "<|eot|>", "", "", WEATHER, 0},
     /* Llama 3, Functionary 3.1 */
+    {"llama", "", "{^name^: ^Bob^, ^age^: 3}", "{^name^: ^Bob^, ^age^: 3}", "",
+     "", 0},
+    {"llama", "", "[{^name^: ^Bob^, ^age^: 3}, {^name^: ^Eve^}]",
+     "[{^name^: ^Bob^, ^age^: 3}, {^name^: ^Eve^}]", "", "", 0},
+    {"llama", "", "{^function^: ^sin^, ^x^: 3}", "{^function^: ^sin^, ^x^: 3}",
+     "", "", 0},
+    {"llama", "", "{^name^: ^now^}", "", "", NOW, 0},
+    {"llama", "", "{^name^: ^get_weather^, ^place^: ^Oslo^}", "", "", WEATHER,
+     0},
     {"llama", "",
      "{^name^: ^get_weather^, ^parameters^: {^place^: ^Oslo^}}<end>", "", "",
      WEATHER, 0},
@@ -1074,6 +1089,12 @@ static const struct row rows[] = {
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "<think>\n", "why\n</think>\nHello",
      "Hello", "why", "", 0},
     /* Command R7B */
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "",
+     "<|START_ACTION|>[\n    {^tool_call_id^: ^0^, ^tool_name^: "
+     "^get_weather^, ^parameters^: {^place^: ^Oslo^",
+     "<|START_ACTION|>[\n    {^tool_call_id^: ^0^, ^tool_name^: "
+     "^get_weather^, ^parameters^: {^place^: ^Oslo^",
+     "", "", 0},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "",
      "<|START_THINKING|>"
      "why<|END_THINKING|><|START_ACTION|>[\n    {^tool_call_id^: ^0^, "
