@@ -157,8 +157,8 @@ TEST(llama_types_of_drafts_that_are_absent_draft_nothing)
         const char *said;
     } rows[] = {
         {"none", 0, ""},
-        {"draft", 0, "passing over"},
-        {"draft-simple", 0, "passing over"},
+        {"draft", 1u << PL_DRAFT_SIMPLE, ""},
+        {"draft-simple", 1u << PL_DRAFT_SIMPLE, ""},
         {"draft-eagle3", 0, "passing over"},
         {"draft-mtp", 0, "passing over"},
         {"draft-dflash", 0, "passing over"},
