@@ -54,7 +54,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)     /* *_norm, and norms in delta_net: epsilon */            \
-    X(float, scale)   /* scale, router: factor; *attention: of the scores */   \
+    X(float, scale)   /* a factor; *attention: of scores; rope: of ln(pos) */  \
     X(float, softcap) /* attention: limit of the scores, 0 = none */           \
     X(float, lo)      /* clamp: lower limit; swiglu_oai: of up */              \
     X(float, hi)      /* clamp: upper limit; swiglu_oai: of gate and up */     \
@@ -67,7 +67,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, yarn)         /* rope: 1 if YaRN scales the angles */               \
     X(int, n_rot)        /* rope: number of rotated values of each head */     \
     X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
-    X(int64_t, window)   /* attention, memory: window in tokens, 0 = none */   \
+    X(int64_t, window)   /* attention, memory, rope: in tokens, 0 = none */    \
     X(int, n_used)       /* router_topk: number of chosen experts */           \
     X(int, gating)       /* router_*: an enum pl_gating */                     \
     X(int, normalise)    /* router_weights: 1 to divide by the sum */          \

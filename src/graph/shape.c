@@ -239,6 +239,8 @@ static bool shape_rope(struct shape *s)
         return fail(s, "frequency factors must be [n_rot / 2]");
     if (!(s->n->attr.base > 0))
         return fail(s, "the frequency base must be positive");
+    if (s->n->attr.window < 0 || s->n->attr.window > INT32_MAX)
+        return fail(s, "the window must be in 0 .. 2147483647");
     return like(s, x);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
+#include "graph/shape.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -291,6 +292,22 @@ static bool normed(const struct build *b, const struct model_attention *o)
              model_has(b, "attn_k_norm", "weight")));
 }
 
+pl_tensor model_tempered(struct build *b, pl_tensor q, int64_t d)
+{
+    /* The angles of this RoPE are so small that it rotates nothing. The public
+     * builder of RoPE lacks the temperature. */
+    const struct graph_attr still = {.base = 10000,
+                                     .freq_scale = 1e-30f,
+                                     .mscale = 1,
+                                     .n_rot = (int)d,
+                                     .scale = b->m->temp,
+                                     .window = b->m->temp_length};
+    const pl_tensor in[] = {q, b->pos, -1};
+
+    return b->m->temp > 0 ? graph_make(b->g, OP_rope, 3, in, &still, 0, NULL)
+                          : q;
+}
+
 /* Returns x, the heads of q or k, after RoPE, unless the layer has none. */
 static pl_tensor rotated(struct build *b, pl_tensor x,
                          const struct model_attention *o)
@@ -391,7 +408,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
         norm_heads(b, &q, &k, o);
     if (o->v_norm && own)
         v = pl_rms_norm(b->g, v, -1, m->eps);
-    q = rotated(b, q, o);
+    q = rotated(b, model_tempered(b, q, width_k), o);
     k = own ? rotated(b, k, o) : -1;
     if (norm && norm_last)
         norm_heads(b, &q, &k, o);

@@ -163,6 +163,10 @@ struct model_attention {
 pl_tensor model_attention(struct build *b, pl_tensor h,
                           const struct model_attention *o);
 
+/* Returns the queries q [n_tok, n_head, d] times the temperature of their
+ * positions, if the model has one. d is even. */
+pl_tensor model_tempered(struct build *b, pl_tensor q, int64_t d);
+
 /* Returns the result of a gated delta net for h [n_tok, d_model], which some
  * layers have instead of attention: [n_tok, d_model]. Uses the layer's
  * recurrent states. Defined in delta.c. */
@@ -241,6 +245,7 @@ pl_status model_smollm3_read(struct model *m, pl_err *err);
 void model_smollm3(struct build *b);
 pl_status model_phi3_read(struct model *m, pl_err *err);
 void model_phi3(struct build *b);
+pl_status model_phimoe_read(struct model *m, pl_err *err);
 pl_status model_glm4_read(struct model *m, pl_err *err);
 void model_glm4(struct build *b);
 void model_seed_oss(struct build *b);
@@ -269,6 +274,9 @@ pl_status model_step35_read(struct model *m, pl_err *err);
 void model_step35(struct build *b);
 pl_status model_mimo2_read(struct model *m, pl_err *err);
 void model_mimo2(struct build *b);
+pl_status model_mistral3_read(struct model *m, pl_err *err);
+void model_mistral3(struct build *b);
+pl_status model_mistral4_read(struct model *m, pl_err *err);
 pl_status model_muse_glimmer_read(struct model *m, pl_err *err);
 void model_muse_glimmer(struct build *b);
 void model_arcee(struct build *b);

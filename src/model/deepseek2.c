@@ -144,7 +144,8 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     }
     h = model_matmul(b, h, plain ? "attn_q" : "attn_q_b", PL_ROLE_ATTN_Q, all,
                      plain ? model_width(b) : rank, false);
-    return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
+    h = model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
+    return model_tempered(b, h, m->d_key[b->layer]);
 }
 
 /* Returns the result of attention to the cached latents, [n_tok, n_head,

@@ -129,8 +129,12 @@ struct model {
     /* [n_layer] limit of the hidden values of experts, and of the shared expert
      * or a feed-forward part, 0 for none; NULL if no layer has one. */
     const float *clamp_expert, *clamp_shared;
-    int64_t n_ctx_short;   /* longest context in tokens with which phi3 uses
-                            rope_factors_short */
+    /* The temperature of queries: they are multiplied by 1 + temp ln(floor(
+     * position / temp_length) + 1); 0 for none. */
+    float temp;
+    int64_t temp_length;
+    int64_t n_ctx_short;   /* longest context in tokens with which phi3 and
+                            phimoe use rope_factors_short */
     const float *xielu[4]; /* [n_layer] each: alpha_p, alpha_n, beta and eps of
                               apertus */
     float softcap;         /* a logit x becomes c tanh(x / c) with this c; 0 if

@@ -509,6 +509,31 @@ pl_status params_scales(struct model *m, pl_err *err)
     return PL_OK;
 }
 
+pl_status params_temperature(struct model *m, const char *length, int64_t def,
+                             pl_err *err)
+{
+    const char *path = gguf_path(m->file);
+    struct params_key k;
+    double temp;
+
+    PL_TRY(
+        params_factor(m, "attention.temperature_scale", 0, true, &temp, err));
+    m->temp = (float)temp;
+    PL_TRY(params_get(m, length, def, 0, INT32_MAX, &m->temp_length, err));
+    if (temp > 0 && m->temp_length == 0)
+        return err_set(err, PL_BAD_FILE,
+                       "%s: key %s is missing or 0, but "
+                       "attention.temperature_scale is %g; convert the model "
+                       "again",
+                       path, params_key(m, length, &k), temp);
+    if (temp > 0 && m->d_key[0] % 2)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: heads of %" PRId64 " values cannot have a "
+                       "temperature; an even number can",
+                       path, m->d_key[0]);
+    return PL_OK;
+}
+
 pl_status params_rope_window(struct model *m, double base, pl_err *err)
 {
     int64_t n_rot;

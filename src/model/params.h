@@ -67,6 +67,10 @@ pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
 /* Sets m->layer_norm, and reads the epsilon of layer norms, whose key is not
  * that of RMS norms. */
 pl_status params_layer_norm(struct model *m, pl_err *err);
+/* Reads the temperature of queries. `length` is the name of the key with the
+ * number of positions after which it grows, `def` its default. */
+pl_status params_temperature(struct model *m, const char *length, int64_t def,
+                             pl_err *err);
 /* Sets m->rope_window to RoPE without scaling, with the number of values and
  * the base of the keys rope.dimension_count_swa and rope.freq_base_swa; `base`
  * is the default. */

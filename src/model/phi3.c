@@ -4,17 +4,31 @@
  * ("longrope") have two lists of divisors of RoPE's angles: rope_factors_short
  * for contexts up to the original one, and rope_factors_long for longer ones.
  * As in llama.cpp, the requested context decides, not the length of a sequence,
- * because keys in the cache cannot be rotated again. Source: arXiv:2404.14219,
+ * because keys in the cache cannot be rotated again.
+ *
+ * phimoe (Phi-3.5-MoE): such RoPE, but experts, biases of norms, of attention
+ * and of logits, and separate matrices. Source: arXiv:2404.14219,
  * arXiv:2402.13753. */
 #include "base/err.h"
 #include "model/blocks.h"
 #include "model/params.h"
 
+static pl_status read_context(struct model *m, pl_err *err)
+{
+    return params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
+                      1, INT32_MAX, &m->n_ctx_short, err);
+}
+
 pl_status model_phi3_read(struct model *m, pl_err *err)
 {
     m->fused_up = true;
-    return params_get(m, "rope.scaling.original_context_length", m->n_ctx_train,
-                      1, INT32_MAX, &m->n_ctx_short, err);
+    return read_context(m, err);
+}
+
+pl_status model_phimoe_read(struct model *m, pl_err *err)
+{
+    m->norm_bias = true;
+    return read_context(m, err);
 }
 
 static pl_tensor factors(struct build *b)

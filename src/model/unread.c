@@ -313,7 +313,8 @@ static pl_status judge_tensors(struct model *m, const bool *read,
     for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
         const char *name = gguf_tensor_at(m->file, i)->name;
 
-        /* phi3 reads one of two such tensors, as the context requires. */
+        /* phi3 and phimoe read one of two such tensors, as the context
+         * requires. */
         if (read[i] || (m->n_ctx_short > 0 && begins(name, "rope_factors_")))
             continue;
         m->n_unused++;

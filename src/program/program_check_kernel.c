@@ -427,7 +427,8 @@ static bool rope_fits(const struct graph_attr *a, const struct insn_kernel *k,
     const struct prog_tensor *x = &t[k->arg[1].tensor];
     const int f = k->n_arg > 3 ? k->arg[3].tensor : -1;
 
-    return a->n_rot >= 2 && a->n_rot % 2 == 0 && x->dim[2].symbol == PL_CONST &&
+    return a->window >= 0 && a->window <= INT32_MAX && a->n_rot >= 2 &&
+           a->n_rot % 2 == 0 && x->dim[2].symbol == PL_CONST &&
            a->n_rot <= x->dim[2].n &&
            (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
 }

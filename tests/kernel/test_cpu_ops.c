@@ -440,7 +440,10 @@ static void ref_rope(const struct graph_attr *a, const struct cpu_tensor *f,
         double w = pow((double)a->base, -2.0 * i / n) /
                    (f->data != NULL ? call_value(f, i) : 1.0);
         double fs = (double)a->freq_scale;
-        double c, s;
+        double temp = 1, c, s;
+
+        if (a->window > 0)
+            temp += (double)a->scale * log((double)(pos / a->window) + 1);
 
         if (a->yarn) {
             double y = (double)a->yarn_high - (double)a->yarn_low;
@@ -451,8 +454,8 @@ static void ref_rope(const struct graph_attr *a, const struct cpu_tensor *f,
         } else {
             w = w * fs;
         }
-        c = cos((double)pos * w) * (double)a->mscale;
-        s = sin((double)pos * w) * (double)a->mscale;
+        c = cos((double)pos * w) * (double)a->mscale * temp;
+        s = sin((double)pos * w) * (double)a->mscale * temp;
         out[p] = (double)x[p] * c - (double)x[q] * s;
         out[q] = (double)x[p] * s + (double)x[q] * c;
     }
@@ -480,10 +483,16 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
          .yarn = 1,
          .yarn_low = 3,
          .yarn_high = 3},
+        {.base = 1e6f,
+         .freq_scale = 1,
+         .mscale = 1.25f,
+         .n_rot = 64,
+         .scale = 0.1f,
+         .window = 100},
     };
     uint64_t seed = test_seed();
 
-    for (size_t k = 0; k < 12; k++) {
+    for (size_t k = 0; k < 14; k++) {
         const int64_t dim[] = {9, 3, 70};
         const int64_t n_pos = 9;
         struct graph_attr a = attrs[k / 2];

@@ -61,7 +61,8 @@ static const char *const cases[] = {
     "x: f32[7, 4] = input\ny: f32[7, 4] = layer_norm(x) eps=1e-2\n",
     "x: f32[5, 4, 6] = input\np: i32[5] = input\n"
     "y: f32[5, 4, 6] = rope(x, p) base=100 n_rot=6\n"
-    "z: f32[5, 4, 6] = rope(x, p) base=100 n_rot=4 neox=1 freq_scale=0.5\n",
+    "z: f32[5, 4, 6] = rope(x, p) base=100 n_rot=4 neox=1 freq_scale=0.5"
+    " scale=0.5 window=1\n",
     "x: f32[n_tok, 4, 6] = input\np: i32[n_tok] = input\nf: f32[2] = weight\n"
     "y: f32[n_tok, 4, 6] = rope(x, p, f) base=100 n_rot=4 yarn=1"
     " yarn_low=0 yarn_high=1 mscale=1.25\n"

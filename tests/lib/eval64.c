@@ -198,7 +198,7 @@ static void rope(const struct graph_attr *a, const struct eval_value *in,
     int64_t h = in[0].dim[1], d = in[0].dim[2];
     int half = a->n_rot / 2;
     double scale = a->freq_scale != 0 ? (double)a->freq_scale : 1;
-    double mscale = a->mscale != 0 ? (double)a->mscale : 1;
+    double size = a->mscale != 0 ? (double)a->mscale : 1;
 
     shape(out, 3, in[0].dim);
     for (int64_t i = 0; i < in[0].n; i++)
@@ -211,7 +211,7 @@ static void rope(const struct graph_attr *a, const struct eval_value *in,
             double angle = in[1].x[i / h] *
                            pow((double)a->base, -2.0 * p / a->n_rot) /
                            (in[2].x ? in[2].x[p] : 1);
-            double m = 0, c, s;
+            double mscale = size, m = 0, c, s;
 
             if (a->yarn) {
                 m = (p - (double)a->yarn_low) /
@@ -219,6 +219,10 @@ static void rope(const struct graph_attr *a, const struct eval_value *in,
                 m = 1 - fmin(fmax(m, 0), 1);
             }
             angle = angle * scale * (1 - m) + angle * m;
+            if (a->window > 0)
+                mscale *=
+                    1 + (double)a->scale *
+                            log(floor(in[1].x[i / h] / (double)a->window) + 1);
             c = cos(angle) * mscale;
             s = sin(angle) * mscale;
             y[u] = x[u] * c - x[v] * s;

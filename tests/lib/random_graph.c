@@ -382,6 +382,7 @@ static pl_tensor rotate(struct draw *d, pl_tensor x)
 {
     pl_dim tok = {1, PL_N_TOK};
     int64_t half;
+    pl_tensor y;
     pl_rope rope = {.size = sizeof rope, .base = 50, .neox = draw_below(d, 2)};
 
     rope.n_rot = (int)(at(d, x)->dim[2].n / 2 * 2);
@@ -391,11 +392,16 @@ static pl_tensor rotate(struct draw *d, pl_tensor x)
     if (draw_below(d, 3) == 0)
         rope = (pl_rope){sizeof rope, rope.n_rot, rope.neox, 50,  0.5f,
                          true,        0,          1,         1.1f};
-    return pl_rope_apply(
-        d->g, x, draw_ids(d, 1, &tok, 0),
-        draw_below(d, 2) ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false)
-                         : -1,
-        &rope);
+    y = pl_rope_apply(d->g, x, draw_ids(d, 1, &tok, 0),
+                      draw_below(d, 2)
+                          ? new_weight(d, 1, &half, PL_ROLE_NONE, NULL, false)
+                          : -1,
+                      &rope);
+    if (y >= 0 && draw_below(d, 4) == 0) { /* a temperature */
+        d->g->node[y].attr.scale = 0.5f;
+        d->g->node[y].attr.window = 1 + draw_below(d, 3);
+    }
+    return y;
 }
 
 static pl_tensor rope_alone(struct draw *d)

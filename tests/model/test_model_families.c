@@ -9,6 +9,7 @@
 #include "lib/support.h"
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static void each_family(void (*test)(const char *path))
         test(made_model_file(file));
         n_family++;
     }
-    assert_in_range(n_family, 29, 100);
+    assert_in_range(n_family, 32, 100);
 }
 
 /* Opens an edited copy of the model at `path`. Returns the text of its graph,
@@ -213,6 +214,75 @@ static void keys_are_judged(const char *path)
 TEST(families_reject_or_name_keys_they_do_not_read)
 {
     each_family(keys_are_judged);
+}
+
+/* ---- Mistral's temperature and YaRN -------------------------------------- */
+
+struct mistral {
+    const char *file;
+    struct edit edit;
+    /* what is read then: factor of cos and sin, factor of scores (0: not
+     * compared), positions after which the temperature grows */
+    double mscale, query_scale;
+    int64_t length;
+};
+
+static void reads_mistral(const struct mistral *t)
+{
+    const char *path = made_model_file(t->file);
+    struct gguf *file;
+    struct model *m;
+    pl_err err;
+
+    TEST_OK(gguf_open(&file, edit_model(path, true, &t->edit, 1), &err), err);
+    TEST_OK(model_open(&m, file, &err), err);
+    assert_true(fabs((double)m->rope.mscale / t->mscale - 1) < 1e-6);
+    if (t->query_scale > 0)
+        assert_true(fabs((double)m->query_scale / t->query_scale - 1) < 1e-6);
+    assert_true(fabs((double)m->temp - 0.1) < 1e-6);
+    assert_int_equal(m->temp_length, t->length);
+    model_close(m);
+    gguf_close(file);
+}
+
+/* A key l changes the factor m of cos and sin to (1 + 0.1 ln f) / (1 + 0.1 l ln
+ * f). In mistral4 l is ten times the key, and scores are multiplied by the
+ * square of m (1 + 0.1 l ln f). */
+TEST(mistral_keys_of_yarn_and_temperature_are_read)
+{
+    static const char log_key[] = ".rope.scaling.yarn_log_multiplier";
+    static const char length[] = ".rope.scaling.original_context_length";
+    const double a = 1 + 0.1 * log(16), b = 1 + 0.1 * log(8);
+    const struct mistral cases[] = {
+        {"mistral3-f32.gguf", {log_key, EDIT_FLOAT, 1, NULL}, 1, 0, 16},
+        {"mistral3-f32.gguf",
+         {log_key, EDIT_FLOAT, 0.5, NULL},
+         a / (1 + 0.05 * log(16)),
+         0,
+         16},
+        {"mistral3-f32.gguf", {log_key, EDIT_DROP, 0, NULL}, a, 0, 16},
+        {"mistral3-f32.gguf", {length, EDIT_DROP, 0, NULL}, 1, 0, 4096},
+        {"mistral4-f32.gguf",
+         {log_key, EDIT_FLOAT, 0.1, NULL},
+         1,
+         b * b / sqrt(24),
+         8},
+        {"mistral4-f32.gguf",
+         {log_key, EDIT_FLOAT, 0.05, NULL},
+         b / (1 + 0.05 * log(8)),
+         b * b / sqrt(24),
+         8},
+    };
+    static const struct edit none = {".attention.temperature_length", EDIT_INT,
+                                     0, NULL};
+    pl_err err;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        reads_mistral(&cases[i]);
+    assert_null(
+        graph_of(made_model_file("mistral4-f32.gguf"), &none, 1, NULL, &err));
+    assert_int_equal(err.status, PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "temperature_length is missing or 0"));
 }
 
 /* ---- tensors ------------------------------------------------------------- */

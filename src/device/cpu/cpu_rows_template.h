@@ -316,13 +316,26 @@ static inline size_t rope_scratch(const struct cpu_call *c)
     return (size_t)rope_width(c) * (sizeof(double) + 2 * sizeof(float));
 }
 
+/* Returns the factor of the cosines and sines of a token at position `pos`:
+ * mscale * (1 + scale ln(floor(pos / window) + 1)), mscale if window is 0. */
+static inline double rope_factor(const struct graph_attr *a, int32_t pos)
+{
+    double mscale = a->mscale != 0 ? (double)a->mscale : 1.0;
+
+    if (a->window <= 0)
+        return mscale;
+    return mscale *
+           (1.0 + (double)a->scale *
+                      exact_log((double)(pos / (int32_t)a->window) + 1.0));
+}
+
 /* Computes the cosines co[] and sines si[] of a token at position `pos`, from
  * the angles per position. They are in the order that rope_neox() or
  * rope_pairs() expects. */
 static inline void rope_token(const struct graph_attr *a, const double *angle,
                               int32_t pos, float *co, float *si)
 {
-    double mscale = a->mscale != 0 ? (double)a->mscale : 1.0;
+    double mscale = rope_factor(a, pos);
     int half = a->n_rot / 2;
 
     for (int j = 0; j < half; j += DOUBLES)

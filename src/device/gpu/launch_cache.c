@@ -46,6 +46,8 @@ void gpu_launch_rope(struct launch_list *l, const struct gpu_call *c)
         .step = t->n_rot > 0 ? rope_step((double)t->base, t->n_rot) : 1,
         .scale = t->freq_scale != 0 ? (double)t->freq_scale : 1,
         .mscale = t->mscale != 0 ? (double)t->mscale : 1,
+        .temp = (double)t->scale,
+        .temp_length = (int32_t)t->window,
         .low = (double)t->yarn_low,
         .width = width < 0.001 ? 0.001 : width};
 

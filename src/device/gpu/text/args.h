@@ -283,9 +283,12 @@ struct rope_args {
     s32 n_tok, n_head, d, n_rot;
     s32 format, neox, yarn;
     s32 stride; /* pairs between two elements of power[] */
+    s32 temp_length, pad;
     /* step: the power of a pair times `step` is that of the next pair; scale:
-     * factor of angles; mscale: factor of sines and cosines */
-    double step, scale, mscale;
+     * factor of angles; mscale: factor of sines and cosines; temp and
+     * temp_length: those are multiplied by 1 + temp ln(floor(pos / temp_length)
+     * + 1) too, unless temp_length is 0 */
+    double step, scale, mscale, temp;
     /* YaRN: first pair, and number of pairs, of the ramp between the two
      * frequency scales */
     double low, width;

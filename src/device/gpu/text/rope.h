@@ -15,6 +15,33 @@ DEV double rope_angle(double power, s32 i, s32 yarn, double scale, double low,
     return dadd_(dmul_(dmul_(power, scale), dsub_(1.0, m)), dmul_(power, m));
 }
 
+/* Returns the factor of the cosines and sines of a token at position `pos`:
+ * mscale * (1 + temp ln(pos / length + 1)), mscale if length is 0. The
+ * logarithm has the operations of exact_log() in base/exact.h. */
+DEV double rope_factor(double mscale, double temp, s32 length, s32 pos)
+{
+    double m, t, t2, sum = 0;
+    u64 bits;
+    s32 k;
+
+    if (length <= 0)
+        return mscale;
+    bits = double_bits(dadd_((double)(pos / length), 1.0));
+    k = (s32)(bits >> 52) - 1023;
+    m = double_from_bits((bits & 0xfffffffffffffu) | (u64)1023 << 52);
+    if (m > 0x1.6a09e667f3bcdp+0) {
+        m = dmul_(m, 0.5);
+        k++;
+    }
+    t = ddiv_(dsub_(m, 1.0), dadd_(m, 1.0));
+    t2 = dmul_(t, t);
+    for (s32 i = 23; i >= 1; i -= 2)
+        sum = dadd_(dmul_(sum, t2), ddiv_(1.0, (double)i));
+    t = dadd_(dmul_((double)k, 0x1.62e42fefa39efp-1),
+              dmul_(dmul_(2.0, t), sum));
+    return dmul_(mscale, dadd_(1.0, dmul_(temp, t)));
+}
+
 /* Sets *co and *si to cosine and sine of angle * pos, times mscale. */
 DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
                       float *si)
@@ -117,6 +144,8 @@ KERNEL(rope, struct rope_args, 64)
         GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
         GLOBAL float *out;
         u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
+        s32 at_pos = AT(const s32, a.pos)[t];
+        double mscale = rope_factor(a.mscale, a.temp, a.temp_length, at_pos);
 
         if (raw)
             rope_norm(AT_HELD(const float, raw) + at,
@@ -137,7 +166,7 @@ KERNEL(rope, struct rope_args, 64)
                 power = ddiv_(power, (double)value_at(AT(const void, a.factors),
                                                       a.format, i));
             power = rope_angle(power, i, a.yarn, a.scale, a.low, a.width);
-            rope_cos_sin(power, AT(const s32, a.pos)[t], a.mscale, &co, &si);
+            rope_cos_sin(power, at_pos, mscale, &co, &si);
             for (s32 h = 0; h < n; h++) {
                 float u = x[h * d + p], v = x[h * d + q];
 
