@@ -217,6 +217,14 @@ bool request_pass_over(struct request_reader *r, const char *name)
            api_error_set_memory(r->f.why);
 }
 
+void request_ignore(struct request *a, const char *name)
+{
+    size_t n = strlen(a->passed_over);
+
+    snprintf(a->passed_over + n, sizeof(a->passed_over) - n, "%s%.32s",
+             n > 0 ? ", " : "", name);
+}
+
 static void log_passed(const struct request_reader *r)
 {
     char line[512];

@@ -270,6 +270,42 @@ TEST(forms_of_messages_are_taken)
             "input[0].type", "reference to an item");
 }
 
+/* Sources of drafts that the server does not have are ignored. */
+TEST(forms_of_drafts_that_are_not_here_are_ignored)
+{
+    static const struct {
+        const char *types, *ignored;
+        bool drafts, model;
+        uint32_t want;
+    } row[] = {
+        {"ngram-simple", "speculative.types", false, false, 0},
+        {"draft-simple,ngram-map-k", "speculative.types", true, false,
+         1u << PL_DRAFT_NGRAM_MAP_K},
+        {"draft-simple", "", true, true, 1u << PL_DRAFT_SIMPLE},
+        {"none", "", false, false, 0},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct request_rules has = rules;
+        const pl_draft_limits limits = {.n_max = 4};
+        struct api_error why = {0};
+        struct request a;
+        char text[200];
+
+        has.drafts = row[i].drafts ? &limits : NULL;
+        has.has_draft_model = row[i].model;
+        snprintf(text, sizeof text,
+                 "{\"prompt\":\"p\",\"speculative.types\":\"%s\"}",
+                 row[i].types);
+        if (!request_parse(&a, REQUEST_COMPLETION, text, strlen(text), &has,
+                           &why))
+            fail_msg("%s: %s", text, why.message);
+        assert_string_equal(a.passed_over, row[i].ignored);
+        assert_int_equal(a.drafts.sources, row[i].want);
+        request_fini(&a);
+    }
+}
+
 #define TOOL(name) "{'type': 'function', 'function': {'name': '" name "'}}"
 
 /* Tools that the server cannot run are passed over with one line in the log. */
