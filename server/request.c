@@ -415,6 +415,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);
+    json_decref(r.referred);
     if (!ok)
         request_fini(a);
     return ok;

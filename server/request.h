@@ -85,6 +85,9 @@ struct request_rules {
      * previous_response_id of /v1/responses. The callback is NULL if no
      * conversations are kept. */
     json_t *(*recall)(void *user, const char *id);
+    /* Returns a copy of the item with this id; NULL if the id is unknown. For
+     * items of type item_reference. NULL if `recall` is NULL. */
+    json_t *(*recall_item)(void *user, const char *id);
     void *recall_user;
     pl_log_fn *log; /* called with log messages; NULL for none */
     void *log_user;

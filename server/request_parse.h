@@ -17,6 +17,9 @@ struct request_reader {
     char format[64];
     json_t *messages; /* list of the conversation's messages, as JSON; owned */
     json_t *extra;    /* template variables, as JSON; owned; NULL if none */
+    /* An object that has the ids of the items to which the input refers
+     * (item_reference) as its members; owned; NULL if none. */
+    json_t *referred;
     /* Number of JSON values in the arguments of all tool calls parsed so
      * far. */
     size_t n_value;

@@ -699,6 +699,42 @@ static char *ask_no_store(struct serve_try *s)
     return id;
 }
 
+/* Items that only have the ids of those in `all` are read as these, and unknown
+ * ids are not found. */
+static void refer(struct serve_try *s, json_t *all)
+{
+    json_t *list = json_array(), *item;
+    char *body, *text;
+    json_int_t n;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const json_t *id = at(item, "id");
+
+        json_array_append_new(list, id != NULL ? json_pack("{s:s, s:O}", "type",
+                                                           "item_reference",
+                                                           "id", (json_t *)id)
+                                               : json_incref(item));
+    }
+    assert_true(json_array_size(list) > 3);
+    item = json_pack("{s:O}", "input", all);
+    text = json_dumps(item, 0);
+    n = count_of(s, text);
+    free(text);
+    json_decref(item);
+    item = json_pack("{s:o}", "input", list);
+    text = json_dumps(item, 0);
+    assert_int_equal(count_of(s, text), n);
+    free(text);
+    json_decref(item);
+    body = serve_try_post(s, "/v1/responses",
+                          "{\"input\":[{\"type\":\"item_reference\","
+                          "\"id\":\"msg_0\"}]}",
+                          404);
+    assert_non_null(strstr(body, "Item with id 'msg_0' not found."));
+    free(body);
+}
+
 /* The second request continues the first one and the third the second, as if
  * they had sent all messages. */
 TEST(serve_responses_continue_by_their_ids)
@@ -737,6 +773,7 @@ TEST(serve_responses_continue_by_their_ids)
         json_decref(j);
         free(body);
     }
+    refer(&s, all);
     json_decref(all);
     body = ask_no_store(&s);
     snprintf(request, sizeof request,

@@ -3,6 +3,7 @@
  * conversation. */
 #include "lib/support.h"
 #include "server/request.h"
+#include "server/response_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +267,82 @@ TEST(forms_of_messages_are_taken)
     refused(REQUEST_CHAT,
             CHAT("{'role': 'user', 'content': [{'type': 'image_url'}]}"),
             "messages[0].content[0].type", "not supported");
-    refused(REQUEST_RESPONSES, INPUT("{'type': 'item_reference', 'id': 'i'}"),
-            "input[0].type", "reference to an item");
+}
+
+/* Keeps a conversation of one item, whose text is that of the response. */
+static void keep_item(struct response_store *store, const char *response,
+                      const char *id)
+{
+    json_t *items =
+        json_pack("[{s:s, s:s}, {s:s, s:s, s:s*}]", "role", "user", "content",
+                  "no id", "role", "assistant", "content", response, "id", id);
+
+    response_store_put(store, response, items);
+    json_decref(items);
+}
+
+/* An item that refers to another becomes that item, in the body too, which is
+ * kept for later requests. */
+TEST(forms_of_references_to_items_are_resolved)
+{
+    static const struct {
+        const char *input, *want;
+        int status;
+    } row[] = {
+        {U ", {'type': 'item_reference', 'id': 'm1'}, {'id': 'm2'}",
+         "[" U ", {'role': 'assistant', 'content': 'r2\\nr3'}]", 200},
+        {U ", {'type': 'item_reference', 'id': 'm3'}",
+         "input|Item with id 'm3' not found.", 404},
+        {"{'type': 'item_reference', 'id': 'm1'}, {'id': 'm1'}",
+         "input|Duplicate item found with id 'm1'.", 400},
+        {"{'type': 'item_reference'}", "input[0].id|required", 400},
+        {"{'type': 'item_reference', 'id': 3}", "input[0].id|string", 400},
+    };
+    static struct response_store store;
+    struct request_rules has = rules;
+
+    response_store_init(&store);
+    has.recall_item = response_store_find;
+    has.recall_user = &store;
+    keep_item(&store, "r0", NULL);
+    keep_item(&store, "r1", "m1");
+    keep_item(&store, "r2", "m1");
+    keep_item(&store, "r3", "m2");
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        const char *says = strchr(row[i].want, '|');
+        struct api_error why = {0};
+        struct request a;
+        char text[512], *body;
+        bool ok;
+
+        snprintf(text, sizeof text, INPUT("%s"), row[i].input);
+        body = quoted(text);
+        ok = request_parse(&a, REQUEST_RESPONSES, body, strlen(body), &has,
+                           &why);
+        free(body);
+        assert_int_equal(ok ? 200 : why.status, row[i].status);
+        if (ok) {
+            same_json(text, a.messages, row[i].want);
+            body = json_dumps(json_object_get(a.body, "input"), 0);
+            same_json(text, body,
+                      "[" U ", {'role': 'assistant', 'content': 'r2', 'id': "
+                      "'m1'}, {'role': 'assistant', 'content': 'r3', 'id': "
+                      "'m2'}]");
+            free(body);
+        } else if (!strstr(why.message, says + 1) ||
+                   strlen(why.param) != (size_t)(says - row[i].want) ||
+                   strncmp(why.param, row[i].want, strlen(why.param)) != 0) {
+            fail_msg("%s: %s: %s", text, why.param, why.message);
+        }
+        request_fini(&a);
+    }
+    /* what is dropped is found no more */
+    for (int i = 0; i < STORE_RESPONSES - 1; i++)
+        keep_item(&store, "later", NULL);
+    assert_null(response_store_find(&store, "m1"));
+    json_decref(response_store_get(&store, "r3"));
+    response_store_fini(&store);
+    assert_int_equal(store.bytes, 0);
 }
 
 /* Sources of drafts that the server does not have are ignored. */
