@@ -433,6 +433,7 @@ void request_fini(struct request *a)
     free(a->begun);
     free(a->context);
     free(a->tools);
+    free(a->call_joined);
     free(a->extra);
     free(a->bias_id);
     free(a->bias);

@@ -3,6 +3,8 @@
  * message of the assistant. */
 #include "request_parse.h"
 
+#include <stdlib.h>
+
 static const char *const texts[] = {"input_text", "output_text", "text",
                                     "refusal", NULL};
 static const char *const outputs[] = {"input_text", "output_text", "text",
@@ -92,17 +94,25 @@ static const struct call_item {
 static bool read_call(struct request_reader *r, const struct fields *item,
                       const struct call_item *how)
 {
-    const char *id = NULL, *name = how->name;
+    const char *id = NULL, *name = how->name, *space = NULL;
     json_t *message = last_by_model(r);
+    char *joined;
+    bool ok;
 
     if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
         (name == NULL &&
-         (!field_need(item, "name") || !field_text(item, "name", &name))))
+         (!field_need(item, "name") || !field_text(item, "name", &name))) ||
+        !field_text(item, "namespace", &space))
         return false;
+    joined = request_join_name(space, name);
+    if (joined == NULL)
+        return api_error_set_memory(r->f.why);
     if (message == NULL)
         message = new_message(r, "assistant");
-    return message != NULL &&
-           request_add_call(r, message, id, name, field(item, how->arguments));
+    ok = message != NULL &&
+         request_add_call(r, message, id, joined, field(item, how->arguments));
+    free(joined);
+    return ok;
 }
 
 static bool read_result(struct request_reader *r, const struct fields *item)

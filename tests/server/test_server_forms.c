@@ -269,6 +269,76 @@ TEST(forms_of_messages_are_taken)
             "messages[0].content[0].type", "not supported");
 }
 
+/* A call that is sent back with its namespace has the joined name, as the tool
+ * has it. */
+TEST(forms_of_namespaces_are_joined_with_the_names)
+{
+    static const char body[] =
+        "{'input': [" U ", {'type': 'function_call', 'call_id': 'c', "
+        "'namespace': 'mcp__x', 'name': 'f', 'arguments': '{}'}, {'type': "
+        "'function_call_output', 'call_id': 'c', 'output': [{'type': "
+        "'input_text', 'text': 'r'}]}, {'type': 'function_call', 'call_id': "
+        "'d', 'namespace': null, 'name': 'g', 'arguments': '{}'}], 'tools': ["
+        "{'type': 'namespace', 'name': 'mcp__x', 'description': 'd', 'tools': "
+        "[{'type': 'function', 'name': 'f', 'description': 'e', 'parameters': "
+        "{'type': 'object'}}, {'type': 'custom', 'name': 'c'}, {'type': "
+        "'function', 'name': 'f2'}]}, {'type': 'function', 'name': 'g'}, "
+        "{'type': 'namespace', 'name': 'y__', 'tools': [{'type': 'function', "
+        "'name': 'f'}]}]%s}";
+    static const struct {
+        const char *choice, *call, *tools;
+    } row[] = {
+        {"", NULL,
+         "[{'type': 'function', 'function': {'name': 'mcp__x__f', "
+         "'description': 'e', 'parameters': {'type': 'object'}}}, "
+         "{'type': 'function', 'function': {'name': 'mcp__x__f2'}}, "
+         "{'type': 'function', 'function': {'name': 'g'}}, "
+         "{'type': 'function', 'function': {'name': 'y__f'}}]"},
+        {", 'tool_choice': {'type': 'allowed_tools', 'mode': 'auto', 'tools': "
+         "[{'type': 'function', 'namespace': 'y__', 'name': 'f'}, {'type': "
+         "'function', 'name': 'mcp__x__f2'}]}",
+         NULL,
+         "[{'type': 'function', 'function': {'name': 'mcp__x__f2'}}, "
+         "{'type': 'function', 'function': {'name': 'y__f'}}]"},
+        {", 'tool_choice': {'type': 'function', 'namespace': 'mcp__x', "
+         "'name': 'f'}",
+         "mcp__x__f", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        const char *space = NULL, *name = NULL;
+        struct request a;
+        char text[2048];
+
+        snprintf(text, sizeof text, body, row[i].choice);
+        read_form(&a, REQUEST_RESPONSES, text);
+        same_json(text, a.messages,
+                  "[" U ", {'role': 'assistant', 'content': '', 'tool_calls': "
+                  "[{'id': 'c', 'type': 'function', 'function': {'name': "
+                  "'mcp__x__f', 'arguments': {}}}]}, {'role': 'tool', "
+                  "'tool_call_id': 'c', 'content': 'r'}, {'role': 'assistant', "
+                  "'content': '', 'tool_calls': [{'id': 'd', 'type': "
+                  "'function', 'function': {'name': 'g', 'arguments': {}}}]}]");
+        if (row[i].tools != NULL)
+            same_json(text, a.tools, row[i].tools);
+        if (row[i].call != NULL)
+            assert_string_equal(a.call, row[i].call);
+        else
+            assert_null(a.call);
+        assert_non_null(strstr(logged, "custom\n"));
+        assert_true(request_split_name(&a, "y__f", &space, &name));
+        assert_string_equal(space, "y__");
+        assert_string_equal(name, "f");
+        assert_true(request_split_name(&a, "mcp__x__f2", &space, &name));
+        assert_string_equal(space, "mcp__x");
+        assert_string_equal(name, "f2");
+        assert_false(request_split_name(&a, "mcp__xf", &space, &name));
+        assert_false(request_split_name(&a, "f", &space, &name));
+        assert_false(request_split_name(&a, "g", &space, &name));
+        request_fini(&a);
+    }
+}
+
 /* Keeps a conversation of one item, whose text is that of the response. */
 static void keep_item(struct response_store *store, const char *response,
                       const char *id)
@@ -425,7 +495,7 @@ TEST(forms_of_tools_beside_functions_are_passed_over)
          "{'input': 'x', 'tools': [{'type': 'function', 'name': 'f'}, "
          "{'type': 'code_interpreter', 'container': {}}, {'type': 'mcp'}, "
          "{'type': 'namespace', 'name': 'n', 'tools': []}, {'type': 'mcp'}]}",
-         "[" TOOL("f") "]", "code_interpreter, mcp, namespace\n"},
+         "[" TOOL("f") "]", "code_interpreter, mcp\n"},
         {REQUEST_RESPONSES, "{'input': 'x', 'tools': [{'type': 'web_search'}]}",
          "null", "web_search\n"},
     };
