@@ -147,6 +147,17 @@ TEST(serve_answers_have_what_clients_read)
           "data.0.meta.vocab_type=2", "data.0.meta.n_vocab=4096",
           "data.0.meta.n_ctx_train=512", "data.0.meta.n_embd=256",
           "data.0.meta.n_params=9909312", "data.0.meta.size=10567936"}},
+        {"/v1/models",
+         NULL,
+         200,
+         {"models.0.name~fable", "models.0.model~fable",
+          "models.0.modified_at=\"\"", "models.0.size=\"\"",
+          "models.0.digest=\"\"", "models.0.type=\"model\"",
+          "models.0.description=\"\"", "models.0.tags.1=\"small\"",
+          "models.0.capabilities=[\"completion\"]", "models.0.parameters=\"\"",
+          "models.0.details={\"parent_model\":\"\",\"format\":\"gguf\","
+          "\"family\":\"\",\"families\":[\"\"],\"parameter_size\":\"\","
+          "\"quantization_level\":\"\"}"}},
         {"/rerank",
          "{\"query\":\"a\",\"documents\":[\"b\"]}",
          501,
