@@ -232,6 +232,66 @@ TEST(serve_answers_have_what_clients_read)
     serve_try_stop(&s);
 }
 
+/* Returns the number that the stream of /completion has in field `name` of each
+ * of its objects. */
+static json_int_t same_number(const char *stream, const char *name)
+{
+    json_t *list = events_of(stream), *item;
+    json_int_t n = json_integer_value(at(json_array_get(list, 0), name));
+    size_t i;
+
+    json_array_foreach (list, i, item)
+        assert_int_equal(json_integer_value(at(item, name)), n);
+    assert_true(json_array_size(list) > 1);
+    json_decref(list);
+    return n;
+}
+
+/* Answers name the slot that was used. The slot shows the numbers of its last
+ * text as long as it is free. */
+TEST(serve_slots_show_the_numbers_of_their_last_text)
+{
+    static const char *const ask[] = {
+        "{\"prompt\":\"Once upon\",\"n_predict\":5,\"ignore_eos\":true%s}",
+        "{\"prompt\":\"Once upon\",\"n_predict\":5,\"ignore_eos\":true,"
+        "\"id_slot\":2%s}"};
+    struct serve_try s;
+
+    serve_try_start(&s, "", "");
+    for (int i = 0; i < 4; i++) {
+        char request[200], field[40], *body;
+        json_int_t id, n_prompt;
+        json_t *j;
+
+        snprintf(request, sizeof request, ask[i / 2],
+                 i % 2 ? ",\"stream\":true" : "");
+        body = serve_try_post(&s, "/completion", request, 200);
+        if (i % 2) {
+            id = same_number(body, "id_slot");
+            n_prompt = same_number(body, "tokens_evaluated");
+        } else {
+            j = serve_try_json(body);
+            id = json_integer_value(at(j, "id_slot"));
+            n_prompt = json_integer_value(at(j, "tokens_evaluated"));
+            json_decref(j);
+        }
+        free(body);
+        assert_true(i < 2 ? id >= 0 && id < 4 : id == 2);
+        body = serve_try_get(&s, "/slots");
+        j = serve_try_json(body);
+        snprintf(field, sizeof field, "%d.is_processing=false", (int)id);
+        check("/slots", j, field);
+        snprintf(field, sizeof field, "%d.n_prompt_tokens=%d", (int)id,
+                 (int)n_prompt);
+        check("/slots", j, field);
+        snprintf(field, sizeof field, "%d.next_token.0.n_decoded=5", (int)id);
+        check("/slots", j, field);
+        json_decref(j);
+        free(body);
+    }
+    serve_try_stop(&s);
+}
+
 /* In the words and fields of each protocol, streamed or not. */
 /* A seed that was drawn, given again, gives the same text. So does a client's
  * double or 32-bit integer, which holds it. */

@@ -978,11 +978,13 @@ TEST(answers_of_completion_have_their_fields)
           "\"logit_bias\": [[7, false], [8, 2]]}");
     stopped.why = RESPONSE_STOP;
     stopped.stop = "END";
+    response_placed(t.w, 0, 3);
     assert_true(response_prompt(t.w, 0, 10, 4, "Once"));
     assert_true(response_end(t.w, 0, &stopped));
     j = json_loads(t.out.s, 0, NULL);
     same(j, "content", "\"\"");
     same(j, "prompt", "\"Once\"");
+    same(j, "id_slot", "3");
     same(j, "stop_type", "\"word\"");
     same(j, "stopping_word", "\"END\"");
     same(j, "generation_settings.top_k", "3");
