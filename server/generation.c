@@ -406,6 +406,13 @@ static void send_prompt(struct choice *c)
     response_prompt(g->response, c->index, c->n_prompt, c->n_cached, text);
 }
 
+static void on_placed(void *user, int slot)
+{
+    const struct choice *c = user;
+
+    response_placed(c->of->response, c->index, slot);
+}
+
 static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 {
     struct choice *c = user;
@@ -848,7 +855,8 @@ static bool make_task_params(struct generation *g, struct task_params *params,
         params[i].client = http_client(g->r);
         params[i].time_s = g->service->time_s;
         params[i].listener =
-            (struct task_callbacks){.progress = on_progress,
+            (struct task_callbacks){.placed = on_placed,
+                                    .progress = on_progress,
                                     .prompt_logits = on_prompt_logits,
                                     .token = on_token,
                                     .forced = on_forced,

@@ -53,6 +53,9 @@ struct task_report {
  * The loop's thread calls them between steps. Every callback delays all tasks,
  * so it must neither wait nor call the loop. */
 struct task_callbacks {
+    /* Reports that the task has got the slot of this index: before its first
+     * step, and again where it resumes after a preemption. May be NULL. */
+    void (*placed)(void *user, int slot);
     /* Reports that `done` of the prompt's `total` tokens have been computed or
      * loaded, `cached` of them from the cache. Called before the first step of
      * the prompt, when `done` equals `cached`, and after each step that
@@ -205,7 +208,7 @@ struct loop_counts {
 };
 
 /* The state of a slot, as the route /slots shows it. The numbers of tokens are
- * those of the task in the slot. */
+ * those of the task in the slot, or of the last one if the slot is free. */
 struct loop_slot {
     uint64_t id_task; /* id of the task in the slot; 0 if the slot is free */
     int64_t n_prompt, n_done, n_written;

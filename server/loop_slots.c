@@ -19,8 +19,14 @@ static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 
 void loop_leave_slot(struct loop *l, struct task *w)
 {
+    struct loop_slot *slot = &l->slot[w->seq];
+
     pthread_mutex_lock(&l->lock);
-    l->slot[w->seq] = (struct loop_slot){0};
+    if (slot->id_task == w->id) {
+        slot->n_done = w->n_done;
+        slot->n_written = w->n_written;
+    }
+    slot->id_task = 0;
     if (w->n_done > 0 && !w->params.keep) {
         set_slot_tokens(l, w->seq, w->text, w->n_done);
         w->text = NULL;

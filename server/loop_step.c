@@ -228,6 +228,8 @@ static void admit(struct loop *l)
             continue;
         w->seq = find_free_slot(l, w);
         l->taken[w->seq] = true;
+        if (w->params.listener.placed)
+            w->params.listener.placed(w->params.listener.user, w->seq);
         if (w->at != TASK_PREEMPTED)
             start_prefill(l, w);
         else if (!resume(l, w))

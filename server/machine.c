@@ -36,13 +36,16 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     struct loop_slot *slot = loop_all_slots(l, &n);
     json_t *list = slot ? json_array() : NULL;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (slot[i].id_task == 0)
+            slot[i] = (struct loop_slot){0};
         json_text_add(&list, json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
                                        (json_int_t)slot[i].id_task, "n_prompt",
                                        (json_int_t)slot[i].n_prompt, "n_done",
                                        (json_int_t)slot[i].n_done, "n_written",
                                        (json_int_t)slot[i].n_written, "n_ctx",
                                        (json_int_t)n_ctx));
+    }
     free(slot);
     return list;
 }

@@ -327,19 +327,36 @@ static json_t *model_json(const struct models *m, const struct model *a)
         "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
+/* Returns a model as an item of the second list of models, which llama-server
+ * has for clients of Ollama's API. Fields that are empty there are so here. */
+static json_t *short_json(const struct model *a)
+{
+    return json_pack(
+        "{s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o, s:[s], s:s,"
+        " s:{s:s, s:s, s:s, s:[s], s:s, s:s}}",
+        "name", json_text(a->about.name, strlen(a->about.name)), "model",
+        json_text(a->about.name, strlen(a->about.name)), "modified_at", "",
+        "size", "", "digest", "", "type", "model", "description", "", "tags",
+        tags_json(a->about.tags), "capabilities", "completion", "parameters",
+        "", "details", "parent_model", "", "format", "gguf", "family", "",
+        "families", "", "parameter_size", "", "quantization_level", "");
+}
+
 static void respond_list(void *user, struct http_request *r)
 {
     struct models *m = user;
-    json_t *list = json_array();
+    json_t *list = json_array(), *other = json_array();
 
     models_scan(m);
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->n; i++)
-        if (!m->model[i].hidden)
+        if (!m->model[i].hidden) {
             json_text_add(&list, model_json(m, &m->model[i]));
+            json_text_add(&other, short_json(&m->model[i]));
+        }
     pthread_mutex_unlock(&m->lock);
-    service_respond_json(
-        r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    service_respond_json(r, json_pack("{s:o, s:s, s:o}", "models", other,
+                                      "object", "list", "data", list));
 }
 
 /* Handles GET /models. A scan for new models reads files, so a handler thread

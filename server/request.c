@@ -217,6 +217,14 @@ bool request_pass_over(struct request_reader *r, const char *name)
            api_error_set_memory(r->f.why);
 }
 
+void request_ignore(struct request *a, const char *name)
+{
+    size_t n = strlen(a->passed_over);
+
+    snprintf(a->passed_over + n, sizeof(a->passed_over) - n, "%s%.32s",
+             n > 0 ? ", " : "", name);
+}
+
 static void log_passed(const struct request_reader *r)
 {
     char line[512];
@@ -407,6 +415,7 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
     ok = ok && check_traits(&r);
     json_decref(r.messages);
     json_decref(r.extra);
+    json_decref(r.referred);
     if (!ok)
         request_fini(a);
     return ok;
@@ -424,6 +433,7 @@ void request_fini(struct request *a)
     free(a->begun);
     free(a->context);
     free(a->tools);
+    free(a->call_joined);
     free(a->extra);
     free(a->bias_id);
     free(a->bias);

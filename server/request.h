@@ -85,6 +85,9 @@ struct request_rules {
      * previous_response_id of /v1/responses. The callback is NULL if no
      * conversations are kept. */
     json_t *(*recall)(void *user, const char *id);
+    /* Returns a copy of the item with this id; NULL if the id is unknown. For
+     * items of type item_reference. NULL if `recall` is NULL. */
+    json_t *(*recall_item)(void *user, const char *id);
     void *recall_user;
     pl_log_fn *log; /* called with log messages; NULL for none */
     void *log_user;
@@ -195,6 +198,8 @@ struct request {
     /* Ollama's field "think": the answer must begin with reasoning. */
     bool think;
     const char *call; /* name of the tool that must be called; NULL for any */
+    /* The name `call`, if it is joined with a namespace; owned; else NULL. */
+    char *call_joined;
     /* The tools are "functions", the older form of /v1/chat/completions, so a
      * call in the answer is a "function_call". */
     bool functions;
@@ -247,6 +252,16 @@ bool request_parse(struct request *a, enum request_kind kind, const char *body,
                    struct api_error *why);
 /* Frees the fields of *a and sets it to {0}. {0} is allowed. */
 void request_fini(struct request *a);
+/* Returns the name under which the model knows function `name` of namespace
+ * `space` (a tool of type "namespace" of /v1/responses), malloc'ed: both joined
+ * with "__". Returns a copy of `name` if `space` is NULL or "", and NULL if out
+ * of memory. */
+char *request_join_name(const char *space, const char *name);
+/* Sets *space and *name to the namespace and the name of the function that the
+ * model knows as `joined`. Returns false if the request has no such function in
+ * a namespace. */
+bool request_split_name(const struct request *a, const char *joined,
+                        const char **space, const char **name);
 /* Adds the fields in `defaults` (request_rules.defaults) to the JSON of a
  * request. Returns false if out of memory. */
 bool request_add_defaults(json_t *body, const json_t *defaults);

@@ -166,16 +166,6 @@ static bool is_in(const char *name, const char *const *list, size_t n)
     return false;
 }
 
-/* Adds the name of an ignored option to a->passed_over, the list that is
- * logged. */
-static void pass_over(struct request *a, const char *name)
-{
-    size_t n = strlen(a->passed_over);
-
-    snprintf(a->passed_over + n, sizeof(a->passed_over) - n, "%s%.32s",
-             n > 0 ? ", " : "", name);
-}
-
 static bool rewrite_options(struct request_reader *r, json_t *to)
 {
     struct fields options;
@@ -190,7 +180,7 @@ static bool rewrite_options(struct request_reader *r, json_t *to)
             is_in(name, quiet, sizeof(quiet) / sizeof(quiet[0])))
             continue;
         if (!is_in(name, same, sizeof(same) / sizeof(same[0])))
-            pass_over(r->a, name);
+            request_ignore(r->a, name);
         else if (!put(r, to, name, json_incref(value)))
             return false;
     }

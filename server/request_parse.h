@@ -17,6 +17,9 @@ struct request_reader {
     char format[64];
     json_t *messages; /* list of the conversation's messages, as JSON; owned */
     json_t *extra;    /* template variables, as JSON; owned; NULL if none */
+    /* An object that has the ids of the items to which the input refers
+     * (item_reference) as its members; owned; NULL if none. */
+    json_t *referred;
     /* Number of JSON values in the arguments of all tool calls parsed so
      * far. */
     size_t n_value;
@@ -95,6 +98,9 @@ bool request_add_call(struct request_reader *r, json_t *message, const char *id,
  * it, for example a tool of type `name`. The names of all such parts are logged
  * in one line. If out of memory, rejects the request and returns false. */
 bool request_pass_over(struct request_reader *r, const char *name);
+/* Adds the name of an ignored option to a->passed_over, the list that is
+ * logged. */
+void request_ignore(struct request *a, const char *name);
 /* Sets the template variable `name`, unless the request itself sets it. Takes
  * ownership of `value`. */
 bool request_set_extra(struct request_reader *r, const char *name,

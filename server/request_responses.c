@@ -3,6 +3,8 @@
  * message of the assistant. */
 #include "request_parse.h"
 
+#include <stdlib.h>
+
 static const char *const texts[] = {"input_text", "output_text", "text",
                                     "refusal", NULL};
 static const char *const outputs[] = {"input_text", "output_text", "text",
@@ -92,17 +94,25 @@ static const struct call_item {
 static bool read_call(struct request_reader *r, const struct fields *item,
                       const struct call_item *how)
 {
-    const char *id = NULL, *name = how->name;
+    const char *id = NULL, *name = how->name, *space = NULL;
     json_t *message = last_by_model(r);
+    char *joined;
+    bool ok;
 
     if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
         (name == NULL &&
-         (!field_need(item, "name") || !field_text(item, "name", &name))))
+         (!field_need(item, "name") || !field_text(item, "name", &name))) ||
+        !field_text(item, "namespace", &space))
         return false;
+    joined = request_join_name(space, name);
+    if (joined == NULL)
+        return api_error_set_memory(r->f.why);
     if (message == NULL)
         message = new_message(r, "assistant");
-    return message != NULL &&
-           request_add_call(r, message, id, name, field(item, how->arguments));
+    ok = message != NULL &&
+         request_add_call(r, message, id, joined, field(item, how->arguments));
+    free(joined);
+    return ok;
 }
 
 static bool read_result(struct request_reader *r, const struct fields *item)
@@ -139,12 +149,60 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
                                        message, "reasoning_content", thoughts);
 }
 
+/* Returns true if the item refers to another: its type is item_reference, or
+ * it has only an id. */
+static bool is_reference(const struct fields *item)
+{
+    const char *type = json_string_value(field(item, "type"));
+
+    if (field(item, "type") == NULL)
+        return field(item, "id") != NULL && field(item, "role") == NULL;
+    return type != NULL && strcmp(type, "item_reference") == 0;
+}
+
+/* Replaces item i of `list`, which refers to another, with that one, and sets
+ * *item to it. */
+static bool resolve(struct request_reader *r, const json_t *list, size_t i,
+                    struct fields *item)
+{
+    const struct request_rules *rules = r->rules;
+    const char *id = NULL;
+    json_t *found = NULL;
+
+    if (!field_need(item, "id") || !field_text(item, "id", &id))
+        return false;
+    /* Else a short request could have the text of a long item many times. */
+    if (json_object_get(r->referred, id) != NULL)
+        return api_error_set(r->f.why, 400, "invalid_value", "input",
+                             "Duplicate item found with id '%.80s'. Remove "
+                             "duplicate items from your input and try again.",
+                             id);
+    if (rules->recall_item != NULL)
+        found = rules->recall_item(rules->recall_user, id);
+    if (found == NULL)
+        return api_error_set(r->f.why, 404, NULL, "input",
+                             "Item with id '%.80s' not found. The server keeps "
+                             "the items of the latest responses in memory, "
+                             "unless `store` is false; send the item itself.",
+                             id);
+    if (r->referred == NULL)
+        r->referred = json_object();
+    if (json_object_set_new(r->referred, id, json_true()) != 0 ||
+        json_array_set((json_t *)list, i, found) != 0) {
+        json_decref(found);
+        return api_error_set_memory(r->f.why);
+    }
+    json_decref(found);
+    return fields_item(&r->f, "input", list, i, item);
+}
+
 static bool read_item(struct request_reader *r, const json_t *list, size_t i)
 {
     struct fields item;
     const char *type = "message";
 
     if (!fields_item(&r->f, "input", list, i, &item) ||
+        (is_reference(&item) && !resolve(r, list, i, &item)) ||
         !field_text(&item, "type", &type))
         return false;
     if (strcmp(type, "message") == 0)
@@ -157,8 +215,6 @@ static bool read_item(struct request_reader *r, const json_t *list, size_t i)
         if (strcmp(type, call_items[k].output) == 0)
             return read_result(r, &item);
     }
-    if (strcmp(type, "item_reference") == 0)
-        return field_unsupported(&item, "type", "a reference to an item is");
     return request_pass_over(r, type);
 }
 

@@ -426,6 +426,7 @@ static bool read_drafts(struct request_reader *r)
     const char *names = NULL;
     int64_t n_max = -1, n_min = 0;
     double p_min = 0;
+    uint32_t has = UINT32_MAX;
     bool passed;
 
     a->has_drafts = r->rules->drafts != NULL;
@@ -447,14 +448,15 @@ static bool read_drafts(struct request_reader *r)
         return true;
     if (!pl_draft_sources_parse(names, &a->drafts.sources, &passed))
         return field_wrong(&r->f, types, field(&r->f, types), PL_DRAFT_SOURCES);
-    if (a->drafts.sources != 0 && !a->has_drafts)
-        return field_unsupported(
-            &r->f, types, "without --spec-type of the server, drafts are");
-    if ((a->drafts.sources >> PL_DRAFT_SIMPLE & 1) &&
-        !r->rules->has_draft_model)
-        return field_unsupported(
-            &r->f, types,
-            "without --model-draft of the server, draft-simple is");
+    /* Drafts change no result, so sources that the server does not have are
+     * ignored. */
+    if (!a->has_drafts)
+        has = 0;
+    else if (!r->rules->has_draft_model)
+        has &= ~(UINT32_C(1) << PL_DRAFT_SIMPLE);
+    if ((a->drafts.sources & ~has) != 0)
+        request_ignore(a, types);
+    a->drafts.sources &= has;
     return true;
 }
 

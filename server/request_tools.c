@@ -1,19 +1,60 @@
 /* Reads the tools and "tool_choice" of each protocol. Converts tools to the
  * form that templates expect: {"type": "function", "function": {"name",
  * "description", "parameters"}}. In chat completions, also reads "functions"
- * and "function_call", the older form of tools. */
+ * and "function_call", the older form of tools. In /v1/responses, the functions
+ * of a tool of type "namespace" are offered under joined names, because chat
+ * templates know no namespaces. */
 #include "request_parse.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the text between a namespace and a name in their joined name. */
+static const char *joint(const char *space)
+{
+    size_t n = strlen(space);
+
+    return n == 0 || (n >= 2 && strcmp(space + n - 2, "__") == 0) ? "" : "__";
+}
+
+char *request_join_name(const char *space, const char *name)
+{
+    size_t n;
+    char *s;
+
+    if (space == NULL)
+        space = "";
+    n = strlen(space) + strlen(name) + 3;
+    s = malloc(n);
+    if (s != NULL)
+        snprintf(s, n, "%s%s%s", space, joint(space), name);
+    return s;
+}
+
+/* Returns true if `joined` is the joined name of function `name` of namespace
+ * `space`. */
+static bool is_joined(const char *joined, const char *space, const char *name)
+{
+    size_t n = strlen(space), n_joint = strlen(joint(space));
+
+    return strncmp(joined, space, n) == 0 &&
+           strncmp(joined + n, joint(space), n_joint) == 0 &&
+           strcmp(joined + n + n_joint, name) == 0;
+}
 
 /* Reads the name, description and parameters of a tool from `f`, and appends
  * the tool to `list`. `schema_name` is the field that has the JSON Schema of
- * the parameters. */
+ * the parameters, `space` the namespace of the tool or NULL. */
 static bool read_function(struct request_reader *r, const struct fields *f,
-                          const char *schema_name, json_t *list)
+                          const char *schema_name, const char *space,
+                          json_t *list)
 {
     const char *name = NULL, *about = NULL;
     const json_t *schema = NULL;
     const json_t *given = field(f, schema_name);
     json_t *function, *tool;
+    char *joined;
 
     if (!field_need(f, "name") || !field_text(f, "name", &name) ||
         !field_text(f, "description", &about))
@@ -24,7 +65,11 @@ static bool read_function(struct request_reader *r, const struct fields *f,
         return false;
     if (name[0] == '\0')
         return field_wrong(f, "name", field(f, "name"), "a non-empty string");
-    function = json_pack("{ss}", "name", name);
+    joined = request_join_name(space, name);
+    if (joined == NULL)
+        return api_error_set_memory(r->f.why);
+    function = json_pack("{ss}", "name", joined);
+    free(joined);
     if (about != NULL)
         json_text_put(&function, "description", json_string(about));
     if (schema != NULL)
@@ -33,6 +78,28 @@ static bool read_function(struct request_reader *r, const struct fields *f,
     if (json_array_append_new(list, tool) != 0)
         return api_error_set_memory(r->f.why);
     return true;
+}
+
+/* Reads the functions of a tool of type "namespace". */
+static bool read_namespace(struct request_reader *r, const struct fields *tool,
+                           json_t *list)
+{
+    const char *space = NULL;
+    const json_t *given = NULL;
+    bool ok = field_need(tool, "name") && field_text(tool, "name", &space) &&
+              field_list(tool, "tools", &given);
+
+    for (size_t i = 0; ok && i < json_array_size(given); i++) {
+        const char *type = "function";
+        struct fields f;
+
+        ok = fields_item(tool, "tools", given, i, &f) &&
+             field_text(&f, "type", &type) &&
+             (strcmp(type, "function") == 0
+                  ? read_function(r, &f, "parameters", space, list)
+                  : request_pass_over(r, type));
+    }
+    return ok;
 }
 
 static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
@@ -46,17 +113,19 @@ static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
         return false;
     if (r->a->kind == REQUEST_MESSAGES && strcmp(type, "custom") == 0)
         type = "function";
+    if (r->a->kind == REQUEST_RESPONSES && strcmp(type, "namespace") == 0)
+        return read_namespace(r, &tool, list);
     if (strcmp(type, "function") != 0)
         return request_pass_over(r, type);
     if (r->a->kind == REQUEST_CHAT && field(&tool, "name") == NULL)
         return field_need(&tool, "function") &&
                fields_within(&tool, "function", &inner) &&
-               read_function(r, &inner, "parameters", list);
+               read_function(r, &inner, "parameters", NULL, list);
     /* Some clients send tools in the form of another protocol, so the JSON
      * Schema may be in either field. */
     return read_function(
         r, &tool, field(&tool, "input_schema") ? "input_schema" : "parameters",
-        list);
+        NULL, list);
 }
 
 /* Returns the name of the field that selects the tool to call: "tool_choice",
@@ -83,9 +152,35 @@ static bool has_tool(const json_t *list, const char *name)
 
     json_array_foreach ((json_t *)list, i, tool) {
         const char *is = name_of(tool);
+        const char *space =
+            json_string_value(json_object_get(tool, "namespace"));
 
-        if (is != NULL && strcmp(is, name) == 0)
+        if (is != NULL && is_joined(name, space != NULL ? space : "", is))
             return true;
+    }
+    return false;
+}
+
+bool request_split_name(const struct request *a, const char *joined,
+                        const char **space, const char **name)
+{
+    const json_t *tools = json_object_get(a->body, "tools");
+
+    if (a->kind != REQUEST_RESPONSES)
+        return false;
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        const json_t *list = json_object_get(tool, "tools");
+        const char *type = json_string_value(json_object_get(tool, "type"));
+
+        *space = name_of(tool);
+        if (type == NULL || *space == NULL || strcmp(type, "namespace") != 0)
+            continue;
+        for (size_t k = 0; k < json_array_size(list); k++) {
+            *name = name_of(json_array_get(list, k));
+            if (*name != NULL && is_joined(joined, *space, *name))
+                return true;
+        }
     }
     return false;
 }
@@ -125,6 +220,7 @@ static bool read_choice_object(struct request_reader *r, json_t *tools,
                                         "tool", "function", "allowed_tools"};
     struct request *a = r->a;
     struct fields choice, inner;
+    const char *space = NULL;
     int type = 0;
 
     if (!fields_within(&r->f, choice_field(r), &choice))
@@ -148,7 +244,14 @@ static bool read_choice_object(struct request_reader *r, json_t *tools,
         (!field_need(&choice, "function") ||
          !fields_within(&choice, "function", &inner)))
         return false;
-    return field_need(&inner, "name") && field_text(&inner, "name", &a->call);
+    if (!field_need(&inner, "name") || !field_text(&inner, "name", &a->call) ||
+        !field_text(&inner, "namespace", &space))
+        return false;
+    if (space != NULL) {
+        a->call_joined = request_join_name(space, a->call);
+        a->call = a->call_joined;
+    }
+    return a->call != NULL || api_error_set_memory(r->f.why);
 }
 
 static bool read_choice(struct request_reader *r, json_t *tools, bool *none)
@@ -199,7 +302,7 @@ static bool read_old(struct request_reader *r, const json_t *given, size_t i,
     struct fields f;
 
     return fields_item(&r->f, "functions", given, i, &f) &&
-           read_function(r, &f, "parameters", list);
+           read_function(r, &f, "parameters", NULL, list);
 }
 
 bool request_read_tools(struct request_reader *r)

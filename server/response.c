@@ -49,6 +49,7 @@ pl_status response_create(struct response **out, const struct request *a,
         struct response_choice *c = &w->choice[i];
 
         c->index = i;
+        c->slot = a->slot;
         c->probs = a->probs ? json_array() : NULL;
         c->ids = a->ids ? json_array() : NULL;
         c->offsets =
@@ -467,6 +468,11 @@ bool response_ping(struct response *w)
     else
         write_all(w, comment, sizeof(comment) - 1);
     return !w->failed;
+}
+
+void response_placed(struct response *w, int choice, int slot)
+{
+    w->choice[choice].slot = slot;
 }
 
 bool response_progress(struct response *w, int choice, int64_t done,

@@ -112,6 +112,8 @@ bool response_prompt_ids(struct response *w, int choice, const int32_t *ids,
  * belong to the response's content. It may be written between any two
  * events. */
 bool response_ping(struct response *w);
+/* Reports that a choice is generated in this slot of the server. */
+void response_placed(struct response *w, int choice, int slot);
 /* Reports that `done` of the prompt's `total` tokens are available after
  * `seconds`, n_cached of them from a cached prefix. Written only to a stream
  * whose request asks for the progress (request.progress). */

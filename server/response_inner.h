@@ -20,6 +20,9 @@ struct response_block {
 
 struct response_choice {
     int index;
+    /* Index of the choice's slot. Until response_placed, that of the request
+     * (request.slot). */
+    int slot;
     /* The blocks of the choice's output so far, [n_block]; owned. */
     struct response_block *block;
     int n_block, cap_block;

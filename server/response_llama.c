@@ -86,7 +86,7 @@ static json_t *piece(const struct response *w, struct response_choice *c,
     j = json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
                   c->index, "content", text, "tokens",
                   ids != NULL ? ids : json_array(), "stop", 0, "id_slot",
-                  w->a->slot, "tokens_predicted", (json_int_t)c->n_token,
+                  c->slot, "tokens_predicted", (json_int_t)c->n_token,
                   "tokens_evaluated", (json_int_t)c->n_prompt,
                   "completion_probabilities", response_new_probs(c));
     response_add_timings(w, c, &j);
@@ -149,7 +149,7 @@ static json_t *last(const struct response *w, const struct response_choice *c,
             "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
             " s:s, s:I, s:o, s:o*}",
             "index", c->index, "content", text, "tokens",
-            ids != NULL ? ids : json_array(), "id_slot", w->a->slot, "stop", 1,
+            ids != NULL ? ids : json_array(), "id_slot", c->slot, "stop", 1,
             "model", w->about.model, "tokens_predicted",
             (json_int_t)c->end.n_written, "tokens_evaluated",
             (json_int_t)c->n_prompt, "generation_settings",

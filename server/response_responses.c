@@ -61,14 +61,21 @@ static json_t *item_json(const struct response *w, int i, bool filled,
 {
     const struct response_block *b = &w->choice[0].block[i];
     json_t *text = filled ? response_string(&b->text) : json_string("");
+    const char *space = NULL, *name;
     json_t *content;
     char id[64];
 
     item_id(w, i, id);
-    if (b->kind == PL_REPLY_CALL)
-        return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "type",
-                         "function_call", "id", id, "call_id", b->id, "name",
-                         b->name, "arguments", text, "status", status);
+    if (b->kind == PL_REPLY_CALL) {
+        if (!request_split_name(w->a, b->name, &space, &name)) {
+            space = NULL;
+            name = b->name;
+        }
+        return json_pack("{s:s, s:s, s:s, s:s*, s:s, s:o, s:s}", "type",
+                         "function_call", "id", id, "call_id", b->id,
+                         "namespace", space, "name", name, "arguments", text,
+                         "status", status);
+    }
     content = json_array();
     if (filled)
         json_text_add(&content, part_json(b, text));

@@ -234,6 +234,7 @@ struct request_rules service_rules(const struct service *v)
                                   .think_tokens = v->think_tokens,
                                   .can = REQUEST_ALL,
                                   .recall = response_store_get,
+                                  .recall_item = response_store_find,
                                   .recall_user = (void *)&v->stored,
                                   .log = v->log,
                                   .log_user = v->log_user};

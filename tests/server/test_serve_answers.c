@@ -147,6 +147,17 @@ TEST(serve_answers_have_what_clients_read)
           "data.0.meta.vocab_type=2", "data.0.meta.n_vocab=4096",
           "data.0.meta.n_ctx_train=512", "data.0.meta.n_embd=256",
           "data.0.meta.n_params=9909312", "data.0.meta.size=10567936"}},
+        {"/v1/models",
+         NULL,
+         200,
+         {"models.0.name~fable", "models.0.model~fable",
+          "models.0.modified_at=\"\"", "models.0.size=\"\"",
+          "models.0.digest=\"\"", "models.0.type=\"model\"",
+          "models.0.description=\"\"", "models.0.tags.1=\"small\"",
+          "models.0.capabilities=[\"completion\"]", "models.0.parameters=\"\"",
+          "models.0.details={\"parent_model\":\"\",\"format\":\"gguf\","
+          "\"family\":\"\",\"families\":[\"\"],\"parameter_size\":\"\","
+          "\"quantization_level\":\"\"}"}},
         {"/rerank",
          "{\"query\":\"a\",\"documents\":[\"b\"]}",
          501,
@@ -215,6 +226,66 @@ TEST(serve_answers_have_what_clients_read)
         assert_non_null(j);
         for (int k = 0; row[i].has[k]; k++)
             check(row[i].path, j, row[i].has[k]);
+        json_decref(j);
+        free(body);
+    }
+    serve_try_stop(&s);
+}
+
+/* Returns the number that the stream of /completion has in field `name` of each
+ * of its objects. */
+static json_int_t same_number(const char *stream, const char *name)
+{
+    json_t *list = events_of(stream), *item;
+    json_int_t n = json_integer_value(at(json_array_get(list, 0), name));
+    size_t i;
+
+    json_array_foreach (list, i, item)
+        assert_int_equal(json_integer_value(at(item, name)), n);
+    assert_true(json_array_size(list) > 1);
+    json_decref(list);
+    return n;
+}
+
+/* Answers name the slot that was used. The slot shows the numbers of its last
+ * text as long as it is free. */
+TEST(serve_slots_show_the_numbers_of_their_last_text)
+{
+    static const char *const ask[] = {
+        "{\"prompt\":\"Once upon\",\"n_predict\":5,\"ignore_eos\":true%s}",
+        "{\"prompt\":\"Once upon\",\"n_predict\":5,\"ignore_eos\":true,"
+        "\"id_slot\":2%s}"};
+    struct serve_try s;
+
+    serve_try_start(&s, "", "");
+    for (int i = 0; i < 4; i++) {
+        char request[200], field[40], *body;
+        json_int_t id, n_prompt;
+        json_t *j;
+
+        snprintf(request, sizeof request, ask[i / 2],
+                 i % 2 ? ",\"stream\":true" : "");
+        body = serve_try_post(&s, "/completion", request, 200);
+        if (i % 2) {
+            id = same_number(body, "id_slot");
+            n_prompt = same_number(body, "tokens_evaluated");
+        } else {
+            j = serve_try_json(body);
+            id = json_integer_value(at(j, "id_slot"));
+            n_prompt = json_integer_value(at(j, "tokens_evaluated"));
+            json_decref(j);
+        }
+        free(body);
+        assert_true(i < 2 ? id >= 0 && id < 4 : id == 2);
+        body = serve_try_get(&s, "/slots");
+        j = serve_try_json(body);
+        snprintf(field, sizeof field, "%d.is_processing=false", (int)id);
+        check("/slots", j, field);
+        snprintf(field, sizeof field, "%d.n_prompt_tokens=%d", (int)id,
+                 (int)n_prompt);
+        check("/slots", j, field);
+        snprintf(field, sizeof field, "%d.next_token.0.n_decoded=5", (int)id);
+        check("/slots", j, field);
         json_decref(j);
         free(body);
     }
@@ -699,6 +770,42 @@ static char *ask_no_store(struct serve_try *s)
     return id;
 }
 
+/* Items that only have the ids of those in `all` are read as these, and unknown
+ * ids are not found. */
+static void refer(struct serve_try *s, json_t *all)
+{
+    json_t *list = json_array(), *item;
+    char *body, *text;
+    json_int_t n;
+    size_t i;
+
+    json_array_foreach (all, i, item) {
+        const json_t *id = at(item, "id");
+
+        json_array_append_new(list, id != NULL ? json_pack("{s:s, s:O}", "type",
+                                                           "item_reference",
+                                                           "id", (json_t *)id)
+                                               : json_incref(item));
+    }
+    assert_true(json_array_size(list) > 3);
+    item = json_pack("{s:O}", "input", all);
+    text = json_dumps(item, 0);
+    n = count_of(s, text);
+    free(text);
+    json_decref(item);
+    item = json_pack("{s:o}", "input", list);
+    text = json_dumps(item, 0);
+    assert_int_equal(count_of(s, text), n);
+    free(text);
+    json_decref(item);
+    body = serve_try_post(s, "/v1/responses",
+                          "{\"input\":[{\"type\":\"item_reference\","
+                          "\"id\":\"msg_0\"}]}",
+                          404);
+    assert_non_null(strstr(body, "Item with id 'msg_0' not found."));
+    free(body);
+}
+
 /* The second request continues the first one and the third the second, as if
  * they had sent all messages. */
 TEST(serve_responses_continue_by_their_ids)
@@ -737,6 +844,7 @@ TEST(serve_responses_continue_by_their_ids)
         json_decref(j);
         free(body);
     }
+    refer(&s, all);
     json_decref(all);
     body = ask_no_store(&s);
     snprintf(request, sizeof request,

@@ -978,11 +978,13 @@ TEST(answers_of_completion_have_their_fields)
           "\"logit_bias\": [[7, false], [8, 2]]}");
     stopped.why = RESPONSE_STOP;
     stopped.stop = "END";
+    response_placed(t.w, 0, 3);
     assert_true(response_prompt(t.w, 0, 10, 4, "Once"));
     assert_true(response_end(t.w, 0, &stopped));
     j = json_loads(t.out.s, 0, NULL);
     same(j, "content", "\"\"");
     same(j, "prompt", "\"Once\"");
+    same(j, "id_slot", "3");
     same(j, "stop_type", "\"word\"");
     same(j, "stopping_word", "\"END\"");
     same(j, "generation_settings.top_k", "3");
@@ -1240,6 +1242,52 @@ TEST(answers_of_messages_have_what_is_whole_of_a_call_that_is_cut)
     same(j, "content.0.type", "\"tool_use\"");
     same(j, "content.0.input.n", "3");
     assert_int_equal(json_object_size(get(j, "content.0.input")), 2);
+    json_decref(j);
+    end(&t);
+}
+
+/* A call of a function in a namespace has both names, as clients look it up by
+ * both; the call of another function has one. */
+TEST(answers_of_responses_have_the_namespaces_of_calls)
+{
+    static const char asked[] =
+        "{\"input\": \"x\", \"stream\": %s, \"tools\": [{\"type\":"
+        "\"namespace\", \"name\": \"mcp__x\", \"tools\": [{\"type\":"
+        "\"function\", \"name\": \"f\"}]}, {\"type\": \"function\","
+        "\"name\": \"g\"}]}";
+    static const struct said calls[] = {
+        {PL_REPLY_CALL, "{}", "mcp__x__f", "c1"},
+        {PL_REPLY_CALL, "{}", "g", "c2"},
+    };
+    static const char item[] =
+        "{\"type\": \"function_call\", \"id\": \"fc_a1_0\","
+        "\"call_id\": \"c1\", \"namespace\": \"mcp__x\","
+        "\"name\": \"f\", \"arguments\": \"{}\","
+        "\"status\": \"completed\"}";
+    struct asked t;
+    char text[400];
+    json_t *j;
+    bool done;
+
+    snprintf(text, sizeof(text), asked, "false");
+    begin(&t, REQUEST_RESPONSES, text);
+    tell_all(&t, calls, 2, 0);
+    j = json_loads(t.out.s, 0, NULL);
+    same(j, "output.0", item);
+    same(j, "output.1.name", "\"g\"");
+    assert_null(json_object_get(json_array_get(json_object_get(j, "output"), 1),
+                                "namespace"));
+    json_decref(j);
+    end(&t);
+
+    snprintf(text, sizeof(text), asked, "true");
+    begin(&t, REQUEST_RESPONSES, text);
+    tell_all(&t, calls, 2, 0);
+    j = events(t.out.s, &done);
+    same(j, "2.data.type", "\"response.output_item.added\"");
+    same(j, "2.data.item.namespace", "\"mcp__x\"");
+    same(j, "5.data.type", "\"response.output_item.done\"");
+    same(j, "5.data.item", item);
     json_decref(j);
     end(&t);
 }

@@ -1388,7 +1388,9 @@ TEST(ask_survives_every_allocation_that_fails)
          "{'type': 'summary_text', 'text': 't'}]}, {'role': 'assistant',"
          "'content': 'a'}, {'type': 'function_call', 'call_id': 'i', 'name':"
          "'f'}, {'type': 'function_call_output', 'call_id': 'i', 'output':"
-         "'o'}]}"},
+         "'o'}], 'tools': [{'type': 'namespace', 'name': 'n', 'tools': [{"
+         "'type': 'function', 'name': 'f'}]}], 'tool_choice': {'type':"
+         "'function', 'namespace': 'n', 'name': 'f'}}"},
         {REQUEST_OLLAMA_CHAT,
          "{'think': 'low', 'format': {'a': 1}, 'options': {'seed': 1, 'stop':"
          "['x'], 'num_predict': 3}, 'tools': [" TOOL "], 'messages': [{'role':"

@@ -3,6 +3,7 @@
  * conversation. */
 #include "lib/support.h"
 #include "server/request.h"
+#include "server/response_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,8 +267,188 @@ TEST(forms_of_messages_are_taken)
     refused(REQUEST_CHAT,
             CHAT("{'role': 'user', 'content': [{'type': 'image_url'}]}"),
             "messages[0].content[0].type", "not supported");
-    refused(REQUEST_RESPONSES, INPUT("{'type': 'item_reference', 'id': 'i'}"),
-            "input[0].type", "reference to an item");
+}
+
+/* A call that is sent back with its namespace has the joined name, as the tool
+ * has it. */
+TEST(forms_of_namespaces_are_joined_with_the_names)
+{
+    static const char body[] =
+        "{'input': [" U ", {'type': 'function_call', 'call_id': 'c', "
+        "'namespace': 'mcp__x', 'name': 'f', 'arguments': '{}'}, {'type': "
+        "'function_call_output', 'call_id': 'c', 'output': [{'type': "
+        "'input_text', 'text': 'r'}]}, {'type': 'function_call', 'call_id': "
+        "'d', 'namespace': null, 'name': 'g', 'arguments': '{}'}], 'tools': ["
+        "{'type': 'namespace', 'name': 'mcp__x', 'description': 'd', 'tools': "
+        "[{'type': 'function', 'name': 'f', 'description': 'e', 'parameters': "
+        "{'type': 'object'}}, {'type': 'custom', 'name': 'c'}, {'type': "
+        "'function', 'name': 'f2'}]}, {'type': 'function', 'name': 'g'}, "
+        "{'type': 'namespace', 'name': 'y__', 'tools': [{'type': 'function', "
+        "'name': 'f'}]}]%s}";
+    static const struct {
+        const char *choice, *call, *tools;
+    } row[] = {
+        {"", NULL,
+         "[{'type': 'function', 'function': {'name': 'mcp__x__f', "
+         "'description': 'e', 'parameters': {'type': 'object'}}}, "
+         "{'type': 'function', 'function': {'name': 'mcp__x__f2'}}, "
+         "{'type': 'function', 'function': {'name': 'g'}}, "
+         "{'type': 'function', 'function': {'name': 'y__f'}}]"},
+        {", 'tool_choice': {'type': 'allowed_tools', 'mode': 'auto', 'tools': "
+         "[{'type': 'function', 'namespace': 'y__', 'name': 'f'}, {'type': "
+         "'function', 'name': 'mcp__x__f2'}]}",
+         NULL,
+         "[{'type': 'function', 'function': {'name': 'mcp__x__f2'}}, "
+         "{'type': 'function', 'function': {'name': 'y__f'}}]"},
+        {", 'tool_choice': {'type': 'function', 'namespace': 'mcp__x', "
+         "'name': 'f'}",
+         "mcp__x__f", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        const char *space = NULL, *name = NULL;
+        struct request a;
+        char text[2048];
+
+        snprintf(text, sizeof text, body, row[i].choice);
+        read_form(&a, REQUEST_RESPONSES, text);
+        same_json(text, a.messages,
+                  "[" U ", {'role': 'assistant', 'content': '', 'tool_calls': "
+                  "[{'id': 'c', 'type': 'function', 'function': {'name': "
+                  "'mcp__x__f', 'arguments': {}}}]}, {'role': 'tool', "
+                  "'tool_call_id': 'c', 'content': 'r'}, {'role': 'assistant', "
+                  "'content': '', 'tool_calls': [{'id': 'd', 'type': "
+                  "'function', 'function': {'name': 'g', 'arguments': {}}}]}]");
+        if (row[i].tools != NULL)
+            same_json(text, a.tools, row[i].tools);
+        if (row[i].call != NULL)
+            assert_string_equal(a.call, row[i].call);
+        else
+            assert_null(a.call);
+        assert_non_null(strstr(logged, "custom\n"));
+        assert_true(request_split_name(&a, "y__f", &space, &name));
+        assert_string_equal(space, "y__");
+        assert_string_equal(name, "f");
+        assert_true(request_split_name(&a, "mcp__x__f2", &space, &name));
+        assert_string_equal(space, "mcp__x");
+        assert_string_equal(name, "f2");
+        assert_false(request_split_name(&a, "mcp__xf", &space, &name));
+        assert_false(request_split_name(&a, "f", &space, &name));
+        assert_false(request_split_name(&a, "g", &space, &name));
+        request_fini(&a);
+    }
+}
+
+/* Keeps a conversation of one item, whose text is that of the response. */
+static void keep_item(struct response_store *store, const char *response,
+                      const char *id)
+{
+    json_t *items =
+        json_pack("[{s:s, s:s}, {s:s, s:s, s:s*}]", "role", "user", "content",
+                  "no id", "role", "assistant", "content", response, "id", id);
+
+    response_store_put(store, response, items);
+    json_decref(items);
+}
+
+/* An item that refers to another becomes that item, in the body too, which is
+ * kept for later requests. */
+TEST(forms_of_references_to_items_are_resolved)
+{
+    static const struct {
+        const char *input, *want;
+        int status;
+    } row[] = {
+        {U ", {'type': 'item_reference', 'id': 'm1'}, {'id': 'm2'}",
+         "[" U ", {'role': 'assistant', 'content': 'r2\\nr3'}]", 200},
+        {U ", {'type': 'item_reference', 'id': 'm3'}",
+         "input|Item with id 'm3' not found.", 404},
+        {"{'type': 'item_reference', 'id': 'm1'}, {'id': 'm1'}",
+         "input|Duplicate item found with id 'm1'.", 400},
+        {"{'type': 'item_reference'}", "input[0].id|required", 400},
+        {"{'type': 'item_reference', 'id': 3}", "input[0].id|string", 400},
+    };
+    static struct response_store store;
+    struct request_rules has = rules;
+
+    response_store_init(&store);
+    has.recall_item = response_store_find;
+    has.recall_user = &store;
+    keep_item(&store, "r0", NULL);
+    keep_item(&store, "r1", "m1");
+    keep_item(&store, "r2", "m1");
+    keep_item(&store, "r3", "m2");
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        const char *says = strchr(row[i].want, '|');
+        struct api_error why = {0};
+        struct request a;
+        char text[512], *body;
+        bool ok;
+
+        snprintf(text, sizeof text, INPUT("%s"), row[i].input);
+        body = quoted(text);
+        ok = request_parse(&a, REQUEST_RESPONSES, body, strlen(body), &has,
+                           &why);
+        free(body);
+        assert_int_equal(ok ? 200 : why.status, row[i].status);
+        if (ok) {
+            same_json(text, a.messages, row[i].want);
+            body = json_dumps(json_object_get(a.body, "input"), 0);
+            same_json(text, body,
+                      "[" U ", {'role': 'assistant', 'content': 'r2', 'id': "
+                      "'m1'}, {'role': 'assistant', 'content': 'r3', 'id': "
+                      "'m2'}]");
+            free(body);
+        } else if (!strstr(why.message, says + 1) ||
+                   strlen(why.param) != (size_t)(says - row[i].want) ||
+                   strncmp(why.param, row[i].want, strlen(why.param)) != 0) {
+            fail_msg("%s: %s: %s", text, why.param, why.message);
+        }
+        request_fini(&a);
+    }
+    /* what is dropped is found no more */
+    for (int i = 0; i < STORE_RESPONSES - 1; i++)
+        keep_item(&store, "later", NULL);
+    assert_null(response_store_find(&store, "m1"));
+    json_decref(response_store_get(&store, "r3"));
+    response_store_fini(&store);
+    assert_int_equal(store.bytes, 0);
+}
+
+/* Sources of drafts that the server does not have are ignored. */
+TEST(forms_of_drafts_that_are_not_here_are_ignored)
+{
+    static const struct {
+        const char *types, *ignored;
+        bool drafts, model;
+        uint32_t want;
+    } row[] = {
+        {"ngram-simple", "speculative.types", false, false, 0},
+        {"draft-simple,ngram-map-k", "speculative.types", true, false,
+         1u << PL_DRAFT_NGRAM_MAP_K},
+        {"draft-simple", "", true, true, 1u << PL_DRAFT_SIMPLE},
+        {"none", "", false, false, 0},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct request_rules has = rules;
+        const pl_draft_limits limits = {.n_max = 4};
+        struct api_error why = {0};
+        struct request a;
+        char text[200];
+
+        has.drafts = row[i].drafts ? &limits : NULL;
+        has.has_draft_model = row[i].model;
+        snprintf(text, sizeof text,
+                 "{\"prompt\":\"p\",\"speculative.types\":\"%s\"}",
+                 row[i].types);
+        if (!request_parse(&a, REQUEST_COMPLETION, text, strlen(text), &has,
+                           &why))
+            fail_msg("%s: %s", text, why.message);
+        assert_string_equal(a.passed_over, row[i].ignored);
+        assert_int_equal(a.drafts.sources, row[i].want);
+        request_fini(&a);
+    }
 }
 
 #define TOOL(name) "{'type': 'function', 'function': {'name': '" name "'}}"
@@ -314,7 +495,7 @@ TEST(forms_of_tools_beside_functions_are_passed_over)
          "{'input': 'x', 'tools': [{'type': 'function', 'name': 'f'}, "
          "{'type': 'code_interpreter', 'container': {}}, {'type': 'mcp'}, "
          "{'type': 'namespace', 'name': 'n', 'tools': []}, {'type': 'mcp'}]}",
-         "[" TOOL("f") "]", "code_interpreter, mcp, namespace\n"},
+         "[" TOOL("f") "]", "code_interpreter, mcp\n"},
         {REQUEST_RESPONSES, "{'input': 'x', 'tools': [{'type': 'web_search'}]}",
          "null", "web_search\n"},
     };
