@@ -1612,9 +1612,11 @@ static int n_call(const char *function)
 {
     int n = 0;
 
+    pthread_mutex_lock(&all.lock);
     for (int f = 0; f < N_FUNCTION; f++)
         if (!function || strcmp(function_name[f], function) == 0)
             n += all.n_call[f];
+    pthread_mutex_unlock(&all.lock);
     return n;
 }
 

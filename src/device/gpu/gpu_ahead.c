@@ -114,9 +114,12 @@ bool gpu_ahead_look(struct gpu_device *x)
 
 bool gpu_ahead_is_held(const struct gpu_device *x)
 {
-    const struct gpu_point *p = &x->point[x->n_seen];
+    const struct gpu_point *p;
 
-    return x->n_seen < x->n_point && !p->own && p->pulse <= x->n_reached;
+    if (x->n_seen == x->n_point)
+        return false;
+    p = &x->point[x->n_seen];
+    return !p->own && p->pulse <= x->n_reached;
 }
 
 bool gpu_ahead_awaits(const struct gpu_device *x)
