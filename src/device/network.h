@@ -18,7 +18,8 @@ enum { NETWORK_LOST = -1 };
 /* A received message. */
 struct network_message {
     int tag; /* the sender's tag; NETWORK_LOST if the machine is lost */
-    /* the bytes; if the machine is lost, a text that says why, or NULL */
+    /* the bytes; if the machine is lost, a text of at most `bytes` that says
+     * why, or NULL */
     const void *data;
     size_t bytes;
 };

@@ -504,7 +504,9 @@ static bool take_from(struct remote *r, int from,
     case NETWORK_LOST:
         p->lost = true;
         if (m->data)
-            snprintf(p->why, sizeof p->why, "%s", (const char *)m->data);
+            snprintf(p->why, sizeof p->why, "%.*s",
+                     (int)(m->bytes < sizeof p->why ? m->bytes : sizeof p->why),
+                     (const char *)m->data);
         if (r->begun > r->finished)
             remote_fail_lost(r, from);
         return true;
