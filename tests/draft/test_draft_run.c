@@ -81,10 +81,10 @@ TEST(draft_text_of_each_kind_of_model_is_the_plain_one)
                                          "qwen35-dense-f32", "llama-moe-f32"};
     static const char *const types[] = {"ngram-simple", "ngram-map-k",
                                         "ngram-cache"};
+    struct sum sum = {0};
 
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         const char *path = ref_model_path(models[m]);
-        struct sum sum = {0};
 
         for (int t = 0; t < 3; t++) {
             char spec[80];
@@ -94,9 +94,8 @@ TEST(draft_text_of_each_kind_of_model_is_the_plain_one)
             expect_same(path, GREEDY, spec, &sum);
             expect_same(path, SEEDED, spec, &sum);
         }
-        printf("%s: ", models[m]);
-        expect_both(&sum);
     }
+    expect_both(&sum);
 }
 
 TEST(draft_text_in_each_form_of_output_is_the_plain_one)
@@ -209,11 +208,11 @@ TEST(draft_model_of_the_command_is_checked)
 TEST(draft_text_after_a_draft_is_the_plain_one)
 {
     static const char *const models[] = {FABLE, "qwen35-dense-f32"};
+    struct sum sum = {0};
 
     for (int m = 0; m < 2; m++) {
         const char *path = m > 0 ? ref_model_path(models[m]) : models[m];
         char line[2048];
-        struct sum sum = {0};
 
         for (int spec = 0; spec < 2; spec++) {
             const char *with =
@@ -233,8 +232,8 @@ TEST(draft_text_after_a_draft_is_the_plain_one)
         }
         sh(0, "cmp o0.txt o1.txt && test -s o0.txt");
         sh(0, "cmp s0.bin s1.bin");
-        expect_both(&sum);
     }
+    expect_both(&sum);
 }
 
 /* The state after an end of text has the logits from which that was chosen,
