@@ -145,6 +145,15 @@ static const struct rule rules[] = {
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},
+    {.names = "spark2_5",
+     .expr = {"\\p{N}{1,3}", "[" KANA "]+",
+              "[!-/:-@\\[-`{-~][A-Za-z]+"
+              "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+              "| ?[\\p{P}\\p{S}]+|[\\r\\n]|" BLANKS "|[" WS "]+",
+              "\\p{N}"}},
+    {.names = "ufakzeka",
+     .expr = {"[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^" WS
+              "\\p{L}\\p{N}]+[\\r\\n]*" SPACES}},
     {.names = "afmoe",
      .expr = {"\\p{N}+", LEADING("\\p{N}") "|\\p{N}{3}",
               /* Chinese characters, Japanese kana, and the scripts of Southeast

@@ -36,6 +36,13 @@ static const struct model_row {
 
 enum { N_MODEL = sizeof models / sizeof models[0] };
 
+/* Files whose model is "gpt2" but whose tokens are those of gemma4, by the name
+ * of their pre-tokenizer. They state whether a text begins with BOS. */
+static const char *const gemma_pres[] = {"sarvam-moe",
+                                         "granite-embed-multi-311m"};
+static const struct model_row gemma_row = {
+    "gpt2", KIND_GEMMA, false, false, false, 11, 11, -1, "bos", "eos"};
+
 /* Texts of tokens that end the generation, whatever type the file gives these
  * tokens. */
 static const char *const eog_texts[] = {
@@ -185,6 +192,15 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
                    gguf_path(g), (int)(name.len < 64 ? name.len : 64), name.s);
 }
 
+static bool has_gemma_tokens(struct gguf_str pre)
+{
+    for (size_t i = 0; i < sizeof gemma_pres / sizeof gemma_pres[0]; i++)
+        if (strlen(gemma_pres[i]) == pre.len &&
+            memcmp(gemma_pres[i], pre.s, pre.len) == 0)
+            return true;
+    return false;
+}
+
 /* Returns the value of tokenizer.ggml.NAME_token_id, or `def` if the key is
  * absent. Returns -1 if the value is not the id of a token. Some files write -1
  * or 4294967295 for "none". */
@@ -316,7 +332,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_eos, err));
     /* The key is ignored for these kinds: early gemma4 files wrongly set it to
      * false. */
-    if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
+    if ((t->kind == KIND_GEMMA && row->adds_bos) || t->kind == KIND_WORDPIECE)
         t->adds_bos = true;
     if (t->kind == KIND_WORDPIECE)
         t->adds_eos = true;
@@ -443,6 +459,8 @@ pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
     PL_TRY(find_model(&row, g, err));
     if (row->kind == KIND_BPE)
         PL_TRY(gguf_get_str(g, "tokenizer.ggml.pre", &pre, err));
+    if (row->kind == KIND_BPE && pre.s && has_gemma_tokens(pre))
+        row = &gemma_row;
     t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a tokenizer");

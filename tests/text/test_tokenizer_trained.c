@@ -123,7 +123,7 @@ static void check_folder(const char *folder)
         "kimi-k2",  "falcon",     "deepseek-v3", "deepseek-coder",
         "afmoe",    "bailingmoe", "seed-coder",  "exaone-moe",
         "tiny_aya", "superbpe",   "minicpm5",    "jais-2",
-        "bloom",
+        "bloom",    "spark2_5",   "ufakzeka",
     };
     static const char *const others[] = {"wordpiece", "wordpiece-cased",
                                          "unigram", "unigram-bytes",

@@ -435,6 +435,20 @@ TEST(tokenizer_bpe_joins_by_rank_then_leftmost)
     tokenizer_free(t);
 }
 
+/* Returns true if texts begin with BOS if the file names token 2 as BOS. */
+static bool adds_bos(const struct tiny *v)
+{
+    struct gguf_writer *w = writer_of(v);
+    struct tokenizer *t;
+    bool adds;
+
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 2);
+    t = create_from(w);
+    adds = tokenizer_adds_bos(t);
+    tokenizer_free(t);
+    return adds;
+}
+
 TEST(tokenizer_gemma_keeps_newline_runs_apart)
 {
     struct tiny *v = tiny_gemma();
@@ -453,6 +467,15 @@ TEST(tokenizer_gemma_keeps_newline_runs_apart)
     assert_string_equal(pieces(t, "a a\n\n\na\n\n", 0), "a| a|\n\n\n|a|\n|\n");
     assert_string_equal(pieces(t, "  a\xc3\xa9", 0), " | a|\xc3|\xa9");
     tokenizer_free(t);
+    assert_true(adds_bos(v));
+    /* Files of other models name the kind by the pre-tokenizer. They state
+     * whether a text begins with BOS. */
+    v->model = "gpt2";
+    v->pre = "sarvam-moe";
+    t = create(v);
+    assert_string_equal(pieces(t, "a a\n\n\na\n\n", 0), "a| a|\n\n\n|a|\n|\n");
+    tokenizer_free(t);
+    assert_false(adds_bos(v));
 }
 
 struct part { /* a part of a text, or of a word that is cut in two */

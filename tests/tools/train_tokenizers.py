@@ -74,6 +74,14 @@ RULES = {
     'deepseek-coder': (False, [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK,
                                r"\p{N}"]),
     'deepseek-v3': (False, [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+", V3]),
+    'spark2_5': (False, [
+        r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+        r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+|[\r\n]"
+        r"|\s+(?!\S)|\s+", r"\p{N}"]),
+    'ufakzeka': (False, [
+        r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"]),
     'bailingmoe': (False, [
         r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}"
         r"| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"]),
