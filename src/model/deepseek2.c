@@ -1,6 +1,6 @@
-/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. For
- * each token, the cache contains one latent c and one rotated key r, which all
- * heads share:
+/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2, Mistral Large 3): multi-head
+ * latent attention. For each token, the cache contains one latent c and one
+ * rotated key r, which all heads share:
  *
  *   (c, r) = kv_a h,  c = norm(c),  r = rope(r)
  *   (q_n, q_r) = a head of q_b norm(q_a h), or of q h;  q_r = rope(q_r)
@@ -91,7 +91,9 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
     if (!gguf_find(m->file, params_key(m, "expert_gating_func", &k)))
         m->gating = PL_GATING_SOFTMAX;
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
-    return m->rope.yarn && m->rope.freq_scale < 1 ? read_yarn(m, err) : PL_OK;
+    if (m->rope.yarn && m->rope.freq_scale < 1)
+        PL_TRY(read_yarn(m, err));
+    return params_temperature(m, "attention.temperature_length", 0, err);
 }
 
 static pl_tensor rotated(struct build *b, pl_tensor x)

@@ -6,9 +6,9 @@
  *
  * with the key yarn_log_multiplier l, which is 0 if absent.
  *
- * mistral4 (Mistral Small 4): deepseek2 with such a temperature and this factor
- * in addition; there l is ten times the key. Source: the model cards of
- * Ministral 3 and Mistral Small 4. */
+ * mistral4 (Mistral Small 4): deepseek2, whose queries may have such a
+ * temperature, with this factor in addition; there l is ten times the key.
+ * Source: the model cards of Ministral 3 and Mistral Small 4. */
 #include "base/err.h"
 #include "model/blocks.h"
 #include "model/params.h"
@@ -48,7 +48,7 @@ pl_status model_mistral4_read(struct model *m, pl_err *err)
         m->rope.mscale *= (float)stretch;
         m->query_scale *= (float)(stretch * stretch);
     }
-    return params_temperature(m, "attention.temperature_length", 0, err);
+    return PL_OK;
 }
 
 void model_mistral3(struct build *b)

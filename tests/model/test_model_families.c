@@ -285,6 +285,40 @@ TEST(mistral_keys_of_yarn_and_temperature_are_read)
     assert_non_null(strstr(err.message, "temperature_length is missing or 0"));
 }
 
+static int count_lines(const char *s)
+{
+    int n = 0;
+
+    for (; *s; s++)
+        n += *s == '\n';
+    return n;
+}
+
+/* Mistral Large 3 has the architecture deepseek2 and the keys of the
+ * temperature: one op more a layer, which multiplies the queries. */
+TEST(deepseek2_queries_may_have_a_temperature)
+{
+    static const struct edit temp[] = {
+        {".attention.temperature_scale", EDIT_FLOAT, 0.1, NULL},
+        {".attention.temperature_length", EDIT_INT, 16, NULL},
+    };
+    const char *path = made_model_file("deepseek2-mla-f32.gguf");
+    char *plain = graph_of(path, NULL, 0, NULL, NULL), *tempered;
+    struct gguf *g;
+    int64_t n_layer;
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    TEST_OK(gguf_need_i64(g, "deepseek2.block_count", 1, 99, &n_layer, &err),
+            err);
+    gguf_close(g);
+    tempered = graph_of(path, temp, 2, NULL, &err);
+    assert_non_null(tempered);
+    assert_int_equal(count_lines(tempered), count_lines(plain) + n_layer);
+    free(tempered);
+    free(plain);
+}
+
 /* ---- tensors ------------------------------------------------------------- */
 
 /* Returns true if a model may lack the tensor. Without it, another one may be

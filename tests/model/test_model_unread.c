@@ -247,8 +247,10 @@ TEST(unread_keys_that_change_results_reject_a_file)
 
         must_refuse(families[f], &causal, 1,
                     ".attention.causal is false, which changes the results");
-        must_refuse(families[f], &temperature, 1,
-                    ".attention.temperature_scale is 0.1");
+        /* deepseek2 reads this key. */
+        if (!strstr(families[f], "deepseek2"))
+            must_refuse(families[f], &temperature, 1,
+                        ".attention.temperature_scale is 0.1");
     }
 }
 
