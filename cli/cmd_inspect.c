@@ -2,6 +2,8 @@
 #include "cmd.h"
 #include "session.h"
 
+#include "pl_machines.h"
+
 enum exit_code cmd_inspect(const struct options *o)
 {
     pl_model *m = NULL;
@@ -24,6 +26,10 @@ enum exit_code cmd_devices(const struct options *o)
     pl_err err;
     pl_status r;
 
+    if (o->pl.machines != NULL) {
+        r = pl_machines_print(o->pl.machines, o->json, write_out, NULL, &err);
+        return r == PL_OK ? finish_out(o) : report(o, r, &err);
+    }
     if (o->pl.devices && !o->measure)
         return cli_error(o->command, EXIT_USAGE,
                          "-dev selects the devices of --measure; without "

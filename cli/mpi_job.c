@@ -215,7 +215,7 @@ static bool runs_on_several(enum command c)
 {
     return c == CMD_RUN || c == CMD_SERVE || c == CMD_PLAN ||
            c == CMD_PERPLEXITY || c == CMD_LOGITS || c == CMD_BENCH ||
-           c == CMD_WORKER;
+           c == CMD_DEVICES || c == CMD_WORKER;
 }
 
 enum exit_code mpi_job_join(struct options *o)
@@ -224,6 +224,8 @@ enum exit_code mpi_job_join(struct options *o)
                                .join_s = o->join_s,
                                .silence_s = o->machine_s,
                                .send_weights = o->send_weights,
+                               .network = o->network,
+                               .measure = o->measure,
                                .lost = end_lost,
                                .user = o};
     enum exit_code c;
@@ -269,15 +271,17 @@ enum exit_code mpi_job_serve(const struct options *o)
 
     /* mpirun sends its signals to all; machine 0 decides when to end */
     term_interrupts_count(1 << 20);
-    if (o->model == NULL) {
+    if (o->command == CMD_DEVICES) {
+        s = pl_machines_await(m, &o->pl, &err);
+    } else if (o->model == NULL) {
         s = PL_BAD_ARGUMENT;
         snprintf(err.message, sizeof(err.message),
                  "no model; give this machine's copy with -m FILE");
-    }
-    if (s == PL_OK)
+    } else {
         s = session_model(&model, o, &err);
-    if (s == PL_OK)
-        s = pl_machines_serve(m, model, &o->pl, &err);
+        if (s == PL_OK)
+            s = pl_machines_serve(m, model, &o->pl, &err);
+    }
     if (s != PL_OK)
         c = cli_error(o->command, exit_code_of(s), "machine %d: %s",
                       pl_machines_number(m), err.message);

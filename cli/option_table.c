@@ -826,12 +826,21 @@ const struct option_row option_table[] = {
     {{"--sim-seed"}, "N", "0", "Seed of the order of simulated devices.",
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0, NULL},
 
-    HEADING("Several machines (doc/machines.md)", ON_MACHINES | WORKER),
+    HEADING("Several machines (doc/machines.md)",
+            ON_MACHINES | DEVICES | WORKER),
     {{"--hosts"}, "LIST", NULL,
      "Machines to run on, like a,b. The command is started on each by mpirun, "
      "over ssh. -v prints the line. Needs Open MPI or MPICH, and plait and the "
      "model at the same paths on all.",
-     ON_MACHINES | OPTION_PROCESS, option_set_text, AT(hosts), 0, 0, NULL},
+     ON_MACHINES | DEVICES | OPTION_PROCESS, option_set_text, AT(hosts), 0, 0,
+     NULL},
+    {{"--network"}, "RATE:TIME", "measured",
+     "Bandwidth and latency of the network between machines, like "
+     "1.17GB/s:30us, for estimates. By default it is measured when the "
+     "machines join for the first time; `plait devices --hosts LIST "
+     "--measure` measures again.",
+     ON_MACHINES | DEVICES | OPTION_PROCESS, option_set_text, AT(network), 0, 0,
+     NULL},
     {{"--send-weights"}, NULL, NULL,
      "Send the weights of other machines to them, instead of reading them from "
      "their own copies of the file.",
@@ -839,12 +848,12 @@ const struct option_row option_table[] = {
      NULL},
     {{"--join-timeout"}, "S", "30",
      "Seconds to wait for other machines at the start.",
-     ON_MACHINES | WORKER | OPTION_PROCESS, option_set_float, AT(join_s), 1,
-     86400, NULL},
+     ON_MACHINES | DEVICES | WORKER | OPTION_PROCESS, option_set_float,
+     AT(join_s), 1, 86400, NULL},
     {{"--machine-timeout"}, "S", "5",
      "Seconds of silence after which another machine is lost.",
-     ON_MACHINES | WORKER | OPTION_PROCESS, option_set_float, AT(machine_s), 2,
-     86400, NULL},
+     ON_MACHINES | DEVICES | WORKER | OPTION_PROCESS, option_set_float,
+     AT(machine_s), 2, 86400, NULL},
 
     HEADING("Memory and placement", PLANNED),
     {{"-c", "--ctx-size"}, "N", "4096 at most",

@@ -199,6 +199,7 @@ struct options {
                             while tasks decode; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
     const char *hosts;       /* names of machines, separated by commas */
+    const char *network;     /* between machines: bandwidth and latency */
     float join_s, machine_s; /* limits in seconds */
     bool send_weights;
     bool no_autoload, at_start, pinned;

@@ -1,11 +1,13 @@
-/* Fuzzes what a machine of a job reads of another one before there is a device
- * set: the plan that machine 0 sends, and the descriptions of devices in it. A
- * plan that is read must have options and devices that the code can work with.
+/* Fuzzes what a machine of a job reads before there is a device set: the plan
+ * that machine 0 sends, the descriptions of devices in it, and the files of
+ * measured networks. A plan that is read must have options and devices that the
+ * code can work with.
  *
  * A description is hundreds of bytes that must be right, so byte 0 chooses how
  * many right ones replace those of the input, whose other bytes patch them. */
 #include "device/device_ops.h"
 #include "device/machines.h"
+#include "device/machines_links.h"
 #include "engine/machine_plan.h"
 
 #include <math.h>
@@ -71,6 +73,16 @@ static void check_patched(int n_dev, const uint8_t *patch, int n_patch,
     free(b);
 }
 
+/* Reads the file of a measured network. */
+static void check_link(const char *text, size_t n)
+{
+    struct machine_link x;
+
+    if (machines_link_parse(&x, text, n, "a", "b", "Open MPI"))
+        require(x.bytes_per_s > 0 && isfinite(x.bytes_per_s) &&
+                x.latency_s > 0 && isfinite(x.latency_s));
+}
+
 int fuzz_machine(const uint8_t *data, size_t n)
 {
     int n_dev, n_patch;
@@ -79,10 +91,12 @@ int fuzz_machine(const uint8_t *data, size_t n)
         return 0;
     n_dev = data[0] % (MOST + 1);
     n_patch = data[0] >> 4;
-    if (n_dev == 0)
+    if (n_dev == 0) {
         check_plan(data + 1, n - 1);
-    else if (n - 1 >= (size_t)(n_patch * PATCH))
+        check_link((const char *)data + 1, n - 1);
+    } else if (n - 1 >= (size_t)(n_patch * PATCH)) {
         check_patched(n_dev, data + 1, n_patch, data + 1 + n_patch * PATCH,
                       n - 1 - (size_t)(n_patch * PATCH));
+    }
     return 0;
 }

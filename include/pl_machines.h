@@ -27,6 +27,12 @@ typedef struct pl_machines_options {
      * be NULL. */
     pl_lost_fn *lost;
     void *user;
+    /* The network between all machines, such as "1.17GB/s:30us", for
+     * estimates. NULL: it is measured, at the first time that these machines
+     * join, in at most 0.3 s for a pair. Only machine 0's counts. */
+    const char *network;
+    bool measure; /* machine 0 measures again, in about 1 s for a pair */
+    bool padding[7];
 } pl_machines_options;
 
 /* Returns the number of processes that mpirun has started together with this
@@ -44,6 +50,14 @@ PL_API pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
                                   const pl_machines_options *how, pl_err *err);
 PL_API int pl_machines_number(const pl_machines *m); /* of this process */
 PL_API int pl_machines_count(const pl_machines *m);
+/* On machine 0: prints all machines, their devices, and the networks between
+ * them, as text or JSON. */
+PL_API pl_status pl_machines_print(const pl_machines *m, bool json,
+                                   pl_write_fn *write, void *user, pl_err *err);
+/* On a machine other than 0: waits until machine 0 ends the job, without a
+ * plan. Returns PL_DEVICE if machine 0 is lost. */
+PL_API pl_status pl_machines_await(pl_machines *m, const pl_options *opt,
+                                   pl_err *err);
 /* On a machine other than 0: executes the plans of machine 0 until that leaves.
  * Only no_pin, progress, log and cancel of `opt` count. */
 PL_API pl_status pl_machines_serve(pl_machines *m, const pl_model *model,

@@ -74,23 +74,28 @@ double *calibration_value(struct cost_rates *r,
 
 /* ---- rates of CPU devices ----------------------------------------------- */
 
-/* Counts the threads that compute at the same time during a step. Sets n[0] to
- * the number of threads of CPU devices, and n[1] to that of host devices. */
-static void count_threads(const struct device_list *l, int n[2])
+/* Counts the threads of a machine that compute at the same time during a step.
+ * Sets n[0] to the number of threads of CPU devices, and n[1] to that of host
+ * devices. */
+static void count_threads(const struct device_list *l, int machine, int n[2])
 {
     n[0] = n[1] = 0;
     for (int d = 0; d < l->n; d++)
-        if (l->dev[d].on_cores && !l->dev[d].io)
+        if (l->dev[d].on_cores && !l->dev[d].io && l->dev[d].machine == machine)
             n[l->dev[d].host] += l->dev[d].n_thread;
 }
 
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l)
 {
-    int n[2];
+    for (int d = 0; d < l->n; d++) {
+        int n[2];
 
-    count_threads(l, n);
-    return n[0] <= c->n_core && n[1] <= c->n_core;
+        count_threads(l, l->dev[d].machine, n);
+        if (n[0] > c->n_core || n[1] > c->n_core)
+            return false;
+    }
+    return true;
 }
 
 /* Returns the rates of one thread while n threads run, interpolated between the
@@ -138,15 +143,14 @@ static struct cost_rates sim(const struct calibration *c,
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates)
 {
-    int n[2];
-
-    count_threads(l, n);
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
-        int all = n[x->host] > 0 ? n[x->host] : 1;
+        int n[2], all;
 
         if (cost_has_spec_rates(x))
             continue;
+        count_threads(l, x->machine, n);
+        all = n[x->host] > 0 ? n[x->host] : 1;
         if (!x->on_cores) {
             rates[d] = sim(c, x);
         } else {

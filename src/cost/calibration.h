@@ -86,9 +86,10 @@ void calibration_init(struct calibration *c, enum kernel_set set,
 /* Returns the rates of n threads together, given the rates `one` of each. */
 struct cost_rates calibration_times(struct cost_rates one, double n);
 
-/* Returns true if the calibration applies to the devices: together they have at
- * most as many threads as the machine has cores. Rates with more threads than
- * cores were not measured. */
+/* Returns true if the calibration applies to the devices: those of each machine
+ * together have at most as many threads as this machine has cores. Rates with
+ * more threads than cores were not measured. Other machines are taken for ones
+ * like this. */
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l);
 /* Sets rates[d] for each CPU device d of the list. Assumes that all CPU

@@ -363,13 +363,29 @@ static struct route p2p_route(enum way way, double host_s, double a_s,
                           fmin(a, b), way};
 }
 
-/* The end whose rates are known decides. If both are, the slower one does. */
+/* Returns the known network between the machines of two devices; NULL if there
+ * is none. */
+static const struct machine_link *link_between(const struct cost_rates *a,
+                                               const struct cost_rates *b)
+{
+    const struct machine_link *x = NULL;
+
+    if (a->link && b->machine < a->n_link)
+        x = &a->link[b->machine];
+    return x && x->bytes_per_s > 0 ? x : NULL;
+}
+
+/* The network between both machines decides, if it is known, else the end whose
+ * rates are known. If both are, the slower one does. */
 static struct route network_route(const struct cost_rates *a,
                                   const struct cost_rates *b)
 {
+    const struct machine_link *x = link_between(a, b);
     const double most_s = fmax(a->network_s, b->network_s);
     double rate = fmax(a->network_bytes_per_s, b->network_bytes_per_s);
 
+    if (x)
+        return (struct route){x->latency_s, x->bytes_per_s, WAY_NETWORK};
     if (a->network_bytes_per_s > 0 && b->network_bytes_per_s > 0)
         rate = fmin(a->network_bytes_per_s, b->network_bytes_per_s);
     return (struct route){most_s > 0 ? most_s : network_s,
@@ -400,9 +416,16 @@ static struct route route(const struct cost_rates *a,
 struct cost_link cost_link_of(const struct cost_rates *from,
                               const struct cost_rates *to)
 {
+    const struct machine_link *x = link_between(from, to);
     struct route w = route(from, to);
+    bool stated =
+        (from->network_bytes_per_s > 0 || to->network_bytes_per_s > 0) &&
+        (from->network_s > 0 || to->network_s > 0);
 
-    return (struct cost_link){w.latency_s, w.bytes_per_s};
+    return (struct cost_link){w.latency_s, w.bytes_per_s,
+                              x        ? x->source
+                              : stated ? LINK_STATED
+                                       : LINK_ASSUMED};
 }
 
 /* Limits *w, the route of a transfer from several sources, by the route from

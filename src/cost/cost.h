@@ -47,6 +47,11 @@ struct cost_rates {
     /* bandwidth, and fixed time in seconds, of copies to devices of other
      * machines; 0 if unknown */
     double network_bytes_per_s, network_s;
+    /* [n_link] the networks of the device's machine to others, by their
+     * numbers, which go before the two rates; borrowed from the device list;
+     * NULL if unknown */
+    const struct machine_link *link;
+    int n_link;
     bool has_copy_engine; /* copies from and to host memory use the device's
                              copy engine, so that only the device's link limits
                              their rate */
@@ -126,9 +131,11 @@ struct cost_use {
  * the CPU devices that use the same cores. */
 void cost_threads(const struct device_list *l, int *thread0, int *n_thread);
 
-/* Latency and bandwidth of a copy between two devices. */
+/* Latency and bandwidth of a copy between two devices. The source is that of a
+ * network between machines. */
 struct cost_link {
     double latency_s, bytes_per_s;
+    enum link_source source;
 };
 struct cost_link cost_link_of(const struct cost_rates *from,
                               const struct cost_rates *to);

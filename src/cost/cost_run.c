@@ -283,6 +283,7 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
             if (n_thread[c] == 0 || l->dev[c].host ||
+                l->dev[c].machine != l->dev[d].machine ||
                 !on_cores_of(&l->dev[d], &l->dev[c]))
                 continue;
             first = thread0[c] < first ? thread0[c] : first;

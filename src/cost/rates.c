@@ -41,6 +41,23 @@ static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
     return guessed;
 }
 
+/* Sets what rates say of networks between machines, whatever else they come
+ * from. */
+static void place_in_network(const struct device_list *l, struct cost_rates *r)
+{
+    for (int d = 0; d < l->n; d++) {
+        const struct device_desc *x = &l->dev[d];
+
+        r[d].machine = x->machine;
+        r[d].network_bytes_per_s = x->network_bytes_per_s;
+        r[d].network_s = x->network_latency_s;
+        if (!l->link)
+            continue;
+        r[d].link = l->link + (size_t)x->machine * (size_t)l->n_machine;
+        r[d].n_link = l->n_machine;
+    }
+}
+
 void rates_of_list(const struct device_list *l, enum kernel_set set,
                    const struct calibration *c, uint64_t weights,
                    struct cost_rates *r)
@@ -50,6 +67,7 @@ void rates_of_list(const struct device_list *l, enum kernel_set set,
         calibration_rates(c, l, weights, r);
     if (c)
         calibration_device_rates(c, l, r);
+    place_in_network(l, r);
 }
 
 pl_status rates_known(const struct compiled *q, const struct calibration *c,
@@ -81,6 +99,7 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
         calibration_rates(c, &l, weights, r);
     if (c)
         calibration_device_rates(c, &l, r);
+    place_in_network(&l, r);
     free(l.dev);
     return PL_OK;
 }

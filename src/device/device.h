@@ -111,6 +111,20 @@ enum {
                                "io" */
 };
 
+/* The origin of a figure about a network. */
+enum link_source {
+    LINK_ASSUMED,  /* a default of the cost model */
+    LINK_MEASURED, /* measured between these machines */
+    LINK_STATED,   /* given by the user */
+    LINK_SOURCES
+};
+
+/* The network between two machines, alike in both directions. */
+struct machine_link {
+    double bytes_per_s, latency_s; /* 0 if unknown */
+    enum link_source source;
+};
+
 struct device_list {
     int n;
     /* the devices of the list, [n]; allocated by malloc */
@@ -128,6 +142,11 @@ struct device_list {
     /* the network to other machines that have devices of the list; borrowed;
      * NULL if there are none, or if the devices are only described */
     struct network *network;
+    /* [n_machine * n_machine] the measured or stated networks: between machines
+     * a and b at a * n_machine + b; owned. NULL if there are none; then the
+     * devices' own figures apply. Only machine 0 has them. */
+    int n_machine;
+    struct machine_link *link;
 };
 
 #define DEVICE_DEFAULT "cpu" /* the -dev string if none is given */
@@ -169,6 +188,10 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  * 0 and is not counted. "none" is accepted as by device_parse. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
+/* Parses a network, "1.17GB/s:30us": bytes per second, and latency in
+ * seconds. */
+pl_status device_parse_network(struct machine_link *out, const char *spec,
+                               pl_err *err);
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,
                            pl_err *err);
 void device_list_free(struct device_list *l);

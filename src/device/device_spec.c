@@ -512,6 +512,28 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
     return parse(out, spec, true, 0, NULL, err);
 }
 
+pl_status device_parse_network(struct machine_link *out, const char *spec,
+                               pl_err *err)
+{
+    const struct device_item it = {.text = spec,
+                                   .field = spec,
+                                   .end = spec + strlen(spec),
+                                   .accepted = ""};
+    const unsigned both = 1u << DEVICE_BANDWIDTH | 1u << DEVICE_LATENCY;
+    double v[DEVICE_FIGURES];
+    char shown[ERR_SHOWN];
+
+    if (device_item_read(&it, both, v, NULL, NULL) != PL_OK ||
+        v[DEVICE_BANDWIDTH] == 0 || v[DEVICE_LATENCY] == 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "network \"%s\": not a bandwidth and a latency; write "
+                       "them like 1.17GB/s:30us",
+                       err_shown(shown, spec, strlen(spec)));
+    *out = (struct machine_link){v[DEVICE_BANDWIDTH], v[DEVICE_LATENCY],
+                                 LINK_STATED};
+    return PL_OK;
+}
+
 /* ---- the host ---------------------------------------------------------- */
 
 static const struct backend_ops *host_kind(void)
@@ -599,7 +621,7 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,
                            pl_err *err)
 {
-    size_t n = (size_t)l->n;
+    size_t n = (size_t)l->n, n_machine = (size_t)l->n_machine;
 
     *out = (struct device_list){0};
     if (n > 0) {
@@ -607,6 +629,16 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
         if (!out->dev)
             return err_no_memory(err, "the list of devices");
         memcpy(out->dev, l->dev, n * sizeof *out->dev);
+    }
+    if (l->link) {
+        out->link = malloc(n_machine * n_machine * sizeof *out->link);
+        if (!out->link) {
+            free(out->dev);
+            out->dev = NULL;
+            return err_no_memory(err, "the list of devices");
+        }
+        memcpy(out->link, l->link, n_machine * n_machine * sizeof *out->link);
+        out->n_machine = l->n_machine;
     }
     out->n = l->n;
     out->host_described = l->host_described;
@@ -621,6 +653,7 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
 void device_list_free(struct device_list *l)
 {
     free(l->dev);
+    free(l->link);
     topology_drop(l->topology);
     *l = (struct device_list){0};
 }

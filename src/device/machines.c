@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/sized.h"
 #include "device/device_ops.h"
+#include "device/machines_links.h"
+#include "device/machines_measure.h"
 #include "machine/topology.h"
 
 #include <math.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     JOIN_S = 30,
@@ -23,6 +26,9 @@ enum {
 /* Seconds that machine 0 waits for others to compile a plan. A machine that is
  * lost meanwhile is noticed earlier. */
 static const double load_limit_s = 3600;
+/* Seconds to measure the network of a pair of machines: at most at a join, at
+ * most for all at a join, and if it is asked for. */
+static const double join_pair_s = 0.3, join_pairs_s = 2, asked_pair_s = 1;
 
 #if defined(__x86_64__)
 #define ARCHITECTURE "x86_64"
@@ -41,7 +47,14 @@ struct build {
 struct hello {
     struct build build;
     uint64_t kernel_sets;
+    char name[MACHINES_NAME];
     int32_t n_dev; /* number of devices that follow */
+};
+
+struct welcome {
+    double
+        pair_s; /* seconds to measure the network of a pair; 0: it is known */
+    int32_t sends_weights;
 };
 
 struct sent_device {
@@ -219,6 +232,14 @@ static uint64_t own_kernel_sets(void)
     return sets;
 }
 
+/* Writes the name of this machine. */
+static void own_name(char name[MACHINES_NAME])
+{
+    memset(name, 0, MACHINES_NAME);
+    if (gethostname(name, MACHINES_NAME - 1) != 0)
+        snprintf(name, MACHINES_NAME, "unknown");
+}
+
 static bool send_hello(const pl_machines *m)
 {
     size_t n = machines_devices_bytes(m->own.n);
@@ -231,6 +252,7 @@ static bool send_hello(const pl_machines *m)
     memset(&h, 0, sizeof h);
     h.build = own_build();
     h.kernel_sets = m->kernel_sets;
+    own_name(h.name);
     h.n_dev = m->own.n;
     memcpy(p, &h, sizeof h);
     machines_write_devices(p + sizeof h, m->own.dev, m->own.n);
@@ -251,7 +273,7 @@ static pl_status take_hello(pl_machines *m, int from,
         memcpy(&h, s->data, s->bytes < sizeof h ? s->bytes : sizeof h);
     PL_TRY(check_build(&h.build, from, err));
     if (s->tag != MACHINES_HELLO || s->bytes < sizeof h || h.n_dev < 1 ||
-        h.n_dev > DEVICE_NAMED_MAX)
+        !is_text(h.name, sizeof h.name) || h.n_dev > DEVICE_NAMED_MAX)
         return err_set(err, PL_BAD_ARGUMENT,
                        "machine %d has no device; give it one, as with "
                        "`-dev cpu`, or leave it out",
@@ -275,6 +297,7 @@ static pl_status take_hello(pl_machines *m, int from,
                            from);
     m->n_dev += h.n_dev;
     m->kernel_sets &= h.kernel_sets;
+    memcpy(m->name[from], h.name, sizeof h.name);
     return PL_OK;
 }
 
@@ -298,26 +321,179 @@ static pl_status await_hello(pl_machines *m, int from, double end,
     return st;
 }
 
-static pl_status lead(pl_machines *m, const volatile int *cancel, pl_err *err)
+/* ---- networks between machines ------------------------------------------- */
+
+static struct machine_link *link_of(const pl_machines *m, int a, int b)
 {
-    double end = device_now() + m->join_s;
-    unsigned char sends = m->send_weights;
+    return &m->link[a * m->net->n_machine + b];
+}
+
+static void put_link(pl_machines *m, int a, int b, struct machine_link x)
+{
+    *link_of(m, a, b) = *link_of(m, b, a) = x;
+}
+
+/* Returns true if the networks of all pairs are known without measuring. */
+static bool load_links(pl_machines *m, const char *network)
+{
+    for (int b = 0; b < m->net->n_machine; b++)
+        for (int a = 0; a < b; a++) {
+            struct machine_link x;
+
+            if (!network ||
+                !machines_link_load(&x, m->name[a], m->name[b], network))
+                return false;
+            put_link(m, a, b, x);
+        }
+    return true;
+}
+
+static void save_links(pl_machines *m, const char *network)
+{
+    m->links_kept = network != NULL;
+    for (int b = 0; b < m->net->n_machine; b++)
+        for (int a = 0; a < b; a++)
+            m->links_kept = m->links_kept &&
+                            machines_link_save(link_of(m, a, b), m->name[a],
+                                               m->name[b], network);
+}
+
+static pl_status measure(pl_machines *m, double pair_s,
+                         struct machine_link *own, const volatile int *cancel,
+                         pl_err *err)
+{
+    const struct machines_measure how = {
+        .pair_s = pair_s, .limit_s = 2 * m->join_s, .cancel = cancel};
+
+    memset(own, 0, (size_t)m->net->n_machine * sizeof *own);
+    return machines_measure(m->net, &how, own, err);
+}
+
+/* Takes what machine `from` has measured: its networks to later machines. */
+static pl_status take_links(pl_machines *m, int from,
+                            const struct network_session *s, pl_err *err)
+{
+    int n = m->net->n_machine;
+    struct machine_link x;
+    bool ok = s && s->tag == MACHINES_LINKS && s->bytes == (size_t)n * sizeof x;
+
+    for (int k = from + 1; ok && k < n; k++) {
+        memcpy(&x, s->data + (size_t)k * sizeof x, sizeof x);
+        ok = x.bytes_per_s > 0 && isfinite(x.bytes_per_s) && x.latency_s > 0 &&
+             isfinite(x.latency_s);
+        x.source = LINK_MEASURED;
+        put_link(m, from, k, x);
+    }
+    return ok ? PL_OK
+              : err_set(err, PL_DEVICE,
+                        "machine %d has not sent what it has measured of the "
+                        "network; use the same version on all machines",
+                        from);
+}
+
+/* Measures with all other machines, and collects their results. */
+static pl_status measure_all(pl_machines *m, double pair_s,
+                             const volatile int *cancel, pl_err *err)
+{
+    struct machine_link own[PROG_MAX_MACHINE];
+
+    PL_TRY(measure(m, pair_s, own, cancel, err));
+    for (int k = 1; k < m->net->n_machine; k++)
+        put_link(m, 0, k, own[k]);
+    for (int k = 1; k < m->net->n_machine; k++) {
+        struct network_session *s = NULL;
+        pl_status st;
+
+        PL_TRY(network_session_receive(m->watch, k, 2 * m->join_s, cancel, &s,
+                                       err));
+        st = take_links(m, k, s, err);
+        free(s);
+        PL_TRY(st);
+    }
+    return PL_OK;
+}
+
+/* Sets what the devices say of the network of their machine, by which programs
+ * choose how to exchange: the rate of its fastest link, which is that of its
+ * cable, and the greatest latency. */
+static void describe_networks(pl_machines *m)
+{
+    for (int d = 0; d < m->n_dev; d++) {
+        struct device_desc *x = &m->dev[d];
+
+        for (int k = 0; k < m->net->n_machine; k++) {
+            const struct machine_link *y = link_of(m, x->machine, k);
+
+            if (k == x->machine)
+                continue;
+            x->network_bytes_per_s =
+                fmax(x->network_bytes_per_s, y->bytes_per_s);
+            x->network_latency_s = fmax(x->network_latency_s, y->latency_s);
+        }
+    }
+}
+
+static double pair_seconds(const pl_machines *m, bool asked)
+{
+    double all = join_pairs_s / machines_rounds(m->net->n_machine);
+
+    return asked ? asked_pair_s : fmin(join_pair_s, all);
+}
+
+/* ---- both sides of a join ------------------------------------------------ */
+
+static pl_status welcome(pl_machines *m, double pair_s, pl_err *err)
+{
+    struct welcome w;
+
+    memset(&w, 0, sizeof w);
+    w.pair_s = pair_s;
+    w.sends_weights = m->send_weights;
+    for (int k = 1; k < m->net->n_machine; k++)
+        if (!network_session_send(m->watch, k, MACHINES_WELCOME, &w, sizeof w))
+            return err_no_memory(err, "a message");
+    return PL_OK;
+}
+
+static pl_status lead(pl_machines *m, const char *network,
+                      const volatile int *cancel,
+                      const pl_machines_options *how, pl_err *err)
+{
+    double end = device_now() + m->join_s, pair_s = 0;
+    size_t n = (size_t)m->net->n_machine;
+    struct machine_link stated;
 
     m->dev = malloc((size_t)m->own.n * sizeof *m->dev);
-    if (!m->dev)
+    m->name = calloc(n, sizeof *m->name);
+    m->link = calloc(n * n, sizeof *m->link);
+    if (!m->dev || !m->name || !m->link)
         return err_no_memory(err, "devices of machines");
     memcpy(m->dev, m->own.dev, (size_t)m->own.n * sizeof *m->dev);
     m->n_dev = m->own.n;
+    own_name(m->name[0]);
+    if (how->network)
+        PL_TRY(device_parse_network(&stated, how->network, err));
     for (int k = 1; k < m->net->n_machine; k++)
         PL_TRY(await_hello(m, k, end, cancel, err));
-    for (int k = 1; k < m->net->n_machine; k++)
-        if (!network_session_send(m->watch, k, MACHINES_WELCOME, &sends, 1))
-            return err_no_memory(err, "a message");
+    m->links_kept = !how->network && !how->measure && load_links(m, network);
+    if (!how->network && !m->links_kept)
+        pair_s = pair_seconds(m, how->measure);
+    PL_TRY(welcome(m, pair_s, err));
+    if (pair_s > 0) {
+        PL_TRY(measure_all(m, pair_s, cancel, err));
+        save_links(m, network);
+    }
+    for (int b = 0; how->network && b < m->net->n_machine; b++)
+        for (int a = 0; a < b; a++)
+            put_link(m, a, b, stated);
+    describe_networks(m);
     return PL_OK;
 }
 
 static pl_status follow(pl_machines *m, const volatile int *cancel, pl_err *err)
 {
+    struct machine_link own[PROG_MAX_MACHINE];
+    struct welcome w = {.pair_s = 0};
     struct network_session *s;
     bool ok;
 
@@ -326,15 +502,26 @@ static pl_status follow(pl_machines *m, const volatile int *cancel, pl_err *err)
     /* machine 0 waits for others meanwhile, and says so itself */
     PL_TRY(
         network_session_receive(m->watch, 0, 2 * m->join_s, cancel, &s, err));
-    ok = s && s->tag == MACHINES_WELCOME && s->bytes == 1;
-    m->send_weights = ok && s->data[0];
-    free(s);
+    ok = s && s->tag == MACHINES_WELCOME && s->bytes == sizeof w;
     if (ok)
+        memcpy(&w, s->data, sizeof w);
+    m->send_weights = w.sends_weights;
+    free(s);
+    if (s && !ok)
+        return err_set(err, PL_DEVICE,
+                       "machine 0 has ended the job; see its own error");
+    if (!s)
+        return err_set(err, PL_DEVICE,
+                       "machine 0 has not answered within %.3g s; see whether "
+                       "it runs",
+                       2 * m->join_s);
+    if (!(w.pair_s > 0))
         return PL_OK;
-    return err_set(err, PL_DEVICE,
-                   "machine 0 has not answered within %.3g s; see whether it "
-                   "runs",
-                   2 * m->join_s);
+    PL_TRY(measure(m, w.pair_s, own, cancel, err));
+    if (!network_session_send(m->watch, 0, MACHINES_LINKS, own,
+                              (size_t)m->net->n_machine * sizeof *own))
+        return err_no_memory(err, "a message");
+    return PL_OK;
 }
 
 static pl_status read_own(pl_machines *m, const pl_options *opt, pl_err *err)
@@ -351,8 +538,9 @@ static pl_status read_own(pl_machines *m, const pl_options *opt, pl_err *err)
 }
 
 pl_status machines_join(pl_machines **out, const struct network_module *module,
-                        struct network *carrier, const pl_options *opt,
-                        const pl_machines_options *how, pl_err *err)
+                        struct network *carrier, const char *network,
+                        const pl_options *opt, const pl_machines_options *how,
+                        pl_err *err)
 {
     struct network_watch_options w = {
         how->silence_s > 0 ? how->silence_s : SILENCE_S, how->lost, how->user};
@@ -370,7 +558,7 @@ pl_status machines_join(pl_machines **out, const struct network_module *module,
     PL_TRY(network_watch_create(&m->watch, carrier, &w, err));
     m->net = network_watch_network(m->watch);
     PL_TRY(read_own(m, opt, err));
-    return m->net->machine == 0 ? lead(m, opt->cancel, err)
+    return m->net->machine == 0 ? lead(m, network, opt->cancel, how, err)
                                 : follow(m, opt->cancel, err);
 }
 
@@ -380,7 +568,7 @@ pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
     pl_machines_options own = {.size = sizeof own};
     const struct network_module *module;
     const struct network_kind *kind;
-    char why[NETWORK_MODULE_ERROR];
+    char why[NETWORK_MODULE_ERROR], network[NETWORK_TEXT];
     pl_options o;
     struct network *net;
     pl_status s;
@@ -403,7 +591,8 @@ pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
     PL_TRY(network_open_module(&module, kind, err));
     if (!module->open(&net, why))
         return err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
-    s = machines_join(out, module, net, &o, &own, err);
+    network_describe(kind, network);
+    s = machines_join(out, module, net, network, &o, &own, err);
     if (s != PL_OK) {
         pl_err told = {.message = ""};
 
@@ -494,6 +683,29 @@ static bool await_bye(pl_machines *m)
     return false;
 }
 
+pl_status pl_machines_await(pl_machines *m, const pl_options *opt, pl_err *err)
+{
+    struct network_session *s = NULL;
+    pl_options own;
+
+    PL_NEED(m, err);
+    PL_NEED(opt, err);
+    PL_TRY(sized_read(&own, sizeof own, opt, "pl_options",
+                      "call pl_options_init", err));
+    if (m->net->machine == 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "this is machine 0, which ends the job; call "
+                       "pl_machines_leave");
+    PL_TRY(network_session_receive(m->watch, 0, 0, own.cancel, &s, err));
+    m->ended = s->tag == MACHINES_BYE;
+    free(s);
+    if (!m->ended)
+        return err_set(err, PL_UNSUPPORTED,
+                       "machine 0 has sent a plan; call pl_machines_serve");
+    network_session_send(m->watch, 0, MACHINES_BYE, NULL, 0);
+    return PL_OK;
+}
+
 void machines_fail(pl_machines *m, const pl_err *why)
 {
     for (int k = 0; k < m->net->n_machine; k++)
@@ -519,6 +731,8 @@ bool pl_machines_leave(pl_machines *m, const pl_err *why)
         m->module->close(m->carrier, all);
     device_list_free(&m->own);
     free(m->dev);
+    free(m->name);
+    free(m->link);
     free(m);
     return all;
 }
@@ -533,6 +747,8 @@ pl_status machines_list(struct device_list *out, const pl_machines *m,
     l.dev = m->dev;
     l.n = m->n_dev;
     l.network = m->net;
+    l.link = m->link;
+    l.n_machine = m->link ? m->net->n_machine : 0;
     while (l.n > 0 && l.dev[l.n - 1].host)
         l.n--;
     l.given = l.dev + l.n;

@@ -15,10 +15,13 @@
 enum machines_tag {
     MACHINES_HELLO = NETWORK_SESSION, /* to machine 0 */
     MACHINES_WELCOME,                 /* from machine 0: all have joined */
-    MACHINES_READY,                   /* to machine 0: ready for a plan */
-    MACHINES_PLAN,                    /* from machine 0 */
-    MACHINES_BYE, /* from machine 0: end; and the answer to it */
+    MACHINES_LINKS, /* to machine 0: networks that were measured */
+    MACHINES_READY, /* to machine 0: ready for a plan */
+    MACHINES_PLAN,  /* from machine 0 */
+    MACHINES_BYE,   /* from machine 0: end; and the answer to it */
 };
+
+enum { MACHINES_NAME = 64 };
 
 struct pl_machines {
     const struct network_module *module; /* NULL for another carrier */
@@ -37,14 +40,22 @@ struct pl_machines {
     struct device_desc *dev; /* [n_dev], owned */
     int n_dev;
     uint64_t kernel_sets; /* bit k: all machines can run kernel set k */
+    /* On machine 0: [n_machine] names, and [n_machine * n_machine] the networks
+     * between machines, as in struct device_list; owned. */
+    char (*name)[MACHINES_NAME];
+    struct machine_link *link;
+    bool links_kept; /* all of them were measured before, or are kept now */
 };
 
 /* Joins over a carrier, which is borrowed, and is closed by `module` unless
- * that is NULL. Returns when all machines have joined. If that fails, *out is
- * still set if the machines have to be left. */
+ * that is NULL. `network` names the carrier and what it uses, under which
+ * measurements are kept; NULL: they are not kept. Returns when all machines
+ * have joined. If that fails, *out is still set if the machines have to be
+ * left. */
 pl_status machines_join(pl_machines **out, const struct network_module *module,
-                        struct network *carrier, const pl_options *opt,
-                        const pl_machines_options *how, pl_err *err);
+                        struct network *carrier, const char *network,
+                        const pl_options *opt, const pl_machines_options *how,
+                        pl_err *err);
 
 /* Tells all other machines that this one cannot take part any more. */
 void machines_fail(pl_machines *m, const pl_err *why);

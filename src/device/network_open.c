@@ -114,6 +114,22 @@ pl_status network_open_module(const struct network_module **out,
     return PL_OK;
 }
 
+void network_describe(const struct network_kind *kind, char text[NETWORK_TEXT])
+{
+    static const char *const selects[] = {"OMPI_MCA_btl", "OMPI_MCA_pml",
+                                          "OMPI_MCA_btl_tcp_if_include",
+                                          "UCX_NET_DEVICES", "HYDRA_IFACE"};
+    size_t n = (size_t)snprintf(text, NETWORK_TEXT, "%s", kind->name);
+
+    for (size_t i = 0; i < sizeof selects / sizeof selects[0]; i++) {
+        const char *value = getenv(selects[i]);
+
+        if (value && n < NETWORK_TEXT)
+            n += (size_t)snprintf(text + n, NETWORK_TEXT - n, " %s=%s",
+                                  selects[i], value);
+    }
+}
+
 bool network_has_module(const struct network_kind *kind)
 {
     const struct network_module *m;

@@ -27,4 +27,9 @@ bool network_has_module(const struct network_kind *kind);
 /* Returns the kinds, whose number is *n. */
 const struct network_kind *network_kinds(int *n);
 
+enum { NETWORK_TEXT = 160 };
+/* Writes what distinguishes networks between the same machines: the MPI, and
+ * the interfaces that its environment variables select. */
+void network_describe(const struct network_kind *kind, char text[NETWORK_TEXT]);
+
 #endif

@@ -419,6 +419,17 @@ void machine_plan_free(struct machine_plan *p)
 
 /* ---- executing plans ----------------------------------------------------- */
 
+/* Replaces the description of this machine's device d in a plan by its own. The
+ * network is as machine 0 knows it, so that all lower programs alike. */
+static void take_own(struct device_desc *d, const struct device_desc *own)
+{
+    double rate = d->network_bytes_per_s, latency = d->network_latency_s;
+
+    *d = *own;
+    d->network_bytes_per_s = rate;
+    d->network_latency_s = latency;
+}
+
 /* Checks the devices of a plan, and takes them over. This machine's own are
  * those that it has described. */
 static pl_status take_devices(pl_machines *m, struct machine_plan *p,
@@ -437,7 +448,7 @@ static pl_status take_devices(pl_machines *m, struct machine_plan *p,
             continue;
         ok = n_own < m->own.n && strcmp(d->name, m->own.dev[n_own].name) == 0;
         if (ok)
-            *d = m->own.dev[n_own++];
+            take_own(d, &m->own.dev[n_own++]);
     }
     if (!ok || n_own != m->own.n)
         return err_set(err, PL_UNSUPPORTED,

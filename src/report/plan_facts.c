@@ -6,6 +6,8 @@
 #include "cost/cost.h"
 #include "cost/rates.h"
 
+#include "report/plan_network.h"
+
 #include <string.h>
 
 enum {
@@ -273,6 +275,7 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
         if (!c->v[k].pages)
             f->copy_bytes += plan_bytes(c->v[k].bytes);
     PL_TRY(gather_tensors(f, p, err));
+    PL_TRY(plan_find_crossings(f, p, err));
     return estimate(f, p, err);
 }
 

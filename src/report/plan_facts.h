@@ -86,6 +86,14 @@ struct plan_facts {
      * n_past tokens; both numbers are in `estimate` */
     struct plan_time prefill, decode;
     struct plan_pipeline pipeline;
+    /* number of machines, and [n_machine * n_machine] what machine a sends to
+     * machine b in a step of one token, at a * n_machine + b; NULL for one
+     * machine */
+    int n_machine;
+    struct plan_crossing {
+        int n_message;
+        uint64_t bytes;
+    } * crossing;
 };
 
 /* Returns the end of the list, which may be empty. */

@@ -2,6 +2,7 @@
  * bytes. */
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
+#include "report/plan_network.h"
 
 #include "cost/cost.h"
 #include "device/device_ops.h"
@@ -225,5 +226,7 @@ void plan_print_json(const pl_plan *p, const struct plan_facts *f,
                  " one_by_one_s:f} links:[",
                  y->n, y->n_tok, y->seconds, y->one_by_one_s);
     plan_put_links(p, f, &j);
+    json_put(&j, "] networks:[");
+    plan_put_networks(p, f, &j);
     json_put(&j, "]}");
 }

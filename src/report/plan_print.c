@@ -9,6 +9,7 @@
 #include "plan/roles.h"
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
+#include "report/plan_network.h"
 #include "report/writer.h"
 
 #include <inttypes.h>
@@ -589,6 +590,7 @@ static void say_all(const struct page *g)
     plan_print_copies(g->p, g->f, g->to);
     say_estimate(g);
     plan_print_links(g->p, g->f, g->to);
+    plan_print_networks(g->p, g->f, g->to);
     plan_print_times(g->p, g->f, g->to);
 }
 

@@ -2,6 +2,7 @@
  * instruction of width w takes w seconds, a copy a second a byte, so clocks can
  * be checked exactly. */
 #include "cost/cost.h"
+#include "cost/rates.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "lower/compile.h"
@@ -632,6 +633,42 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     p->rates[0].bridge_bytes_per_s = 8;
     must_be(cost_insn_s(&m, 0, &s, one_token), 16);
     free(p);
+}
+
+/* Between machines the network of both counts, if it is known. Without, the
+ * slower end's rates count, or defaults. */
+TEST(plan_cost_of_a_network_is_that_of_both_machines)
+{
+    static const struct machine_link of_0[3] = {
+        {0}, {4, 2, LINK_MEASURED}, {0.5, 7, LINK_STATED}};
+    struct device_desc dev[3] = {{.described = true, .mem_bytes_per_s = 1e9},
+                                 {.machine = 1, .n_thread = 1},
+                                 {.machine = 2, .n_thread = 1}};
+    struct machine_link all[9] = {{0}};
+    struct device_list l = {.n = 3, .dev = dev, .n_machine = 3, .link = all};
+    struct cost_rates r[3];
+    struct cost_link x;
+
+    memcpy(all, of_0, sizeof of_0);
+    rates_of_list(&l, KERNEL_SET_GENERIC, NULL, 0, r);
+    for (int k = 1; k < 3; k++) {
+        x = cost_link_of(&r[0], &r[k]);
+        must_be(x.latency_s, of_0[k].latency_s);
+        must_be(x.bytes_per_s, of_0[k].bytes_per_s);
+        assert_int_equal(x.source, of_0[k].source);
+    }
+    x = cost_link_of(&r[2], &r[1]);
+    must_be(x.bytes_per_s, 0.117e9);
+    assert_int_equal(x.source, LINK_ASSUMED);
+    l.link = NULL;
+    dev[2].network_bytes_per_s = 3;
+    dev[1].network_latency_s = 5;
+    rates_of_list(&l, KERNEL_SET_GENERIC, NULL, 0, r);
+    x = cost_link_of(&r[2], &r[1]);
+    must_be(x.bytes_per_s, 3);
+    must_be(x.latency_s, 5);
+    assert_int_equal(x.source, LINK_STATED);
+    assert_int_equal(cost_link_of(&r[0], &r[1]).source, LINK_ASSUMED);
 }
 
 /* Every rate is set, whatever it was before; unknown rates count as free. */
