@@ -439,6 +439,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->error = error;
     h->user = user;
     h->watch_fd = h->wake_fd = -1;
+    h->retry_s = atoi(HTTP_RETRY_S);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
@@ -451,6 +452,27 @@ pl_status http_start(struct http **out, const struct http_options *o,
 }
 
 /* ---- the running server, and stopping it --------------------------------- */
+
+void http_pause(struct http *h, bool pause)
+{
+    const struct timespec moment = {0, 500000};
+
+    atomic_store(&h->paused, pause);
+    http_wake(h);
+    while (h->has_thread && atomic_load(&h->is_paused) != pause)
+        nanosleep(&moment, NULL);
+}
+
+const int *http_sockets(const struct http *h, int *n)
+{
+    *n = h->n_listen;
+    return h->listen_fd;
+}
+
+void http_set_retry(struct http *h, int seconds)
+{
+    atomic_store(&h->retry_s, seconds);
+}
 
 int http_port(const struct http *h)
 {

@@ -77,6 +77,14 @@ struct http_options {
     int timeout_s;
     /* let no client connect before http_accept; those of Unix sockets wait */
     bool held;
+    /* The sockets of another server, [n_given], which http_sockets returns
+     * there. This server takes them over instead of binding `host`, closes them
+     * at its end, and leaves the files of Unix sockets alone. */
+    const int *given;
+    int n_given;
+    /* Respond to every request with status 503 and this message; NULL for the
+     * routes. */
+    const char *unavailable;
     int drain_s; /* seconds that an idle connection stays open while the
                        server drains; 0 for 1 */
     /* Called for each request with one line, never by two threads at once:
@@ -102,6 +110,17 @@ pl_status http_start(struct http **out, const struct http_options *o,
 /* Lets clients connect to a server that was started with http_options.held.
  * Errors are those of http_start for addresses and threads. */
 pl_status http_accept(struct http *h, pl_err *err);
+/* Makes a server that has called http_accept stop accepting clients, or start
+ * again, and waits until it does. Its sockets stay open, so that those who
+ * connect wait, or another process that has the sockets accepts them. */
+void http_pause(struct http *h, bool pause);
+/* Returns the sockets that the server is bound to, and sets *n to their number,
+ * at most HTTP_MAX_SOCKET. */
+enum { HTTP_MAX_SOCKET = 16 };
+const int *http_sockets(const struct http *h, int *n);
+/* Sets the seconds that a server with http_options.unavailable names in its
+ * header Retry-After. */
+void http_set_retry(struct http *h, int seconds);
 int http_port(const struct http *h);
 /* Returns true if address[0 ... n - 1], one of the addresses in
  * http_options.host, is the path of a Unix socket. */

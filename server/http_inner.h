@@ -26,8 +26,9 @@ enum {
     HTTP_MAX_SEGMENT = 16,
     /* Limit of the number of lingering connections (struct http_linger). */
     HTTP_MAX_LINGER = 64,
-    HTTP_MAX_LISTEN = 16, /* limit of the addresses that a server listens on */
-    HTTP_N_HAND = 4,      /* number of handler threads (http_worker.c) */
+    /* limit of the addresses that a server listens on */
+    HTTP_MAX_LISTEN = HTTP_MAX_SOCKET,
+    HTTP_N_HAND = 4, /* number of handler threads (http_worker.c) */
     HTTP_LINGER_BYTES = 64 << 20,
     /* Limit of the memory for a request's line and headers, in bytes. */
     HTTP_HEAD_BYTES = 32 << 10,
@@ -82,7 +83,9 @@ struct http {
     pthread_t thread;
     bool has_thread;
 
-    atomic_bool draining, stopping;
+    atomic_bool draining, stopping, paused;
+    atomic_bool is_paused; /* the listening thread has seen `paused` */
+    atomic_int retry_s;    /* see http_set_retry */
     pthread_mutex_t log_lock;
 
     pthread_t hand[HTTP_N_HAND];

@@ -198,12 +198,35 @@ static pl_status listen_on_path(struct http *h, const char *path, pl_err *err)
                                       : cannot_listen(h, path, errno, err);
 }
 
+/* Takes over the sockets http_options.given. */
+static pl_status take_given(struct http *h, pl_err *err)
+{
+    if (h->o.n_given > HTTP_MAX_LISTEN)
+        return server_fail(err, PL_BAD_ARGUMENT,
+                           "%d sockets are given; at most %d are possible",
+                           h->o.n_given, HTTP_MAX_LISTEN);
+    for (int i = 0; i < h->o.n_given; i++) {
+        struct sockaddr_storage a = {0};
+        socklen_t n = sizeof a;
+
+        h->listen_fd[h->n_listen++] = h->o.given[i];
+        getsockname(h->o.given[i], (struct sockaddr *)(void *)&a, &n);
+        if (a.ss_family == AF_UNIX)
+            continue;
+        h->port = port_of(h->o.given[i]);
+        h->loopback = h->loopback && is_loopback(h->o.given[i]);
+    }
+    return PL_OK;
+}
+
 pl_status http_bind(struct http *h, pl_err *err)
 {
     const char *list = h->o.host ? h->o.host : "127.0.0.1";
     bool both = strchr(list, ',') == NULL;
     pl_status s = PL_OK;
 
+    if (h->o.n_given > 0)
+        return take_given(h, err);
     while (s == PL_OK && *list) {
         size_t n = strcspn(list, ",");
         char host[256];
@@ -247,7 +270,8 @@ void http_unlisten(struct http *h)
     while (h->n_listen > 0) {
         int fd = h->listen_fd[--h->n_listen];
 
-        remove_socket(fd);
+        if (h->o.n_given == 0)
+            remove_socket(fd);
         close(fd);
     }
 }
@@ -513,7 +537,8 @@ void *http_listen_thread(void *http)
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
-        bool accepting = sockets_left && h->n_closing == 0;
+        bool paused = atomic_load(&h->paused);
+        bool accepting = sockets_left && h->n_closing == 0 && !paused;
         int n = poll_lingering(h, p + LINGER), wait = -1;
 
         if (clock_now() >= look) {
@@ -523,6 +548,7 @@ void *http_listen_thread(void *http)
 
         if (atomic_load(&h->draining))
             http_unlisten(h);
+        atomic_store(&h->is_paused, paused);
         p[0] = (struct pollfd){.fd = h->wake_fd, .events = POLLIN};
         p[1] = (struct pollfd){.fd = h->watch_fd, .events = POLLIN};
         for (int i = 0; i < HTTP_MAX_LISTEN; i++)

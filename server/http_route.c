@@ -387,6 +387,15 @@ int http_route_find(struct http_request *r, const char **message)
     r->close = status != 0;
     if (status)
         return status;
+    if (h->o.unavailable) {
+        char after[16];
+
+        snprintf(after, sizeof after, "%d", atomic_load(&h->retry_s));
+        http_set_header(r, "Retry-After", after);
+        r->close = true; /* the client's next request meets another server */
+        *message = h->o.unavailable;
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
     if (r->n_segment < 0) {
         *message =
             "the path of the URL is malformed; check its percent encoding";

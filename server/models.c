@@ -41,6 +41,8 @@ static void on_lost(void *user, const pl_err *err)
     a->unload_pending = true;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
+    if (m->o.lost)
+        m->o.lost(m->o.user);
 }
 
 bool models_is_ready(const struct model *a)

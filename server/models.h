@@ -89,6 +89,9 @@ struct models_options {
      * the list of models or for an unknown model, on any thread, but never by
      * two threads at once. NULL if the set of models never changes. */
     void (*scan)(void *user, struct models *m);
+    /* Called when a device of a loaded model has failed, before its requests
+     * end, on the thread of its loop. May be NULL. */
+    void (*lost)(void *user);
     void *user;
     pl_log_fn *log;
     void *log_user;

@@ -708,9 +708,11 @@ pl_status pl_machines_await(pl_machines *m, const pl_options *opt, pl_err *err)
 
 void machines_fail(pl_machines *m, const pl_err *why)
 {
+    const int tag = why->status == PL_DEVICE ? NETWORK_BEREFT : NETWORK_FAILED;
+
     for (int k = 0; k < m->net->n_machine; k++)
         if (k != m->net->machine)
-            network_session_send(m->watch, k, NETWORK_FAILED, why->message,
+            network_session_send(m->watch, k, tag, why->message,
                                  strlen(why->message));
 }
 

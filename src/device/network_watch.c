@@ -22,7 +22,8 @@ static const double deaf_s = 1;
 
 struct watch_peer {
     bool lost;   /* it is silent, or the carrier has lost it */
-    bool failed; /* it has sent NETWORK_FAILED */
+    bool failed; /* it has sent NETWORK_FAILED or NETWORK_BEREFT */
+    bool bereft; /* its first such message was NETWORK_BEREFT */
     char why[sizeof(pl_err)];
     double heard_s, asked_s; /* when a message came, and when it was looked for,
                                 as by device_now() */
@@ -58,7 +59,8 @@ static void take_session(struct watch_peer *p, const struct network_message *m)
 
     if (m->tag == NETWORK_BEAT)
         return;
-    if (m->tag == NETWORK_FAILED) {
+    if (m->tag == NETWORK_FAILED || m->tag == NETWORK_BEREFT) {
+        p->bereft |= !p->failed && m->tag == NETWORK_BEREFT;
         if (!p->lost && !p->failed)
             snprintf(
                 p->why, sizeof p->why, "%.*s",
@@ -286,13 +288,14 @@ bool network_session_send(struct network_watch *w, int to, int tag,
     return watch_send(&w->net, to, tag, data, bytes);
 }
 
-/* Sets *out to the next session message of a machine, if one has come. Returns
- * false if none can come any more. */
-static bool next_session(struct network_watch *w, int from,
-                         struct network_session **out, char *why)
+/* Sets *out to the next session message of a machine, if one has come. If none
+ * can come any more, writes the reason and returns PL_UNSUPPORTED if the
+ * machine has refused to take part, PL_DEVICE if it is lost. */
+static pl_status next_session(struct network_watch *w, int from,
+                              struct network_session **out, char *why)
 {
     struct watch_peer *p = &w->peer[from];
-    bool there = true;
+    pl_status s = PL_OK;
 
     pthread_mutex_lock(&w->lock);
     p->held &= !w->ending;
@@ -305,10 +308,10 @@ static bool next_session(struct network_watch *w, int from,
             p->last = &p->first;
     } else if (p->lost || (p->failed && !w->ending)) {
         snprintf(why, sizeof p->why, "%s", p->why);
-        there = false;
+        s = p->failed && !p->bereft ? PL_UNSUPPORTED : PL_DEVICE;
     }
     pthread_mutex_unlock(&w->lock);
-    return there;
+    return s;
 }
 
 pl_status network_session_receive(struct network_watch *w, int from,
@@ -320,8 +323,10 @@ pl_status network_session_receive(struct network_watch *w, int from,
     char why[sizeof(pl_err)];
 
     for (;;) {
-        if (!next_session(w, from, out, why))
-            return err_set(err, PL_DEVICE, "machine %d: %s", from, why);
+        pl_status s = next_session(w, from, out, why);
+
+        if (s != PL_OK)
+            return err_set(err, s, "machine %d: %s", from, why);
         if (*out || (limit_s > 0 && device_now() - begin > limit_s))
             return PL_OK;
         PL_TRY(err_cancelled(cancel, err));

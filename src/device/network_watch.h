@@ -19,6 +19,7 @@
 enum network_session_tag {
     NETWORK_BEAT = 32000,
     NETWORK_FAILED, /* text: the sender cannot take part any more */
+    NETWORK_BEREFT, /* the same, because it has lost a device or a machine */
     NETWORK_SESSION /* first tag of the messages of network_session_receive() */
 };
 

@@ -109,7 +109,7 @@ TEST(machines_that_cannot_join_say_why)
     pl_err err;
 
     start(&j, join_without_device);
-    assert_int_equal(join(&m, &j.net, "cpu", &err), PL_DEVICE);
+    assert_int_equal(join(&m, &j.net, "cpu", &err), PL_UNSUPPORTED);
     assert_string_equal(err.message,
                         "machine 1: this machine has no device; give it one, "
                         "as with `-dev cpu`, or leave it out");
@@ -131,6 +131,36 @@ static void stop_after_join(struct pair_network *net)
         _exit(1);
     raise(SIGSTOP);
     _exit(0);
+}
+
+static void leave_bereft(struct pair_network *net)
+{
+    pl_err err = {PL_DEVICE, "machine 2: nothing was heard of it"};
+    pl_machines *m;
+
+    if (join(&m, net, "cpu", &err) != PL_OK)
+        _exit(1);
+    err = (pl_err){PL_DEVICE, "machine 2: nothing was heard of it"};
+    pl_machines_leave(m, &err);
+}
+
+/* One that refuses will refuse again. One that has lost another may be started
+ * again, so its error is told as a loss. */
+TEST(machines_that_have_lost_another_count_as_lost)
+{
+    struct network_session *s = NULL;
+    struct joined j;
+    pl_machines *m;
+    pl_err err;
+
+    start(&j, leave_bereft);
+    TEST_OK(join(&m, &j.net, "cpu", &err), err);
+    assert_int_equal(network_session_receive(m->watch, 1, 60, NULL, &s, &err),
+                     PL_DEVICE);
+    assert_string_equal(err.message,
+                        "machine 1: machine 2: nothing was heard of it");
+    pl_machines_leave(m, NULL);
+    end(&j);
 }
 
 /* A machine whose process ends or stops is lost, and not waited for. */
