@@ -119,6 +119,7 @@ static enum exit_code prepare(struct run *r)
     r->s.pl.n_out = drafts_rows(o);
     r->s.pl.host_reserve = session_own_bytes(r->s.model, (int)r->s.pl.n_out);
     c = run_open_drafts(r);
+    drafts_connect(&r->sources, &r->s.pl);
     if (c == EXIT_DONE)
         c = session_load(&r->s, o);
     if (c != EXIT_DONE)

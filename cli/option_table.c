@@ -441,7 +441,8 @@ const struct option_row option_table[] = {
     {{"--spec-type"}, "TYPES", NULL,
      "Sources of drafts, such as ngram-simple. Drafts are likely next tokens, "
      "of which a step verifies several. The sources are ngram-simple, "
-     "ngram-map-k, ngram-cache and, with --model-draft, draft-simple; several "
+     "ngram-map-k, ngram-cache, draft-mtp (the model's own layers for "
+     "multi-token prediction) and, with --model-draft, draft-simple; several "
      "are separated by commas. How many tokens are drafted depends on their "
      "success and on the time of steps. The default is none, or draft-simple "
      "with --model-draft.",

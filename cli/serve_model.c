@@ -269,10 +269,11 @@ enum { CHECKPOINTS = 4 };
 /* Creates the engine of a model. Reserves host memory for its prefix cache and
  * for those of the loaded models in `all`; `all` is NULL if there is only one
  * model. Sets *piece to the limit of tokens in one call of the engine. */
-static pl_status load(struct service *v, const struct options *o,
+static pl_status load(struct service *v, struct serve_entry *e,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
 {
+    const struct options *o = e->o;
     static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
     pl_options pl;
@@ -284,6 +285,7 @@ static pl_status load(struct service *v, const struct options *o,
     pl.progress = term_progress;
     pl.progress_user = &progress;
     pl.cancel = cancel;
+    drafts_connect(&e->drafts, &pl);
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
     /* A step with a draft begins and ends at a checkpoint. */
@@ -420,7 +422,7 @@ static pl_status open_service(struct service *v, struct serve_entry *e,
         s = drafts_open(&e->drafts, o, v->model, o->n_parallel, log_warnings,
                         cancel, err);
     if (s == PL_OK)
-        s = load(v, o, alone ? NULL : all, cancel, &piece, err);
+        s = load(v, e, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
     v->created = (int64_t)time(NULL);
@@ -445,7 +447,8 @@ static pl_status open_service(struct service *v, struct serve_entry *e,
     v->drafts = o->drafts.limits;
     v->drafts.sources = drafts_enabled(o);
     v->drafter = e->drafts.drafter;
-    v->has_draft_model = e->drafts.engine != NULL;
+    v->no_source = (e->drafts.engine == NULL ? 1u << PL_DRAFT_SIMPLE : 0) |
+                   (e->drafts.block == NULL ? 1u << PL_DRAFT_MTP : 0);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 

@@ -287,6 +287,18 @@ typedef enum pl_numerics {
 
 typedef struct pl_machines pl_machines; /* see pl_machines.h */
 
+/* Hidden values of n tokens that a step has computed. */
+typedef struct pl_hidden_rows {
+    int64_t n;
+    const int32_t *token, *seq, *pos; /* [n] ids, sequences and positions; the
+                                         tokens of a sequence are adjacent, by
+                                         position */
+    int64_t d_model;
+    const float *value; /* [n, d_model] */
+} pl_hidden_rows;
+/* A callback that receives hidden values, valid during the call. */
+typedef void pl_hidden_fn(void *user, const pl_hidden_rows *rows);
+
 /* Options of plans, engines and executors. Zeros, or NULL instead of the
  * struct, are the defaults. Strings and arrays are borrowed for the call;
  * `log`, `trace` and their user pointers are used until the plan, engine or
@@ -384,7 +396,8 @@ typedef struct pl_options {
     void *trace_user;
     /* N > 0: the engine runs the Nth of the file's multi-token prediction
      * blocks instead of the model; 0: it runs the model. Such a block predicts
-     * tokens after the next one; see pl_batch. */
+     * tokens after the next one; see pl_batch. Drafts need no such engine of
+     * the caller's: pl_draft_mtp_engine creates it. */
     int64_t mtp;
     /* Keep cache pages of emptied sequences for pl_seq_share until other
      * sequences need the space. Has no effect if `mtp` is above 0. */
@@ -408,6 +421,14 @@ typedef struct pl_options {
     /* Plan for the devices of all machines of a job (pl_machines.h); `devices`
      * is then ignored. NULL for this machine alone. */
     pl_machines *machines;
+    /* Receives, after each step, the values of all its tokens that the first
+     * multi-token prediction block takes as pl_batch.hidden, on the thread that
+     * called pl_engine_decode. Changes no bit of the model's results, nor the
+     * numeric hash. Each step takes longer by copying these values to the host,
+     * and, with several ranks, by one more reduction. PL_BAD_ARGUMENT: the file
+     * has no such block, or `mtp` is above 0. */
+    pl_hidden_fn *hidden;
+    void *hidden_user;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -619,10 +640,14 @@ typedef struct pl_batch {
  * weights, cache and sequences, and predicts one token further. Its token i is
  * the one after the token that hidden[i] belongs to, and its logits predict the
  * token after that. For the first block `hidden` is the model's hidden_out; for
- * the second, the first block's hidden_out. */
+ * the second, the first block's hidden_out. In some families
+ * (pl_model_mtp_normed) it is norm_out instead. */
 PL_API int64_t pl_model_d_model(const pl_model *m);
 /* Returns the number of multi-token prediction blocks in the file. */
 PL_API int64_t pl_model_n_mtp(const pl_model *m);
+/* Returns true if the blocks take the output of the last norm, norm_out; false
+ * if they take its input, hidden_out. */
+PL_API bool pl_model_mtp_normed(const pl_model *m);
 
 static inline void pl_batch_init(pl_batch *b)
 {

@@ -11,7 +11,8 @@
  *
  * Sources propose the tokens. Some find repetitions: n-grams, short runs of
  * tokens, that occurred before. Another is a small model with the vocabulary of
- * the large one. Unless limits are given, the drafter chooses how many tokens
+ * the large one, and another the model's own block for multi-token prediction.
+ * Unless limits are given, the drafter chooses how many tokens
  * to draft by their chance and by the measured time of steps.
  *
  * Results, statuses, NULL, threads and fork() are as in pl.h. A drafter takes
@@ -39,7 +40,9 @@ typedef struct pl_drafter pl_drafter;
     /* the function pl_draft_options.propose */                                \
     X(CALLER, "caller")                                                        \
     /* the most probable tokens of the draft model, pl_draft_options.engine */ \
-    X(SIMPLE, "draft-simple")
+    X(SIMPLE, "draft-simple")                                                  \
+    /* those of the model's own block, pl_draft_options.mtp_engine */          \
+    X(MTP, "draft-mtp")
 
 typedef enum pl_draft_source {
 #define PL_DRAFT_SOURCE_ENUM(name, text) PL_DRAFT_##name,
@@ -105,6 +108,14 @@ typedef struct pl_draft_options {
      * pl_options.prefix_cache, the engine reads texts that begin alike once. */
     const pl_model *model;
     pl_engine *engine;
+    /* For the source draft-mtp: the model of the texts, and an engine that
+     * pl_draft_mtp_engine created, whose sequences 0 .. n_seq-1 are the
+     * drafter's. Both are borrowed until pl_drafter_free; NULL without that
+     * source. The model's own engine must be created with pl_draft_hidden and
+     * the drafter as pl_options.hidden and hidden_user, and its sequence of a
+     * text must have the number of the text. */
+    const pl_model *mtp_model;
+    pl_engine *mtp_engine;
 } pl_draft_options;
 
 typedef struct pl_draft_counters {
@@ -128,8 +139,8 @@ PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources,
                                    bool *passed);
 /* The lists that pl_draft_sources_parse accepts, for messages. */
 #define PL_DRAFT_SOURCES                                                       \
-    "none, ngram-simple, ngram-map-k, ngram-cache or draft-simple, "           \
-    "or several of them separated by commas"
+    "none, ngram-simple, ngram-map-k, ngram-cache, draft-simple or "           \
+    "draft-mtp, or several of them separated by commas"
 
 /* Checks that `draft` can be a draft model for `m`: the vocabularies are of the
  * same kind and have the same tokens. Their sizes may differ by 128 tokens, and
@@ -137,6 +148,20 @@ PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources,
  * control and unused ones. PL_UNSUPPORTED: the message names a difference. */
 PL_API pl_status pl_draft_check_model(const pl_model *m, const pl_model *draft,
                                       pl_err *err);
+
+/* Creates an engine of the model's first block for multi-token prediction, for
+ * pl_draft_options.mtp_engine. `opt` are the options of the model's engine,
+ * whose devices, split, placement and cache it shares; n_seq is the number of
+ * texts. Created before the model's engine, it gets its memory, and the model
+ * is fitted to the rest. With pl_options.machines, the block runs on this
+ * machine alone. PL_BAD_ARGUMENT: the model has no such block
+ * (pl_model_n_mtp). Other statuses are those of pl_engine_create. */
+PL_API pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
+                                     const pl_options *opt, pl_err *err);
+/* Takes hidden values for the source draft-mtp; for pl_options.hidden.
+ * `drafter` is a pl_drafter; without that source nothing happens. May compute
+ * with the block's engine. */
+PL_API void pl_draft_hidden(void *drafter, const pl_hidden_rows *rows);
 
 static inline void pl_draft_init(pl_draft_options *o)
 {

@@ -57,7 +57,7 @@ struct request_rules {
     /* Limits of drafts for requests that set none; NULL if the server has no
      * drafter. */
     const pl_draft_limits *drafts;
-    bool has_draft_model; /* the drafter has the source draft-simple */
+    uint32_t no_source; /* set of sources that the drafter lacks */
     /* Fields with values that are added to each request that does not have
      * these fields; NULL if none. A grammar or JSON Schema is not added to a
      * request that has tools, or a grammar or JSON Schema of its own. */

@@ -452,8 +452,8 @@ static bool read_drafts(struct request_reader *r)
      * ignored. */
     if (!a->has_drafts)
         has = 0;
-    else if (!r->rules->has_draft_model)
-        has &= ~(UINT32_C(1) << PL_DRAFT_SIMPLE);
+    else
+        has &= ~r->rules->no_source;
     if ((a->drafts.sources & ~has) != 0)
         request_ignore(a, types);
     a->drafts.sources &= has;

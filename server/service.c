@@ -224,7 +224,7 @@ struct request_rules service_rules(const struct service *v)
 {
     return (struct request_rules){.sampling = &v->sampling,
                                   .drafts = v->drafter ? &v->drafts : NULL,
-                                  .has_draft_model = v->has_draft_model,
+                                  .no_source = v->no_source,
                                   .defaults = v->defaults,
                                   .words = v->words,
                                   .n_vocab = pl_tokenizer_n_vocab(v->words),

@@ -37,8 +37,8 @@ struct service {
     pl_err no_form;
     struct loop *loop;
     /* The drafter that the loop uses; NULL if there are no drafts. */
-    pl_drafter *drafter; /* borrowed */
-    bool has_draft_model;
+    pl_drafter *drafter;    /* borrowed */
+    uint32_t no_source;     /* set of sources that it lacks */
     pl_draft_limits drafts; /* limits of drafts for requests that set none */
     /* The cache tiers that the loop uses; NULL if there are none. */
     struct tiers *tiers;

@@ -160,7 +160,7 @@ TEST(llama_types_of_drafts_that_are_absent_draft_nothing)
         {"draft", 1u << PL_DRAFT_SIMPLE, ""},
         {"draft-simple", 1u << PL_DRAFT_SIMPLE, ""},
         {"draft-eagle3", 0, "passing over"},
-        {"draft-mtp", 0, "passing over"},
+        {"draft-mtp", 1u << PL_DRAFT_MTP, ""},
         {"draft-dflash", 0, "passing over"},
         {"draft-dspark", 0, "passing over"},
         {"ngram-map-k4v", 0, "passing over"},

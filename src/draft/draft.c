@@ -4,14 +4,13 @@
 
 #include "base/err.h"
 #include "base/sized.h"
-#include "draft/draft_model.h"
+#include "draft/draft_mtp.h"
 #include "draft/ngram_cache.h"
 #include "draft/ngram_index.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     N_SOURCE = PL_DRAFT_N_SOURCE,
@@ -65,9 +64,10 @@ struct pl_drafter {
     struct draft_cost times;
     struct cost_step step; /* of the last pl_draft_propose */
     struct draft_model model;
-    bool model_failed;
-    int64_t rows, most; /* arguments of the present pl_draft_propose */
-    int64_t model_ns;   /* its time in the draft model */
+    struct draft_mtp mtp;
+    bool failed[N_SOURCE]; /* a source whose engine failed is not used again */
+    int64_t rows, most;    /* arguments of the present pl_draft_propose */
+    int64_t model_ns;      /* its time in the draft model and in the block */
     pl_draft_counters counters[N_SOURCE];
 };
 
@@ -245,12 +245,12 @@ static pl_status propose_by_caller(pl_drafter *d, pl_draft *q, int n,
     return PL_OK;
 }
 
-/* Returns how many tokens the draft model computes for a text: those that seem
+/* Returns how many tokens an engine computes for a text: those that seem
  * useful, or those of a trial. */
-static int ask_length(pl_drafter *d, const pl_draft *q,
+static int ask_length(pl_drafter *d, const pl_draft *q, int source,
                       const struct cost_draft *c)
 {
-    struct record *r = &d->text[q->seq].record[PL_DRAFT_SIMPLE];
+    struct record *r = &d->text[q->seq].record[source];
 
     if (c->take > 0)
         return c->take;
@@ -260,22 +260,23 @@ static int ask_length(pl_drafter *d, const pl_draft *q,
     return 0;
 }
 
-/* Lets the draft model compute as many tokens as seem useful. */
-static pl_status propose_by_model(pl_drafter *d, pl_draft *q, int n,
-                                  pl_err *err)
+/* Fills d->asked with the drafts that the engine of a source is to compute,
+ * whose steps take `times`: as many tokens as seem useful. Returns their
+ * number. */
+static int ask(pl_drafter *d, const pl_draft *q, int n, int source,
+               const struct cost_times *times)
 {
-    pl_status s;
     int n_asked = 0;
 
     for (int i = 0; i < n; i++) {
         pl_draft all = q[i];
 
         all.n = space(&q[i], PL_DRAFT_MAX);
-        describe(d, &all, PL_DRAFT_SIMPLE, &d->cost[i]);
+        describe(d, &all, source, &d->cost[i]);
     }
-    cost_choose(&d->times, &d->model.times, d->cost, n, d->rows, d->most);
+    cost_choose(&d->times, times, d->cost, n, d->rows, d->most);
     for (int i = 0; i < n; i++) {
-        const int length = ask_length(d, &q[i], &d->cost[i]);
+        const int length = ask_length(d, &q[i], source, &d->cost[i]);
 
         if (length > 0)
             d->asked[n_asked++] =
@@ -288,14 +289,39 @@ static pl_status propose_by_model(pl_drafter *d, pl_draft *q, int n,
                                      .sure = d->text[q[i].seq].sure,
                                      .of = i};
     }
-    s = draft_model_propose(&d->model, d->asked, n_asked, err);
+    return n_asked;
+}
+
+/* Takes the n_asked drafts of a source's engine, which took `wall_ns`, of which
+ * `count_ns` count. */
+static pl_status answer(pl_drafter *d, pl_draft *q, int n_asked, int source,
+                        int64_t wall_ns, int64_t count_ns, pl_status s)
+{
     for (int i = 0; i < n_asked; i++)
         q[d->asked[i].of].n = d->asked[i].n;
-    d->model_ns += d->model.wall_ns;
-    d->step.draft_ns += d->model.count_ns;
+    d->model_ns += wall_ns;
+    d->step.draft_ns += count_ns;
     if (s != PL_OK && s != PL_NO_MEMORY)
-        d->model_failed = true;
+        d->failed[source] = true;
     return s;
+}
+
+static pl_status propose_by_model(pl_drafter *d, pl_draft *q, int n,
+                                  pl_err *err)
+{
+    const int k = ask(d, q, n, PL_DRAFT_SIMPLE, &d->model.times);
+    const pl_status s = draft_model_propose(&d->model, d->asked, k, err);
+
+    return answer(d, q, k, PL_DRAFT_SIMPLE, d->model.wall_ns, d->model.count_ns,
+                  s);
+}
+
+static pl_status propose_by_mtp(pl_drafter *d, pl_draft *q, int n, pl_err *err)
+{
+    const int k = ask(d, q, n, PL_DRAFT_MTP, &d->mtp.times);
+    const pl_status s = draft_mtp_propose(&d->mtp, d->asked, k, err);
+
+    return answer(d, q, k, PL_DRAFT_MTP, d->mtp.wall_ns, d->mtp.count_ns, s);
 }
 
 /* The sources, in the order of pl_draft_source. `propose` sets the tokens of n
@@ -308,6 +334,7 @@ static const struct source {
     [PL_DRAFT_NGRAM_CACHE] = {propose_cache},
     [PL_DRAFT_CALLER] = {propose_by_caller},
     [PL_DRAFT_SIMPLE] = {propose_by_model},
+    [PL_DRAFT_MTP] = {propose_by_mtp},
 };
 
 /* ---- creating ------------------------------------------------------------ */
@@ -320,6 +347,18 @@ static pl_status check_range(const char *name, int64_t value, int64_t lo,
     return err_set(err, PL_BAD_ARGUMENT,
                    "drafts: %s is %" PRId64 "; give %" PRId64 " to %" PRId64,
                    name, value, lo, hi);
+}
+
+/* Checks that an engine, if there is one, has a sequence for each text. */
+static pl_status check_sequences(const pl_draft_options *o, const pl_engine *e,
+                                 const char *whose, pl_err *err)
+{
+    if (!e || pl_engine_free_tokens(e, o->n_seq - 1) > 0)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "drafts: the %s engine has no sequence %d; set its "
+                   "pl_options.n_seq to %d",
+                   whose, o->n_seq - 1, o->n_seq);
 }
 
 static pl_status check_options(const pl_draft_options *o, pl_err *err)
@@ -351,12 +390,14 @@ static pl_status check_options(const pl_draft_options *o, pl_err *err)
                        "drafts: the source draft-simple has no %s; set %s",
                        o->engine ? "model" : "engine",
                        o->engine ? "model" : "engine");
-    if (o->engine && pl_engine_free_tokens(o->engine, o->n_seq - 1) == 0)
+    if (!o->mtp_engine != !o->mtp_model ||
+        (o->limits.sources >> PL_DRAFT_MTP & 1 && !o->mtp_engine))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "drafts: the draft model's engine has no sequence %d; "
-                       "set its pl_options.n_seq to %d",
-                       o->n_seq - 1, o->n_seq);
-    return PL_OK;
+                       "drafts: the source draft-mtp has no %s; set mtp_%s",
+                       o->mtp_engine ? "model" : "engine",
+                       o->mtp_engine ? "model" : "engine");
+    PL_TRY(check_sequences(o, o->engine, "draft model's", err));
+    return check_sequences(o, o->mtp_engine, "block's", err);
 }
 
 pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
@@ -387,6 +428,9 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
     if (s == PL_OK && own.engine)
         s = draft_model_init(&d->model, own.engine, pl_model_n_vocab(own.model),
                              own.n_vocab, own.n_seq, err);
+    if (s == PL_OK && own.mtp_engine)
+        s = draft_mtp_init(&d->mtp, own.mtp_engine, own.mtp_model, own.n_seq,
+                           err);
     if (s != PL_OK) {
         pl_drafter_free(d);
         return s;
@@ -416,6 +460,7 @@ void pl_drafter_free(pl_drafter *d)
     for (int i = 0; d->text && i < d->o.n_seq; i++)
         text_fini(&d->text[i]);
     draft_model_fini(&d->model);
+    draft_mtp_fini(&d->mtp);
     ngram_cache_fini(&d->earlier);
     ngram_cache_fini(&d->fixed);
     free(d->text);
@@ -424,6 +469,40 @@ void pl_drafter_free(pl_drafter *d)
     free(d->of);
     free(d->asked);
     free(d);
+}
+
+pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
+                              const pl_options *opt, pl_err *err)
+{
+    enum { LOGITS = 64 }; /* greatest number of rows of logits of a step */
+    pl_options o;
+    const char *keep[1];
+
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(m, err);
+    pl_options_init(&o);
+    if (opt)
+        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
+                          "call pl_options_init", err));
+    keep[0] = pl_model_mtp_normed(m) ? "result_norm" : "result_hidden";
+    o.keep = keep;
+    o.n_keep = 1;
+    o.mtp = 1;
+    o.n_out = o.n_seq > 0 && o.n_seq < LOGITS ? o.n_seq : LOGITS;
+    o.prefix_cache = false;
+    o.hidden = NULL;
+    o.trace = NULL;
+    o.machines = NULL;
+    return pl_engine_create(out, m, &o, err);
+}
+
+void pl_draft_hidden(void *drafter, const pl_hidden_rows *rows)
+{
+    pl_drafter *d = drafter;
+
+    if (d && rows && d->o.mtp_engine && !d->failed[PL_DRAFT_MTP])
+        draft_mtp_receive(&d->mtp, rows);
 }
 
 /* ---- proposing ----------------------------------------------------------- */
@@ -448,7 +527,9 @@ static bool is_usable(const pl_drafter *d, int source)
 {
     if (source == PL_DRAFT_CALLER)
         return d->o.propose != NULL;
-    return source != PL_DRAFT_SIMPLE || (d->o.engine && !d->model_failed);
+    if (source == PL_DRAFT_SIMPLE)
+        return d->o.engine && !d->failed[source];
+    return source != PL_DRAFT_MTP || (d->o.mtp_engine && !d->failed[source]);
 }
 
 /* Returns true if a source is to propose tokens for a text: it has no draft
@@ -525,18 +606,10 @@ static void choose(pl_drafter *d, pl_draft *draft, int n)
     }
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Lets all sources propose tokens, and measures how long that takes. */
 static pl_status query_all(pl_drafter *d, pl_draft *draft, int n, pl_err *err)
 {
-    const int64_t start = now_ns();
+    const int64_t start = draft_now_ns();
     pl_status status = PL_OK;
 
     d->model_ns = 0;
@@ -544,7 +617,7 @@ static pl_status query_all(pl_drafter *d, pl_draft *draft, int n, pl_err *err)
         status = query_source(d, s, draft, n, err);
     if (n > 0)
         d->step.draft_ns +=
-            cost_add(&d->times.search, n, now_ns() - start - d->model_ns);
+            cost_add(&d->times.search, n, draft_now_ns() - start - d->model_ns);
     return status;
 }
 
@@ -644,6 +717,7 @@ void pl_draft_forget(pl_drafter *d, int seq)
         (void)ngram_cache_merge(&d->earlier, &t->cache);
     text_fini(t);
     draft_model_forget(&d->model, seq);
+    draft_mtp_forget(&d->mtp, seq);
     memcpy(t->record, d->record, sizeof t->record);
     t->n = 0;
 }

@@ -24,7 +24,7 @@ struct model_text {
     bool read; /* the text was read once */
 };
 
-static int64_t now_ns(void)
+int64_t draft_now_ns(void)
 {
     struct timespec t;
 
@@ -187,7 +187,7 @@ static void add_text(struct draft_model *m, struct model_batch *b,
 static pl_status compute(struct draft_model *m, const struct model_batch *b,
                          pl_err *err)
 {
-    const int64_t start = now_ns();
+    const int64_t start = draft_now_ns();
     pl_batch batch;
     pl_status s;
     int64_t ns;
@@ -199,7 +199,7 @@ static pl_status compute(struct draft_model *m, const struct model_batch *b,
     batch.wanted = m->wanted;
     batch.logits = b->rows > 0 ? m->logits : NULL;
     s = pl_engine_decode(m->engine, &batch, NULL, err);
-    ns = now_ns() - start;
+    ns = draft_now_ns() - start;
     if (s == PL_OK && b->n_read == 0)
         m->count_ns += cost_add(&m->times, b->n, ns);
     return s;
@@ -238,9 +238,7 @@ static pl_status read_texts(struct draft_model *m, struct model_draft *d, int n,
 
 /* ---- drafting ------------------------------------------------------------ */
 
-/* Returns the most probable token. Sets *sure to its probability times
- * CHANCE_ONE, or to CHANCE_ONE if it is not `wanted`. */
-static int32_t pick(const float *logits, int64_t n, bool wanted, int32_t *sure)
+int32_t draft_pick(const float *logits, int64_t n, bool wanted, int32_t *sure)
 {
     int64_t best = 0;
     double sum = 0;
@@ -260,8 +258,8 @@ static bool extend(const struct draft_model *m, struct model_draft *d)
 {
     int32_t token, sure;
 
-    token =
-        pick(m->logits + d->row * m->n_vocab, m->n_vocab, d->p_min > 0, &sure);
+    token = draft_pick(m->logits + d->row * m->n_vocab, m->n_vocab,
+                       d->p_min > 0, &sure);
     d->row = -1;
     if (token >= m->n_known || (float)sure < d->p_min * (float)CHANCE_ONE)
         return false;
@@ -322,7 +320,7 @@ static pl_status prepare(struct draft_model *m, struct model_draft *d, int n,
 pl_status draft_model_propose(struct draft_model *m, struct model_draft *d,
                               int n, pl_err *err)
 {
-    const int64_t start = now_ns();
+    const int64_t start = draft_now_ns();
     pl_status s;
     int n_able;
 
@@ -345,6 +343,6 @@ pl_status draft_model_propose(struct draft_model *m, struct model_draft *d,
     resync(m, d, n);
     for (int i = 0; i < n && s != PL_OK; i++)
         d[i].n = 0;
-    m->wall_ns = now_ns() - start;
+    m->wall_ns = draft_now_ns() - start;
     return s;
 }

@@ -60,4 +60,10 @@ pl_status draft_model_propose(struct draft_model *m, struct model_draft *d,
 /* Empties the sequence of a text. */
 void draft_model_forget(struct draft_model *m, int seq);
 
+/* Returns the most probable token. Sets *sure to its probability times
+ * CHANCE_ONE, or to CHANCE_ONE if it is not `wanted`. */
+int32_t draft_pick(const float *logits, int64_t n, bool wanted, int32_t *sure);
+/* Returns the time of a clock that does not go back, in nanoseconds. */
+int64_t draft_now_ns(void);
+
 #endif

@@ -24,9 +24,9 @@ int pl_draft_source_find(const char *name, size_t len)
  * nothing here. */
 static bool is_other_type(const char *name, size_t len)
 {
-    static const char *const types[] = {"draft-eagle3",  "draft-mtp",
-                                        "draft-dflash",  "draft-dspark",
-                                        "ngram-map-k4v", "ngram-mod"};
+    static const char *const types[] = {"draft-eagle3", "draft-dflash",
+                                        "draft-dspark", "ngram-map-k4v",
+                                        "ngram-mod"};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strlen(types[i]) == len && memcmp(types[i], name, len) == 0)

@@ -55,7 +55,10 @@ pl_status batch_init(pl_engine *e, pl_err *err)
     e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
     e->batch_seq = calloc((size_t)p->max.n_seq, sizeof *e->batch_seq);
     e->of = calloc((size_t)p->max.n_seq, sizeof *e->of);
-    if (!e->micro || !e->batch_seq || !e->of)
+    if (e->receive)
+        e->rows =
+            calloc(n * (size_t)e->plan->model->model->d_model, sizeof *e->rows);
+    if (!e->micro || !e->batch_seq || !e->of || (e->receive && !e->rows))
         return err_no_memory(err, "an engine");
     for (int k = 0; k < e->n_micro; k++) {
         struct micro *m = &e->micro[k];
@@ -92,6 +95,7 @@ void batch_fini(pl_engine *e)
     free(e->micro);
     free(e->batch_seq);
     free(e->of);
+    free(e->rows);
 }
 
 static int seq_of(const pl_batch *b, int64_t i)
@@ -452,6 +456,27 @@ static void add_prefixes(pl_engine *e, int n)
     }
 }
 
+/* Gives the hidden values of a step of n micro-batches to options.hidden. */
+static pl_status give_hidden(pl_engine *e, int n, pl_err *err)
+{
+    const size_t width = hidden_width(e);
+
+    for (int k = 0; k < n && e->hidden_rows >= 0; k++) {
+        const struct micro *m = &e->micro[k];
+        const pl_hidden_rows rows = {.n = m->n,
+                                     .token = m->token,
+                                     .seq = m->seq,
+                                     .pos = m->position,
+                                     .d_model = (int64_t)width,
+                                     .value = e->rows};
+
+        PL_TRY(exec_get_output(e->exec, k, e->hidden_rows, e->rows, 0,
+                               4 * (size_t)m->n * width, err));
+        e->receive(e->receive_user, &rows);
+    }
+    return PL_OK;
+}
+
 /* Runs one step of n micro-batches. If the step fails, trims each sequence to
  * its length before the batch. If pages for that length are no longer held,
  * trims it to its length before the step. */
@@ -465,6 +490,8 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         s = reserve(e, &e->micro[k], err);
     if (s == PL_OK)
         s = run(e, b, n, err);
+    if (s == PL_OK)
+        s = give_hidden(e, n, err);
     if (s == PL_OK)
         add_prefixes(e, n);
     for (int i = 0; i < e->n_batch_seq; i++) {

@@ -92,6 +92,8 @@ static void find_tensors(pl_engine *e)
     e->hidden = pl_tensor_find(e->plan->graph, "hidden");
     e->hidden_out = find_kept(e, "result_hidden");
     e->norm_out = find_kept(e, "result_norm");
+    e->hidden_rows =
+        e->receive ? pl_tensor_find(e->plan->graph, "hidden_rows") : -1;
 }
 
 pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
@@ -165,6 +167,8 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         return err_no_memory(err, "an engine");
     e->log = opt->log;
     e->log_user = opt->log_user;
+    e->receive = opt->hidden;
+    e->receive_user = opt->hidden_user;
     e->mark = draw_mark(e);
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {

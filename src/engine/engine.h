@@ -75,6 +75,12 @@ struct pl_engine {
      * outputs "result_hidden" and "result_norm". Each is -1 if the graph does
      * not have it or does not keep it after a step. */
     pl_tensor hidden, hidden_out, norm_out;
+    /* The output "hidden_rows", -1 if the graph has none, and the options that
+     * receive it. `rows` [max.n_tok, d_model] is scratch memory; owned. */
+    pl_tensor hidden_rows;
+    pl_hidden_fn *receive;
+    void *receive_user;
+    float *rows;
     int n_micro;          /* maximum number of micro-batches of a step */
     struct micro *micro;  /* owned, [n_micro] the micro-batches of a step */
     int n_batch_seq;      /* number of sequences in the last batch, the entries

@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum { SAMPLES = 64, SAMPLE_BYTES = 4096, MOST_KEPT = 1 << 16 };
-enum flag { FLAG_CACHE_SET = 1, FLAG_INEXACT = 2 };
+enum flag { FLAG_CACHE_SET = 1, FLAG_INEXACT = 2, FLAG_HIDDEN = 4 };
 
 struct head {
     uint64_t model;
@@ -106,7 +106,8 @@ static pl_status write_plan(unsigned char **out, size_t *bytes,
     h.cache_v = (int32_t)opt->cache_v;
     h.numerics = (int32_t)opt->numerics;
     h.flags = (opt->cache_set ? FLAG_CACHE_SET : 0) |
-              (opt->inexact ? FLAG_INEXACT : 0);
+              (opt->inexact ? FLAG_INEXACT : 0) |
+              (opt->hidden ? FLAG_HIDDEN : 0);
     h.kernel_set = (int32_t)p->compiled->kernel_set;
     h.n_threads = opt->n_threads;
     h.n_dev = l->n;
@@ -337,6 +338,13 @@ static bool read_options(struct machine_plan *p, char *text)
 
 /* ---- reading a plan ------------------------------------------------------ */
 
+/* Receives nothing: hidden values are read on machine 0 alone. */
+static void no_hidden(void *user, const pl_hidden_rows *rows)
+{
+    (void)user;
+    (void)rows;
+}
+
 /* Copies the options of the head. */
 static bool read_head(struct machine_plan *p, const struct head *h)
 {
@@ -354,6 +362,7 @@ static bool read_head(struct machine_plan *p, const struct head *h)
     o->cache_v = (pl_format)h->cache_v;
     o->numerics = (pl_numerics)h->numerics;
     o->inexact = h->flags & FLAG_INEXACT;
+    o->hidden = h->flags & FLAG_HIDDEN ? no_hidden : NULL;
     o->cpu = kernel_set_name((enum kernel_set)h->kernel_set);
     return h->n_dev >= 1 && h->n_dev <= DEVICE_MAX && h->n_keep >= 0 &&
            h->n_keep <= MOST_KEPT;

@@ -109,6 +109,11 @@ int64_t pl_model_n_mtp(const pl_model *m)
     return m ? m->model->n_next : 0;
 }
 
+bool pl_model_mtp_normed(const pl_model *m)
+{
+    return m && m->model->next_normed;
+}
+
 pl_pooling pl_model_pooling(const pl_model *m)
 {
     return m ? m->model->pooling : PL_POOLING_UNSET;
@@ -126,7 +131,7 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
 {
     char text[160];
 
-    if (m->n_next == 0 || opt->mtp > 0 || !opt->log)
+    if (m->n_next == 0 || opt->mtp > 0 || opt->hidden || !opt->log)
         return;
     snprintf(text, sizeof text,
              "%" PRId64 " multi-token prediction layer%s, from blk.%" PRId64
@@ -185,6 +190,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                       .cache_v = p->cache_v,
                                       .mtp = opt->mtp,
                                       .n_ctx = opt->n_ctx,
+                                      .hidden_rows = opt->hidden != NULL,
                                       .numerics = p->numerics};
     s = keep_options(p, opt, err);
     if (s == PL_OK)

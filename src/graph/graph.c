@@ -687,6 +687,14 @@ void pl_keep(pl_graph *g, pl_tensor x)
         n->keep = true;
 }
 
+void graph_aside(pl_graph *g, pl_tensor x)
+{
+    struct graph_node *n = at(g, x);
+
+    if (graph_is_open(g) && n)
+        n->aside = true;
+}
+
 /* Returns true if node n can have the layout `l` that a user requests. Checks
  * only what does not depend on the number of ranks. Planning also checks the
  * ranks, and that intervals of a quantized row begin at multiples of the

@@ -113,6 +113,8 @@ struct graph_node {
     bool output;      /* result of the graph (pl_output), which the host reads
                          after a step */
     bool keep;        /* the value stays readable after a step (pl_keep) */
+    /* The node is computed besides the network (graph_aside). */
+    bool aside;
     const struct pl_layout *want; /* layout of the result that the user
                                      requested; NULL if none was */
     /* Definition of an OP_custom node, with row and kernel; owned by the
@@ -134,6 +136,12 @@ static inline bool graph_is_experts(const struct graph_node *n)
            n->role == PL_ROLE_FFN_GATE_UP_EXPS ||
            n->role == PL_ROLE_FFN_DOWN_EXPS;
 }
+
+/* Marks x as computed besides the network: its result and the conversions of
+ * its operands do not count for the numeric plan's hash, and change no layout
+ * of other nodes. No unmarked node may read x, and x needs operands that are
+ * not PARTIAL. Marked nodes come after all others. */
+void graph_aside(pl_graph *g, pl_tensor x);
 
 /* Returns true if the op is a matrix product whose operand 1, the matrix, may
  * have any format. */

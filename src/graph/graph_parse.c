@@ -45,7 +45,7 @@ struct line {
     struct graph_attr attr;
     pl_role role;
     int layer; /* layer of the tensor, -1 if the line names none */
-    bool output, keep;
+    bool output, keep, aside;
     bool has_want;
     pl_layout want; /* requested layout; its intervals are in the parser's
                        arena */
@@ -298,7 +298,7 @@ static bool layout(struct parse *p, pl_layout *l)
 
 static bool mark(struct parse *p, struct line *l)
 {
-    const char *w = word(p, "output, keep or want=");
+    const char *w = word(p, "output, keep, aside or want=");
 
     if (!w)
         return false;
@@ -306,9 +306,13 @@ static bool mark(struct parse *p, struct line *l)
         return l->output = true;
     if (!strcmp(w, "keep"))
         return l->keep = true;
+    if (!strcmp(w, "aside"))
+        return l->aside = true;
     if (strcmp(w, "want") != 0)
         return bad(p, PL_BAD_ARGUMENT,
-                   "unknown mark '!%.40s'; use !output, !keep or !want=", w);
+                   "unknown mark '!%.40s'; use !output, !keep, !aside or "
+                   "!want=",
+                   w);
     return l->has_want = need(p, '=') && layout(p, &l->want);
 }
 
@@ -535,6 +539,7 @@ static bool tensor(struct parse *p)
         return false;
     p->g->node[t].output = l.output;
     p->g->node[t].keep = l.keep;
+    p->g->node[t].aside = l.aside;
     return true;
 }
 

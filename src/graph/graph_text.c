@@ -10,12 +10,12 @@
  * Attributes (struct graph_attr) follow the operands as NAME=VALUE. Attributes
  * that are zero are omitted, and so is the layer of a tensor without one. An
  * optional operand that is absent is omitted if it is the last, else written as
- * '-'. Marks are !output, !keep and !want=LAYOUT. A name with characters other
- * than letters, digits and "._-/+" is quoted; unprintable characters are
- * written as \xHH. '#' starts a comment. If a printed text is parsed and
- * printed again, the result is the same text, because floats are printed with
- * enough digits. The parser infers shapes again and compares them with the
- * text; only those of reshape and slice are taken from the text.
+ * '-'. Marks are !output, !keep, !aside and !want=LAYOUT. A name with
+ * characters other than letters, digits and "._-/+" is quoted; unprintable
+ * characters are written as \xHH. '#' starts a comment. If a printed text is
+ * parsed and printed again, the result is the same text, because floats are
+ * printed with enough digits. The parser infers shapes again and compares them
+ * with the text; only those of reshape and slice are taken from the text.
  *
  * graph_parse.c parses this form. A textual intermediate form, by which every
  * pass can be tested, is an idea of QBE. */
@@ -141,6 +141,8 @@ static void put_node(struct text_out *o, const pl_graph *g,
         text_put(o, " !output");
     if (n->keep)
         text_put(o, " !keep");
+    if (n->aside)
+        text_put(o, " !aside");
     if (n->want)
         put_layout(o, n->want);
     text_put(o, "\n");

@@ -34,6 +34,7 @@ struct writer {
                    value of a graph node, or -1 */
     int *next;  /* [cap] for a node of the numeric plan, the next older node
                    with the same graph node's value, or -1 */
+    bool aside; /* nodes that are written now are for marked ones */
     pl_err *err;
 };
 
@@ -55,6 +56,7 @@ static pl_status put(struct writer *w, const struct num_node *n, int *out)
         w->cap = cap;
     }
     p->node[p->n] = *n;
+    p->node[p->n].aside = w->aside;
     w->next[p->n] = w->first[n->node];
     w->first[n->node] = p->n;
     *out = p->n++;
@@ -137,7 +139,7 @@ static pl_status write_nodes(struct writer *w)
         for (int i = 0; i < g->node[v].n_in; i++) {
             int u = g->node[v].in[i];
 
-            if (u < 0)
+            if (u < 0 || g->node[v].aside)
                 continue;
             if (!seen[u])
                 seen[u] = s->choice[v].want[i];
@@ -155,6 +157,7 @@ static pl_status write_nodes(struct writer *w)
         int made;
 
         w->p->value[v] = -1;
+        w->aside = x->aside;
         if (x->op == OP_weight) /* Nodes for weights are created by version()
                                    when a reader needs them. */
             continue;
@@ -173,6 +176,7 @@ static pl_status write_nodes(struct writer *w)
             PL_TRY(version(w, v, s->have[v], false, &made));
         w->p->value[v] = made;
     }
+    w->aside = false;
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_weight) {
             /* A weight that no node reads is stored, too, so that its values
@@ -237,6 +241,8 @@ static uint64_t hash_of(const struct numeric *p)
         const struct graph_node *x = &p->g->node[n->node];
         const pl_layout *l = n->layout;
 
+        if (n->aside)
+            continue;
         mix_int(&m, n->kind);
         mix_text(&m, op_info(x->op)->name);
         mix_int(&m, x->format);

@@ -44,6 +44,7 @@ struct num_node {
     /* For a matrix product whose summed dimension is split: the layout of that
      * dimension, which gives the order of summation. NULL for other nodes. */
     const pl_layout *sum;
+    bool aside; /* made for a node that is marked by graph_aside: not hashed */
 };
 
 struct numeric {

@@ -422,7 +422,7 @@ static pl_status find_cut(struct propagated *s, int n_partial, pl_err *err)
         for (int i = 0; i < x->n_in; i++) {
             int u = x->in[i];
 
-            if (u < 0 || s->choice[u].result->kind != PL_PARTIAL)
+            if (u < 0 || s->choice[u].result->kind != PL_PARTIAL || x->aside)
                 continue;
             if (flows_on(ch, i)) {
                 c.from[c.n_edge] = id[u];

@@ -692,8 +692,28 @@ static pl_tensor last_matmul(struct build *b, pl_tensor x)
                         false);
 }
 
+/* Builds the output hidden_rows from the result x of the last layer. The
+ * weight of the last norm exists already. */
+static void hidden_rows(struct build *b, pl_tensor x)
+{
+    const struct model *m = b->m;
+    const struct model_dim e = model_width(b);
+    pl_tensor w = -1;
+
+    if (m->next_normed)
+        w = model_weight(b, m->output_norm ? m->output_norm : "output_norm",
+                         "weight", PL_ROLE_NORM, false, 1, &e);
+    model_layer(b, m->n_layer - 1);
+    x = pl_rms_norm(b->g, x, w, m->eps);
+    pl_name(b->g, x, "hidden_rows");
+    pl_output(b->g, x);
+    graph_aside(b->g, x);
+}
+
 void model_head(struct build *b, pl_tensor x)
 {
+    const pl_tensor all = x;
+
     /* Selects the rows of the tokens that get logits. This node still belongs
      * to the last layer. */
     x = pl_gather_rows(b->g, x, b->out_ids);
@@ -705,6 +725,8 @@ void model_head(struct build *b, pl_tensor x)
     }
     pl_name(b->g, x, "logits");
     pl_output(b->g, x);
+    if (b->hidden_rows)
+        hidden_rows(b, all);
 }
 
 /* Returns the norm of the result x of a part of a layer. */

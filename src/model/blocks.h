@@ -22,12 +22,13 @@ struct model_kv {
 struct build {
     const struct model *m;
     pl_graph *g;
-    int64_t layer; /* layer of the nodes built next; -1 outside of layers */
-    int64_t first; /* layer with which the graph begins: 0, or that of a
+    int64_t layer;    /* layer of the nodes built next; -1 outside of layers */
+    int64_t first;    /* layer with which the graph begins: 0, or that of a
                       multi-token-prediction block */
-    bool block;    /* true if the graph is that of a multi-token-prediction
+    bool block;       /* true if the graph is that of a multi-token-prediction
                       block, not of the network */
-    int64_t n_ctx; /* requested context in tokens */
+    bool hidden_rows; /* the graph has the output hidden_rows (model.h) */
+    int64_t n_ctx;    /* requested context in tokens */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
     struct model_kv kv; /* the caches that the most recently built attention

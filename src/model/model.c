@@ -117,6 +117,12 @@ const char *model_family_name(int i)
     return i >= 0 && i < N_FAMILY ? families[i].arch : NULL;
 }
 
+/* Families whose multi-token-prediction blocks take the output of the last
+ * norm. Those of others take its input. Source: the graphs of llama.cpp and
+ * vLLM. */
+static const char *const normed[] = {"qwen35",    "qwen35moe", "qwen3next",
+                                     "deepseek2", "glm4moe",   "hy_v3"};
+
 static pl_status find_family(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -130,6 +136,8 @@ static pl_status find_family(struct model *m, pl_err *err)
 
         if (arch.s && arch.len == strlen(s) && !memcmp(arch.s, s, arch.len)) {
             m->family = &families[i];
+            for (size_t k = 0; k < sizeof normed / sizeof *normed; k++)
+                m->next_normed |= strcmp(s, normed[k]) == 0;
             return PL_OK;
         }
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
@@ -211,6 +219,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                       .layer = -1,
                       .first = opt->mtp > 0 ? m->n_layer + opt->mtp - 1 : 0,
                       .block = opt->mtp > 0,
+                      .hidden_rows = opt->hidden_rows,
                       .n_ctx = requested_context(m, opt->n_ctx),
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
@@ -220,6 +229,14 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                        "%s: multi-token prediction block %" PRId64
                        " requested; the file has %" PRId64,
                        gguf_path(m->file), opt->mtp, m->n_next);
+    if (opt->hidden_rows && (m->n_next == 0 || b.block))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       b.block ? "%s: a multi-token prediction block has no "
+                                 "hidden rows; leave out options.hidden"
+                               : "%s: hidden rows requested, but the file has "
+                                 "no multi-token prediction blocks; leave out "
+                                 "options.hidden",
+                       gguf_path(m->file));
     pl_set_numerics(g, opt->numerics);
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);
     b.pos = pl_input(g, "pos", PL_I32, 1, &n_tok);

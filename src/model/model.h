@@ -139,8 +139,11 @@ struct model {
                               apertus */
     float softcap;         /* a logit x becomes c tanh(x / c) with this c; 0 if
                             logits stay unchanged */
-    pl_pooling pooling;    /* pooling of embeddings that the file recommends */
-    int64_t n_unused;      /* number of tensors of the file that the graph does
+    /* Multi-token-prediction blocks take the output of the last norm, not its
+     * input. */
+    bool next_normed;
+    pl_pooling pooling; /* pooling of embeddings that the file recommends */
+    int64_t n_unused;   /* number of tensors of the file that the graph does
                             not read */
     /* text of a warning with the keys and tensors of the file that plait does
      * not know; NULL if there are none */
@@ -159,6 +162,8 @@ void model_close(struct model *m);
 /* Returns true if the layer has a feed-forward part without experts. */
 static inline bool model_is_dense(const struct model *m, int64_t layer)
 {
+    if (m->n_expert == 0)
+        return true;
     return m->dense && layer < m->n_layer ? m->dense[layer]
                                           : layer < m->n_dense;
 }
@@ -179,6 +184,7 @@ struct model_graph_options {
     pl_numerics numerics;
     /* The requested context in tokens, as in pl_options; 0 for the default. */
     int64_t n_ctx;
+    bool hidden_rows; /* the graph also has the output hidden_rows */
 };
 
 /* Builds the whole network into `g`, which must be empty:
@@ -196,7 +202,15 @@ struct model_graph_options {
  * has
  *
  *   hidden     F32 [n_tok, d_model]  input: result_hidden of the tokens before,
- *                                    of the network or the block before
+ *                                    of the network or the block before; or
+ *                                    result_norm if next_normed
+ *
+ * With hidden_rows, the network has one more output, which a first block can
+ * take as `hidden`:
+ *
+ *   hidden_rows  F32 [n_tok, d_model]  the last norm of all tokens; without its
+ *                                      weight unless next_normed, because a
+ *                                      block normalises it again
  *
  * Intermediate values have the names known from reference traces: attn_norm-N,
  * kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N, result_norm. result_hidden is the

@@ -5,6 +5,7 @@
 #include "gguf/gguf.h"
 #include "lib/command.h"
 #include "lib/edit_model.h"
+#include "lib/made_model.h"
 #include "lib/ref_models.h"
 #include "lib/support.h"
 
@@ -183,6 +184,66 @@ TEST(draft_text_of_a_draft_model_in_each_form_is_the_plain_one)
     expect_both(&sum);
 }
 
+/* Models with a block for multi-token prediction: with recurrent states, with
+ * latents, and with experts. Costs three seconds. */
+TEST(draft_text_of_multi_token_prediction_is_the_plain_one)
+{
+    static const char *const made[] = {"qwen35-dense-f32", "qwen35moe-f32",
+                                       "deepseek2-mla-f32"};
+    static const char *const how[] = {
+        GREEDY,
+        SEEDED " -dev 'sim*2' -sm tensor",
+        "--temp 0 -s 1 -n 60 -p 'the cat' -dev 'sim*2' -sm layer -ub 4",
+        "-s 5 -n 500 -p 'the cat' -c 192", /* the context is full */
+        ("-n 300 -s 4 -p 'Say:' --grammar "
+         "'root ::= (\"the dog and \" | \"a cat or \"){20} [a-z]+ \".\"'"),
+    };
+    static const char *const specs[] = {
+        "--spec-type draft-mtp --draft-max 3",
+        "--spec-type draft-mtp", /* lengths chosen by times */
+        "--spec-type ngram-simple,draft-mtp --draft-max 5 --draft-p-min 0.01",
+    };
+    struct sum sum = {0};
+
+    for (size_t m = 0; m < 4; m++) {
+        const char *path = m < 3 ? made_model_with_block(made[m])
+                                 : ref_model_path("glm4moe-f32");
+
+        for (size_t i = 0; i < sizeof how / sizeof *how; i++)
+            if (test_long() || (m + i) % 2 == 0)
+                expect_same(path, how[i], specs[(m + i) % 3], &sum);
+    }
+    expect_both(&sum);
+    must_say(sh(0, "plait run " MODEL "-p A -n 2 --spec-type draft-mtp"),
+             "has no layers for multi-token prediction");
+}
+
+/* A conversation and a saved state: the block lacks what the state has. */
+TEST(draft_state_with_multi_token_prediction_is_the_plain_one)
+{
+    const char *path = made_model_with_block("qwen35-dense-f32");
+    struct sum sum = {0};
+    char line[2048];
+
+    for (int spec = 0; spec < 2; spec++) {
+        const char *with = spec ? "--spec-type draft-mtp --draft-max 4" : "";
+
+        snprintf(line, sizeof line,
+                 "printf 'the dog and the dog\nand the cat and\n' | "
+                 "plait run -m %s --no-template -i --temp 0 -s 1 -n 90 %s "
+                 "--state-save s%d.bin >o%d.txt && plait run -m %s --temp 0 "
+                 "-n 40 %s --state-load s%d.bin --no-template >>o%d.txt",
+                 path, with, spec, spec, path, with, spec, spec);
+        if (spec)
+            add_drafts(&sum, sh(0, line));
+        else
+            sh(0, line);
+    }
+    sh(0, "cmp o0.txt o1.txt && test -s o0.txt");
+    sh(0, "cmp s0.bin s1.bin");
+    assert_true(sum.drafted > sum.accepted);
+}
+
 TEST(draft_model_of_the_command_is_checked)
 {
     char line[400];
@@ -336,5 +397,6 @@ TEST(draft_lookup_file_of_the_command_grows)
                    "-n 3 -p 'A' --spec-type ngram-cache -lcs none.bin"),
              "none.bin");
     must_say(sh(2, "plait run " MODEL "-p A --spec-type ngram-many"),
-             "none, ngram-simple, ngram-map-k, ngram-cache or draft-simple");
+             "none, ngram-simple, ngram-map-k, ngram-cache, draft-simple or "
+             "draft-mtp");
 }

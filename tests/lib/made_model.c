@@ -339,13 +339,13 @@ static void put_tensors(struct tensors *t, const json_t *rows)
 
 /* ---- files --------------------------------------------------------------- */
 
-void made_model_write(const char *dir, const char *name, const char *path)
+/* Writes the model of the description `j`, whose vocabulary is in `dir`. */
+static void write_described(const json_t *j, const char *dir, const char *path)
 {
-    json_t *j = load(dir, "", name), *words;
     struct tensors *t = test_need(1, sizeof *t);
+    json_t *words;
     pl_err err;
 
-    assert_non_null(j);
     words = load(dir, "vocabulary-", json_string_value(field(j, "vocabulary")));
     assert_non_null(words);
     TEST_OK(gguf_writer_create(&t->w, &err), err);
@@ -356,6 +356,14 @@ void made_model_write(const char *dir, const char *name, const char *path)
     gguf_writer_free(t->w);
     free(t);
     json_decref(words);
+}
+
+void made_model_write(const char *dir, const char *name, const char *path)
+{
+    json_t *j = load(dir, "", name);
+
+    assert_non_null(j);
+    write_described(j, dir, path);
     json_decref(j);
 }
 
@@ -514,4 +522,96 @@ void made_model_keeps(const char *name, int seq, const double *logits,
                      name, seq, k, got[k], number(want, (size_t)k));
     }
     json_decref(j);
+}
+
+/* ---- blocks for multi-token prediction ----------------------------------- */
+
+/* Makes the description's number of layers greater by one, and says that the
+ * last is a block. Returns the number of layers without it. */
+static int add_block_keys(json_t *j)
+{
+    json_t *row, *keys = field(j, "keys");
+    char name[80] = "";
+    int n = 0;
+    size_t i;
+
+    json_array_foreach (keys, i, row) {
+        const char *key = text(row, 1), *dot = strchr(key, '.');
+
+        if (!dot || strcmp(dot, ".block_count") != 0)
+            continue;
+        n = (int)whole(row, 2);
+        json_array_set_new(row, 2, json_integer(n + 1));
+        snprintf(name, sizeof name, "%.*s.nextn_predict_layers",
+                 (int)(dot - key), key);
+    }
+    assert_true(n > 0);
+    json_array_append_new(keys, json_pack("[s, s, i]", "u32", name, 1));
+    return n;
+}
+
+/* Sets all rows of output.weight to zero but one in `every`. */
+static void thin_out(const char *path, int every)
+{
+    const struct gguf_tensor *t;
+    struct gguf *g;
+    size_t n;
+    char *all = test_read(path, &n);
+    pl_err err;
+    FILE *f;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    t = gguf_find_tensor(g, "output.weight");
+    assert_non_null(t);
+    assert_int_equal(t->format, PL_F32);
+    for (int64_t i = 0; i < t->dim[0]; i++)
+        if (i % every != 0)
+            memset(all + t->offset + (size_t)(i * t->dim[1]) * 4, 0,
+                   (size_t)t->dim[1] * 4);
+    gguf_close(g);
+    f = create(path);
+    assert_int_equal(fwrite(all, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    free(all);
+}
+
+const char *made_model_with_block(const char *name)
+{
+    enum { EVERY = 48 };
+    json_t *j = load(folder, "", name), *row, *rows;
+    char temp[100];
+    const char *path;
+    int64_t width = 0;
+    int n;
+    size_t i;
+
+    assert_non_null(j);
+    n = add_block_keys(j);
+    rows = field(j, "tensors");
+    json_array_foreach (rows, i, row) {
+        if (!strcmp(text(row, 0), "output_norm.weight"))
+            width = whole(json_array_get(row, 2), 0);
+        if (has_layer(row, n - 1))
+            json_array_append_new(json_array_get(row, 4), json_integer(n));
+    }
+    json_array_append_new(
+        rows, json_pack("[s, s, [I, I], [f, f], [i]]",
+                        "blk.%.nextn.eh_proj.weight", "F32", (json_int_t)width,
+                        (json_int_t)(2 * width), -0.2, 0.2, n));
+    for (int k = 0; k < 3; k++) {
+        static const char *const norms[] = {"blk.%.nextn.enorm.weight",
+                                            "blk.%.nextn.hnorm.weight",
+                                            "blk.%.nextn.shared_head_norm."
+                                            "weight"};
+
+        json_array_append_new(rows,
+                              json_pack("[s, s, [I], [f, f], [i]]", norms[k],
+                                        "F32", (json_int_t)width, 0.5, 1.5, n));
+    }
+    snprintf(temp, sizeof temp, "block-%.80s.gguf", name);
+    path = test_temp(temp);
+    write_described(j, folder, path);
+    json_decref(j);
+    thin_out(path, EVERY);
+    return path;
 }

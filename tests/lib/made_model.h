@@ -43,6 +43,12 @@ void made_model_keeps(const char *name, int seq, const double *logits,
 /* Writes the model that dir/NAME.json describes. */
 void made_model_write(const char *dir, const char *name, const char *path);
 
+/* Writes the described model `name` with one block for multi-token prediction
+ * after its layers: a copy of the shapes of its last layer, with weights of its
+ * own. Most rows of the output matrix are zero, so that the model and its block
+ * choose among few tokens and sometimes agree. Returns its path. */
+const char *made_model_with_block(const char *name);
+
 /* ---- made_describe.c ----------------------------------------------------- */
 
 /* Writes the description of the reference model `name` to `folder`: its own

@@ -20,10 +20,14 @@ static void set_weight(struct model64 *r, int node)
     free(all);
 }
 
-void model64_open(struct model64 *r, const char *path)
+static void open_graph(struct model64 *r, const char *path, int64_t block,
+                       bool hidden_rows)
 {
-    const struct model_graph_options opt = {
-        .cache_k = PL_F32, .cache_v = PL_F32, .n_ctx = REF_CTX};
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32,
+                                            .n_ctx = REF_CTX,
+                                            .mtp = block,
+                                            .hidden_rows = hidden_rows};
     pl_err err;
 
     memset(r, 0, sizeof *r);
@@ -35,6 +39,16 @@ void model64_open(struct model64 *r, const char *path)
     for (int i = 0; i < r->g->n_node; i++)
         if (r->g->node[i].op == OP_weight)
             set_weight(r, i);
+}
+
+void model64_open(struct model64 *r, const char *path)
+{
+    open_graph(r, path, 0, false);
+}
+
+void model64_open_block(struct model64 *r, const char *path, int64_t block)
+{
+    open_graph(r, path, block, block == 0);
 }
 
 void model64_close(struct model64 *r)
@@ -54,7 +68,9 @@ static void set(struct model64 *r, const char *name, const int32_t *v,
         x->x[i] = v[i];
 }
 
-const double *model64_step(struct model64 *r, const int32_t *id, int pos, int n)
+/* Evaluates n tokens. `hidden` is NULL unless the graph is a block's. */
+static const double *step(struct model64 *r, const int32_t *id,
+                          const double *hidden, int pos, int n)
 {
     int32_t at[REF_MAX_TOK], seq[REF_MAX_TOK] = {0};
     int32_t row[REF_MAX_TOK];
@@ -68,8 +84,25 @@ const double *model64_step(struct model64 *r, const int32_t *id, int pos, int n)
     set(r, "ids", id, &rows);
     set(r, "pos", at, &rows);
     set(r, "out_ids", row, &rows);
+    if (hidden) {
+        struct eval_value *x =
+            eval64_input(r->e, pl_tensor_find(r->g, "hidden"), &rows);
+
+        memcpy(x->x, hidden, (size_t)x->n * sizeof *x->x);
+    }
     eval64_step(r->e, &rows);
     return r->e->value[pl_tensor_find(r->g, "logits")].x;
+}
+
+const double *model64_step(struct model64 *r, const int32_t *id, int pos, int n)
+{
+    return step(r, id, NULL, pos, n);
+}
+
+const double *model64_block(struct model64 *r, const int32_t *id,
+                            const double *hidden, int n)
+{
+    return step(r, id, hidden, 0, n);
 }
 
 void model64_sequence(struct model64 *r, const struct ref_seq *s, double *x)

@@ -4,6 +4,7 @@
  * the plain texts. */
 #include "lib/edit_model.h"
 #include "lib/loop_states.h"
+#include "lib/made_model.h"
 #include "lib/ref_models.h"
 #include "lib/serve_try.h"
 #include "lib/support.h"
@@ -88,15 +89,15 @@ struct place {
     /* A draft model, which drafts instead of the oracle; NULL without one. */
     pl_model *draft_model;
     pl_engine *draft_engine;
+    /* The model's block for multi-token prediction, which drafts instead; NULL
+     * without one. */
+    pl_engine *block;
     uint64_t n_drafted, n_accepted, n_preemptions;
 };
 
-/* Opens a model with an engine. */
-static void open_model(pl_model **m, pl_engine **e, const char *file,
-                       int64_t n_ctx)
+static pl_options options(int64_t n_ctx)
 {
     pl_options o;
-    pl_err err;
 
     pl_options_init(&o);
     o.devices = "cpu";
@@ -107,14 +108,48 @@ static void open_model(pl_model **m, pl_engine **e, const char *file,
     o.n_threads = 1;
     o.no_fit = true;
     o.prefix_cache = true;
+    return o;
+}
+
+/* Opens a model with an engine. */
+static void open_model(pl_model **m, pl_engine **e, const char *file,
+                       int64_t n_ctx)
+{
+    const pl_options o = options(n_ctx);
+    pl_err err;
+
     TEST_OK(pl_model_open(m, file, &err), err);
     TEST_OK(pl_engine_create(e, *m, &o, &err), err);
 }
 
-static void set_up(struct place *p, const char *file, int64_t n_ctx)
+/* Gives hidden values to the drafter of the present loop. */
+static void receive(void *user, const pl_hidden_rows *rows)
+{
+    const struct place *p = user;
+
+    pl_draft_hidden(p->drafter, rows);
+}
+
+static void open_with_block(struct place *p, const char *file, int64_t n_ctx)
+{
+    pl_options o = options(n_ctx);
+    pl_err err;
+
+    TEST_OK(pl_model_open(&p->model, file, &err), err);
+    TEST_OK(pl_draft_mtp_engine(&p->block, p->model, &o, &err), err);
+    o.hidden = receive;
+    o.hidden_user = p;
+    TEST_OK(pl_engine_create(&p->engine, p->model, &o, &err), err);
+}
+
+static void set_up_as(struct place *p, const char *file, int64_t n_ctx,
+                      bool block)
 {
     *p = (struct place){.oracle.eog = -1, .n_ctx = n_ctx};
-    open_model(&p->model, &p->engine, file, n_ctx);
+    if (block)
+        open_with_block(p, file, n_ctx);
+    else
+        open_model(&p->model, &p->engine, file, n_ctx);
     p->t = pl_model_tokenizer(p->model);
     p->oracle.n_vocab = pl_tokenizer_n_vocab(p->t);
     for (int32_t i = 0; i < p->oracle.n_vocab && p->oracle.eog < 0; i++)
@@ -122,9 +157,15 @@ static void set_up(struct place *p, const char *file, int64_t n_ctx)
             p->oracle.eog = i;
 }
 
+static void set_up(struct place *p, const char *file, int64_t n_ctx)
+{
+    set_up_as(p, file, n_ctx, false);
+}
+
 static void tear_down(struct place *p)
 {
     pl_engine_free(p->engine);
+    pl_engine_free(p->block);
     pl_model_free(p->model);
     pl_engine_free(p->draft_engine);
     pl_model_free(p->draft_model);
@@ -142,7 +183,11 @@ static void start(struct place *p, int n_seq, bool drafts)
     o.n_vocab = p->oracle.n_vocab;
     o.limits.sources =
         1u << (p->draft_engine ? PL_DRAFT_SIMPLE : PL_DRAFT_CALLER);
+    if (p->block)
+        o.limits.sources = 1u << PL_DRAFT_MTP;
     o.limits.n_max = 9;
+    o.mtp_model = p->block ? p->model : NULL;
+    o.mtp_engine = p->block;
     o.model = p->draft_model;
     o.engine = p->draft_engine;
     o.propose = draft;
@@ -267,7 +312,7 @@ static void compare(struct place *p, struct told *plain, int n, int n_seq,
 {
     struct told *with = test_need((size_t)n, sizeof *with);
     /* the oracle's quality does not matter to a draft model */
-    const int n_quality = p->draft_engine ? 1 : N_QUALITY;
+    const int n_quality = p->draft_engine || p->block ? 1 : N_QUALITY;
 
     p->oracle.n = 0;
     start(p, 1, false);
@@ -389,6 +434,27 @@ TEST(speculation_with_a_draft_model_writes_the_plain_text)
     expect_both(&p);
     tear_down(&p);
     free(plain);
+}
+
+/* The model's own block, alone, in company, with tasks that are preempted, and
+ * with prefixes that come from a cache. Costs a second. */
+TEST(speculation_with_multi_token_prediction_writes_the_plain_text)
+{
+    enum { N = 5 };
+    static const char *const made[] = {"qwen35-dense-f32", "deepseek2-mla-f32"};
+
+    for (int m = 0; m < 2; m++) {
+        struct told *plain = test_need(N, sizeof *plain);
+        struct place p;
+
+        set_up_as(&p, made_model_with_block(made[m]), 512, true);
+        compare(&p, plain, N, N, 10,
+                &(struct task_params){.max_tokens = 130, .ignore_end = true});
+        assert_true(p.n_preemptions > 0);
+        expect_both(&p);
+        tear_down(&p);
+        free(plain);
+    }
 }
 
 /* The client disconnects within a draft: all that it got is the beginning of

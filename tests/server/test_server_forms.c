@@ -420,14 +420,16 @@ TEST(forms_of_drafts_that_are_not_here_are_ignored)
 {
     static const struct {
         const char *types, *ignored;
-        bool drafts, model;
-        uint32_t want;
+        bool drafts;
+        uint32_t lacks, want;
     } row[] = {
-        {"ngram-simple", "speculative.types", false, false, 0},
-        {"draft-simple,ngram-map-k", "speculative.types", true, false,
-         1u << PL_DRAFT_NGRAM_MAP_K},
-        {"draft-simple", "", true, true, 1u << PL_DRAFT_SIMPLE},
-        {"none", "", false, false, 0},
+        {"ngram-simple", "speculative.types", false, 0, 0},
+        {"draft-simple,ngram-map-k", "speculative.types", true,
+         1u << PL_DRAFT_SIMPLE, 1u << PL_DRAFT_NGRAM_MAP_K},
+        {"draft-simple", "", true, 1u << PL_DRAFT_MTP, 1u << PL_DRAFT_SIMPLE},
+        {"draft-mtp", "", true, 1u << PL_DRAFT_SIMPLE, 1u << PL_DRAFT_MTP},
+        {"draft-mtp", "speculative.types", true, 1u << PL_DRAFT_MTP, 0},
+        {"none", "", false, 0, 0},
     };
 
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
@@ -438,7 +440,7 @@ TEST(forms_of_drafts_that_are_not_here_are_ignored)
         char text[200];
 
         has.drafts = row[i].drafts ? &limits : NULL;
-        has.has_draft_model = row[i].model;
+        has.no_source = row[i].lacks;
         snprintf(text, sizeof text,
                  "{\"prompt\":\"p\",\"speculative.types\":\"%s\"}",
                  row[i].types);

@@ -100,7 +100,8 @@ def keywords():
     """The fields that editors see are the header's."""
     own = {'pl_options': {'size', 'log', 'log_user', 'progress',
                           'progress_user', 'trace', 'trace_user', 'cancel',
-                          'cache_set', 'mtp', 'machines'},
+                          'cache_set', 'mtp', 'machines', 'hidden',
+                          'hidden_user'},
            'pl_sampling': {'size', 'bias', 'bias_id', 'tokenizer', 'step',
                            'seed'}}
     assert [f'PL_{s.name}' for s in plait.Status] == _library.header.enum[
