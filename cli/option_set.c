@@ -341,6 +341,11 @@ bool option_set_split_mode(struct option_use *u)
                       "rows or columns, whichever needs fewer collectives");
         u->value = "tensor";
     }
+    if (strcmp(u->value, "hybrid:machine") == 0) {
+        o->pl.hybrid_size = -1;
+        o->pl.split_mode = PL_SPLIT_HYBRID;
+        return true;
+    }
     if (strncmp(u->value, "hybrid:", 7) == 0 &&
         number_int64(u->value + 7, &n) && n >= 1 && n <= OPTION_MAX_DEVICES) {
         o->pl.hybrid_size = (int)n;
@@ -354,8 +359,8 @@ bool option_set_split_mode(struct option_use *u)
             return true;
         }
     return want(u,
-                "none, layer, tensor, auto, or hybrid:N with groups of N "
-                "devices, 1 to %d",
+                "none, layer, tensor, auto, hybrid:machine, or hybrid:N with "
+                "groups of N devices, 1 to %d",
                 OPTION_MAX_DEVICES);
 }
 

@@ -788,7 +788,8 @@ const struct option_row option_table[] = {
      "Mode: none, layer, tensor, hybrid:N or auto. none uses one "
      "device (-mg). layer gives each device some of the layers. tensor splits "
      "every matrix over all devices. hybrid:N gives layers to groups of N "
-     "devices and splits matrices within a group. auto takes the mode, and as "
+     "devices and splits matrices within a group; hybrid:machine takes the "
+     "devices of each machine as a group. auto takes the mode, and as "
      "many devices, as are estimated to be fastest.",
      BRIEF(PLANNED) | OPTION_COMMA, option_set_split_mode, 0, 0, 0,
      split_modes},

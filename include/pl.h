@@ -322,7 +322,7 @@ typedef struct pl_options {
     int n_tensor_split;
     int n_threads; /* threads per CPU device; 0 for one per core */
     pl_split_mode split_mode;
-    int hybrid_size; /* devices per group, for PL_SPLIT_HYBRID */
+    int hybrid_size; /* devices a group in PL_SPLIT_HYBRID; -1: by machine */
     int main_device; /* index in `devices`, for PL_SPLIT_NONE */
     /* Layers kept on devices; the others stay on the host. "N" means the last N
      * of n_layer + 1 layers (the output layer counts). "all" means all of them;

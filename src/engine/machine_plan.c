@@ -255,6 +255,11 @@ static bool read_mode(pl_options *o, const char *s)
             o->split_mode = (pl_split_mode)i;
             return true;
         }
+    if (strcmp(s, "hybrid:machine") == 0) {
+        o->split_mode = PL_SPLIT_HYBRID;
+        o->hybrid_size = -1;
+        return true;
+    }
     if (strncmp(s, "hybrid:", 7) != 0 || !read_int(s + 7, DEVICE_MAX, &v))
         return false;
     o->split_mode = PL_SPLIT_HYBRID;

@@ -9,8 +9,9 @@
  * One plan is enough if the mode is given, or there is one device, and all
  * fits. Otherwise the search makes some ten, fewer of large graphs. Tensor
  * split over all devices, if that was tried, is kept unless another is clearly
- * faster: by a part in thirty if the rates are a description's, in twenty if
- * they are a calibration's, in five if they are only assumed. */
+ * faster: by a part in thirty if the rates are a description's or there are
+ * several machines, in twenty if they are a calibration's, in five if they are
+ * only assumed. */
 #include "fit/fit.h"
 
 #include "base/err.h"
@@ -51,12 +52,14 @@ static void scan_devices(struct fit *f)
 
     f->known = l->n > 0;
     f->unlike = false;
+    f->n_machine = 1;
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *a = l->dev, *b = &l->dev[d];
 
         f->known &= fit_memory(f, b) > 0;
+        if (b->machine >= f->n_machine)
+            f->n_machine = b->machine + 1;
         f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
-                     a->machine != b->machine ||
                      fit_memory(f, a) != fit_memory(f, b) ||
                      a->mem_bytes_per_s != b->mem_bytes_per_s ||
                      a->float_macs_per_s != b->float_macs_per_s ||
@@ -161,7 +164,9 @@ static pl_status search(struct fit *f, pl_err *err)
 
     PL_TRY(fit_search(f, err));
     usual = f->usual_plan;
-    clearly = f->asked.paper ? 0.97 : f->calibrated ? 0.95 : 0.8;
+    clearly = f->asked.paper || f->n_machine > 1 ? 0.97
+              : f->calibrated                    ? 0.95
+                                                 : 0.8;
     if (usual && f->best->seconds > clearly * usual->seconds) {
         fit_unref(f->best);
         f->best = fit_ref(f->usual_plan);

@@ -139,9 +139,7 @@ static void time_alone(struct fit *f, const struct fit_candidate *p,
  * compared with the best, so it is always needed. */
 double candidate_bound(const struct fit *f, const struct plan_config *in)
 {
-    int k = in->mode == PL_SPLIT_TENSOR   ? f->asked.list.n
-            : in->mode == PL_SPLIT_HYBRID ? in->width
-                                          : 1;
+    int k = in->mode == PL_SPLIT_NONE ? 1 : plan_config_widest(in);
     double least = f->fixed_s + (f->alone_s - f->fixed_s) / k;
     bool slower = f->best && least > f->best->seconds;
 

@@ -46,6 +46,7 @@ struct fit {
     struct plan_config asked; /* owned; arrays of candidates are the arena's */
     struct calibration cal;
     bool calibrated, unlike; /* unlike: devices are not all the same */
+    int n_machine;           /* machines of the devices */
     bool known;              /* all of them tell their memory */
     bool now;      /* what is available now counts, not all memory: fit.c */
     double *speed; /* [asked.list.n] how fast each is beside the others, by the

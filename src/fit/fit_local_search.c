@@ -11,15 +11,19 @@
 
 enum { MOST_GROUPS = 16, MOST_SHIFTS = 4, MOST_LEVELS = 3, CTX_STEP = 256 };
 
-/* Returns the number of groups of neighbours that a mode makes. Sets *width to
- * the number of devices of each. */
-static int count_groups(const struct fit *f, const struct plan_config *in,
-                        int *width)
+/* Returns the number of groups of neighbours between which layers may be moved;
+ * 1 if that is not worth trying. */
+static int count_groups(const struct fit *f, const struct plan_config *in)
 {
-    *width = in->mode == PL_SPLIT_LAYER ? 1 : in->width;
+    int n = 0, width = in->width;
+
     if (in->mode != PL_SPLIT_LAYER && in->mode != PL_SPLIT_HYBRID)
         return 1;
-    return f->asked.list.n % *width ? 1 : f->asked.list.n / *width;
+    if (in->mode == PL_SPLIT_HYBRID && width > 0 && f->asked.list.n % width)
+        return 1;
+    for (int d = 0; d < f->asked.list.n; n++)
+        d = plan_config_group_end(in, d);
+    return n;
 }
 
 /* Counts the layers of each group. */
@@ -31,17 +35,43 @@ static void count_layers(const struct compiled *q, int n_group, int *count)
             count[q->place.layer_group[l]]++;
 }
 
-/* Sets the shares with which group k of `width` devices has count[k] layers. */
+/* Returns a number that the widths of all groups divide. */
+static double common_multiple(const struct plan_config *in)
+{
+    int64_t m = 1;
+
+    for (int d = 0, end; d < in->list.n; d = end) {
+        int64_t n, k = 1;
+
+        end = plan_config_group_end(in, d);
+        n = end - d;
+        while (k < n && m * k % n != 0)
+            k++;
+        m *= k;
+        if (m > 1 << 20) /* nearly equal shares will do */
+            return (double)m;
+    }
+    return (double)m;
+}
+
+/* Sets the shares with which group k has count[k] layers. */
 static pl_status share_layers(struct fit *f, struct plan_config *x,
-                              const int *count, int width, pl_err *err)
+                              const int *count, pl_err *err)
 {
     int n = f->asked.list.n;
     double *share = arena_alloc(&f->arena, (size_t)n, sizeof *share);
+    double multiple = common_multiple(x);
 
     if (!share)
         return err_no_memory(err, "shares of devices");
-    for (int d = 0; d < n; d++)
-        share[d] = count[d / width];
+    for (int d = 0, k = 0, end; d < n; k++) {
+        double each;
+
+        end = plan_config_group_end(x, d);
+        each = count[k] * multiple / (end - d);
+        while (d < end)
+            share[d++] = each;
+    }
     x->share = share;
     return PL_OK;
 }
@@ -143,7 +173,7 @@ static pl_status even_out(struct fit *f, struct plan_config *x, bool keep,
         more = p && p->missing > 0 && level_by_memory(f, p, count);
         fit_unref(p);
         if (more)
-            PL_TRY(share_layers(f, x, count, 1, err));
+            PL_TRY(share_layers(f, x, count, err));
     }
     return PL_OK;
 }
@@ -199,7 +229,7 @@ pl_status fit_balance_layers(struct fit *f, pl_err *err)
     x.n_ubatch = f->default_config.n_ubatch;
     if (!may_fill)
         return PL_OK;
-    PL_TRY(share_layers(f, &x, count, 1, err));
+    PL_TRY(share_layers(f, &x, count, err));
     return even_out(f, &x, true, err);
 }
 
@@ -244,7 +274,7 @@ static pl_status move_one_layer(struct fit *f, bool *better, pl_err *err)
 {
     struct fit_candidate *p = fit_ref(f->best);
     double before = p->seconds, work[MOST_GROUPS];
-    int width, n = count_groups(f, &p->in, &width), count[MOST_GROUPS];
+    int n = count_groups(f, &p->in), count[MOST_GROUPS];
     int busy = 0;
     pl_status s = PL_OK;
 
@@ -268,7 +298,7 @@ static pl_status move_one_layer(struct fit *f, bool *better, pl_err *err)
         work[to] = -1; /* tried */
         count[busy]--;
         count[to]++;
-        s = share_layers(f, &x, count, width, err);
+        s = share_layers(f, &x, count, err);
         if (s == PL_OK)
             s = candidate_try(f, &x, NULL, err);
         count[busy]++;
@@ -282,10 +312,9 @@ static pl_status move_one_layer(struct fit *f, bool *better, pl_err *err)
 pl_status fit_local_search(struct fit *f, pl_err *err)
 {
     bool better = true;
-    int width;
 
     while (better && f->may.share && f->n_plan < f->budget &&
-           count_groups(f, &f->best->in, &width) <= MOST_GROUPS)
+           count_groups(f, &f->best->in) <= MOST_GROUPS)
         PL_TRY(move_one_layer(f, &better, err));
     return PL_OK;
 }

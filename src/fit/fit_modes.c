@@ -277,6 +277,180 @@ static pl_status try_one_device(struct fit *f, const struct plan_config *c,
     return PL_OK;
 }
 
+/* ---- machines ------------------------------------------------------------ */
+
+static int count_on(const struct fit *f, int machine)
+{
+    int n = 0;
+
+    for (int d = 0; d < f->asked.list.n; d++)
+        n += f->asked.list.dev[d].machine == machine;
+    return n;
+}
+
+/* Returns the index of the machine's device after d; list.n if there is
+ * none. */
+static int next_on(const struct fit *f, int machine, int d)
+{
+    do
+        d++;
+    while (d < f->asked.list.n && f->asked.list.dev[d].machine != machine);
+    return d;
+}
+
+/* Returns true if machine a reaches machine 0, which feeds it, at least like
+ * machine b. Machine 0 reaches itself in another way. */
+static bool have_same_network(const struct fit *f, int a, int b)
+{
+    const struct device_list *l = &f->asked.list;
+    const struct device_desc *x = &l->dev[next_on(f, a, -1)];
+    const struct device_desc *y = &l->dev[next_on(f, b, -1)];
+
+    if (a == 0)
+        return false;
+    if (l->link)
+        return l->link[a].bytes_per_s >= l->link[b].bytes_per_s &&
+               l->link[a].latency_s <= l->link[b].latency_s;
+    return x->network_bytes_per_s >= y->network_bytes_per_s &&
+           x->network_latency_s <= y->network_latency_s;
+}
+
+static bool are_alike(const struct fit *f, int a, int b)
+{
+    int d = next_on(f, a, -1), e = next_on(f, b, -1), n = f->asked.list.n;
+
+    for (; d < n && e < n; d = next_on(f, a, d), e = next_on(f, b, e)) {
+        const struct device_desc *x = &f->asked.list.dev[d];
+        const struct device_desc *y = &f->asked.list.dev[e];
+
+        if (x->ops != y->ops || fit_memory(f, x) != fit_memory(f, y) ||
+            f->speed[d] < f->speed[e] || f->speed[d] > f->speed[e])
+            return false;
+    }
+    return d == n && e == n && have_same_network(f, a, b);
+}
+
+/* Returns true if a machine before this one has the same devices. */
+static bool is_repeated(const struct fit *f, int machine)
+{
+    for (int k = 0; k < machine; k++)
+        if (are_alike(f, k, machine))
+            return true;
+    return false;
+}
+
+/* Makes shares of the first k devices of a machine, in proportion to their
+ * speeds. Sets *even to true if they are equal. */
+static pl_status share_machine(struct fit *f, int machine, int k,
+                               const double **out, bool *even, pl_err *err)
+{
+    int n = f->asked.list.n, first = next_on(f, machine, -1);
+    double *v = arena_alloc(&f->arena, (size_t)n, sizeof *v), most = 0;
+
+    if (!v)
+        return err_no_memory(err, "shares of devices");
+    *even = true;
+    for (int d = first, i = 0; d < n && i < k;
+         d = next_on(f, machine, d), i++) {
+        v[d] = f->speed[d];
+        most = fmax(most, v[d]);
+        *even = *even && f->speed[d] >= f->speed[first] &&
+                f->speed[d] <= f->speed[first];
+    }
+    for (int d = 0; d < n; d++)
+        if (v[d] > 0)
+            v[d] = *even ? 1 : fmax(1, round(64 * v[d] / most));
+    *out = v;
+    return PL_OK;
+}
+
+/* Tries the first k devices of a machine as one group. */
+static pl_status try_on_machine(struct fit *f, const struct plan_config *c,
+                                int machine, int k, double *seconds,
+                                pl_err *err)
+{
+    struct plan_config x = *c;
+    bool even;
+
+    x.mode = PL_SPLIT_TENSOR;
+    PL_TRY(share_machine(f, machine, k, &x.share, &even, err));
+    if (x.n_rank == 0 && plan_config_is_mixed(&x, x.share))
+        x.n_rank = PLAN_CONFIG_MIXED_RANKS;
+    else if (x.n_rank == 0 && even)
+        x.n_rank = k;
+    return guess(f, &x, seconds, err);
+}
+
+/* Tries the fastest device of a machine. */
+static pl_status try_device_on(struct fit *f, const struct plan_config *c,
+                               int machine, pl_err *err)
+{
+    int n = f->asked.list.n, best = next_on(f, machine, -1);
+    struct plan_config x = *c;
+    double s;
+
+    if (c->main_device > 0) /* the options name the device */
+        return PL_OK;
+    for (int d = best; d < n; d = next_on(f, machine, d))
+        if (f->speed[d] > f->speed[best])
+            best = d;
+    x.mode = PL_SPLIT_NONE;
+    x.main_device = best;
+    return guess(f, &x, &s, err);
+}
+
+/* Tries one machine alone: its fastest device, all its devices as a group,
+ * fewer of them as long as that is faster, in groups of two, four and so on,
+ * and some layers each. */
+static pl_status try_machine(struct fit *f, const struct plan_config *c,
+                             int machine, pl_err *err)
+{
+    int n = count_on(f, machine), first = next_on(f, machine, -1);
+    double before = INFINITY, s;
+    struct plan_config x = *c;
+    bool even;
+
+    PL_TRY(try_device_on(f, c, machine, err));
+    for (int k = n; k > 1; k /= 2) {
+        if (c->n_rank == 0 && k > PL_MAX_RANKS)
+            continue;
+        PL_TRY(try_on_machine(f, c, machine, k, &s, err));
+        if (s >= before)
+            break;
+        before = s;
+    }
+    PL_TRY(share_machine(f, machine, n, &x.share, &even, err));
+    x.mode = PL_SPLIT_HYBRID;
+    for (x.width = 2; x.width < n && n <= MANY; x.width *= 2)
+        if (n % x.width == 0 && first % x.width == 0)
+            PL_TRY(guess(f, &x, &s, err));
+    x.mode = PL_SPLIT_LAYER;
+    return n > 1 ? guess(f, &x, &s, err) : PL_OK;
+}
+
+/* Tries each machine alone, and all with layers across and tensors within. */
+static pl_status try_machines(struct fit *f, const struct plan_config *c,
+                              pl_err *err)
+{
+    struct plan_config x = *c;
+    bool several = false;
+    double s;
+
+    for (int k = 0; k < f->n_machine; k++) {
+        int n = count_on(f, k);
+
+        several |= n > 1;
+        if (n > 0 && f->may.share && !is_repeated(f, k))
+            PL_TRY(try_machine(f, c, k, err));
+    }
+    x.mode = PL_SPLIT_HYBRID;
+    x.width = PLAN_CONFIG_BY_MACHINE;
+    if (!several || f->n_machine < 2 ||
+        (c->n_rank == 0 && plan_config_widest(&x) > PL_MAX_RANKS))
+        return PL_OK;
+    return guess(f, &x, &s, err);
+}
+
 static pl_status hybrids(struct fit *f, const struct plan_config *c,
                          pl_err *err)
 {
@@ -310,6 +484,8 @@ static pl_status all_modes(struct fit *f, const struct plan_config *start,
         PL_TRY(f->asked.list.n > MANY ? try_more_devices(f, &x, err)
                                       : try_fewer_devices(f, &x, err));
     PL_TRY(try_one_device(f, &x, err));
+    if (f->n_machine > 1)
+        PL_TRY(try_machines(f, start, err));
     x.mode = PL_SPLIT_LAYER;
     PL_TRY(try_fewer_devices(f, &x, err));
     return hybrids(f, start, err);

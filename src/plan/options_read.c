@@ -46,7 +46,8 @@ static pl_status check_counts(const pl_options *opt, pl_err *err)
         } else {
             memcpy(&v, at, sizeof v);
         }
-        if (v < 0)
+        /* of hybrid_size -1 is a value of its own */
+        if (v < (f->at == offsetof(pl_options, hybrid_size) ? -1 : 0))
             return err_set(err, PL_BAD_ARGUMENT,
                            "options: %s is %" PRId64
                            "; give 0 for the default, or more",

@@ -3,9 +3,10 @@
  *
  * The split mode determines the groups. "tensor" makes one group of all
  * devices, "none" a group of one device, "layer" one group per device, and
- * "hybrid" one group per N neighbouring devices. Each group carries all ranks.
- * If anything may be placed on the host, the host's devices form another group.
- * place_leaves.c and place_ops.c assign groups to single tensors and ops. */
+ * "hybrid" one group per N neighbouring devices, or one per machine. Each group
+ * carries all ranks. If anything may be placed on the host, the host's devices
+ * form another group. place_leaves.c and place_ops.c assign groups to single
+ * tensors and ops. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -18,7 +19,8 @@
 #include <string.h>
 
 /* The grouping of devices: n_dev devices, beginning with device `first`, are
- * divided into n_group groups of `width` neighbouring devices each. */
+ * divided into n_group groups of neighbouring devices, of which the widest has
+ * `width`. */
 struct cut {
     const char *name; /* name of the groups, such as "layer"; NULL if a group is
                          named after its device */
@@ -28,30 +30,27 @@ struct cut {
 
 static struct cut cut_devices(const struct plan_config *in)
 {
-    int n_dev = in->list.n;
-    struct cut c = {.n_dev = n_dev, .width = n_dev};
+    struct cut c = {.n_dev = in->list.n};
 
     switch (in->mode) {
     case PL_SPLIT_NONE:
         c.first = in->main_device;
-        c.n_dev = n_dev > 0;
-        c.width = 1;
+        c.n_dev = in->list.n > 0;
         break;
     case PL_SPLIT_LAYER:
         c.name = "layer";
-        c.width = 1;
         break;
     case PL_SPLIT_HYBRID:
         c.name = "hybrid";
-        if (in->width < n_dev)
-            c.width = in->width;
         break;
     default:
         c.name = "tensor";
         break;
     }
     c.numbered = c.name && in->mode != PL_SPLIT_TENSOR;
-    c.n_group = c.n_dev ? (c.n_dev + c.width - 1) / c.width : 0;
+    c.width = plan_config_widest(in);
+    for (int first = c.first; first < c.first + c.n_dev; c.n_group++)
+        first = plan_config_group_end(in, first);
     return c;
 }
 
@@ -116,6 +115,23 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* ---- assigning layers to groups ---------------------------------------- */
 
+/* Sets order[n_group] to the groups in the order of their layers: those of
+ * machine 0 are the last, so that logits do not cross the network. */
+static void order_groups(const struct placement *p,
+                         const struct device_list *list, int n_group,
+                         int *order)
+{
+    int n = 0;
+
+    for (int own = 0; own < 2; own++)
+        for (int i = 0; i < n_group; i++) {
+            int d = p->member[p->group[i].first].dev;
+
+            if ((list->dev[d].machine == 0) == own)
+                order[n++] = i;
+        }
+}
+
 /* Assigns consecutive layers to the groups: in proportion to the tensor split
  * (-ts) if given, else to the memory of the groups' devices if known, else to
  * the number of devices. A layer that is left over goes to the last of several
@@ -128,18 +144,20 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
     int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
+    int *order = arena_alloc(a, (size_t)n_group, sizeof *order);
     int layer = p->n_layer + 1 - in->n_on, last = n_group - 1;
     bool known = true, shared = in->share && n_group > 1;
 
     PL_TRY(arena_check(a, "the placement of layers", err));
+    order_groups(p, list, n_group, order);
     for (int i = 0; i < n_group; i++)
         for (int k = 0; k < p->group[i].n; k++)
             known &=
                 list->dev[p->member[p->group[i].first + k].dev].memory_bytes >
                 0;
     for (int i = 0; i < n_group; i++)
-        for (int k = 0; k < p->group[i].n; k++) {
-            int d = p->member[p->group[i].first + k].dev;
+        for (int k = 0; k < p->group[order[i]].n; k++) {
+            int d = p->member[p->group[order[i]].first + k].dev;
 
             weight[last - i] += shared  ? in->share[d]
                                 : known ? (double)list->dev[d].memory_bytes
@@ -150,7 +168,7 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
         p->layer_group[l] = p->host;
     for (int i = 0; i < n_group; i++)
         for (; count[last - i] > 0; count[last - i]--)
-            p->layer_group[layer++] = i;
+            p->layer_group[layer++] = order[i];
     return PL_OK;
 }
 
@@ -192,7 +210,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
     const double *split = in->share;
     bool host = host_wanted(in);
     struct cut c = cut_devices(in);
-    int dev = list->n, n_room;
+    int dev = list->n, n_room, first = c.first;
 
     PL_TRY(count_ranks(&p, &c, in, err));
     if (host)
@@ -208,8 +226,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
         arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.layer_group);
     PL_TRY(arena_check(a, "groups of devices", err));
     for (int i = 0; i < c.n_group; i++) {
-        int first = c.first + i * c.width;
-        int left = c.first + c.n_dev - first;
+        int end = plan_config_group_end(in, first);
         char name[32];
 
         if (c.numbered)
@@ -217,8 +234,9 @@ pl_status place_groups(struct placement *out, struct arena *a,
         else
             snprintf(name, sizeof name, "%s",
                      c.name ? c.name : list->dev[first].name);
-        PL_TRY(add_group(&p, a, name, first, left < c.width ? left : c.width,
+        PL_TRY(add_group(&p, a, name, first, end - first,
                          split ? split + first : NULL, err));
+        first = end;
     }
     if (host) {
         p.host = p.n_group;

@@ -108,11 +108,11 @@ static pl_status read_mode(struct plan_config *in, const pl_options *opt,
     case PL_SPLIT_TENSOR:
         return PL_OK;
     case PL_SPLIT_HYBRID:
-        if (in->width >= 1)
+        if (in->width >= 1 || in->width == PLAN_CONFIG_BY_MACHINE)
             return PL_OK;
         return err_set(err, PL_BAD_ARGUMENT,
                        "hybrid split over groups of %d devices; give hybrid:N, "
-                       "N devices per group, 1 or more",
+                       "N devices per group, 1 or more, or hybrid:machine",
                        in->width);
     default:
         return err_set(
@@ -328,16 +328,42 @@ bool plan_config_has_host_experts(const struct plan_config *in)
     return false;
 }
 
+int plan_config_group_end(const struct plan_config *in, int first)
+{
+    int n = in->list.n, end = first + 1;
+
+    if (in->mode == PL_SPLIT_TENSOR)
+        return n;
+    if (in->mode != PL_SPLIT_HYBRID)
+        return end;
+    if (in->width != PLAN_CONFIG_BY_MACHINE)
+        return in->width < n - first ? first + in->width : n;
+    while (end < n && in->list.dev[end].machine == in->list.dev[first].machine)
+        end++;
+    return end;
+}
+
+int plan_config_widest(const struct plan_config *in)
+{
+    int most = 0;
+
+    for (int first = 0, end; first < in->list.n; first = end) {
+        end = plan_config_group_end(in, first);
+        if (end - first > most)
+            most = end - first;
+    }
+    return most;
+}
+
 bool plan_config_is_mixed(const struct plan_config *in, const double *share)
 {
-    int width = in->mode == PL_SPLIT_TENSOR   ? in->list.n
-                : in->mode == PL_SPLIT_HYBRID ? in->width
-                                              : 1;
-    int first = -1;
+    int first = -1, end = 0;
 
     for (int d = 0; d < in->list.n; d++) {
-        if (d % width == 0)
+        if (d == end) {
+            end = plan_config_group_end(in, d);
             first = -1;
+        }
         if (share && !(share[d] > 0))
             continue;
         if (first >= 0 &&

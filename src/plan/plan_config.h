@@ -19,6 +19,7 @@ enum {
     PLAN_CONFIG_N_OUT = 64,
     PLAN_CONFIG_N_SEQ = 8,
     PLAN_CONFIG_N_CHECKPOINT = 4,
+    PLAN_CONFIG_BY_MACHINE = -1,  /* width of groups: a group a machine */
     PLAN_CONFIG_MIXED_RANKS = 16, /* number of ranks where
                                      plan_config_is_mixed() returns true */
 };
@@ -50,8 +51,10 @@ struct plan_config {
 
     /* The distribution of the model over the devices. */
     pl_split_mode mode; /* split mode; already chosen, so never PL_SPLIT_AUTO */
-    int width;          /* number of devices in a group, in HYBRID mode */
-    int main_device;    /* index in the list of the only device used, in NONE
+    /* number of devices in a group, in HYBRID mode; PLAN_CONFIG_BY_MACHINE: a
+     * group has the neighbouring devices of one machine */
+    int width;
+    int main_device; /* index in the list of the only device used, in NONE
                            mode */
     /* Number of ranks that the user requested; 0 if the planner sets it: one
      * per device of the widest group, or PLAN_CONFIG_MIXED_RANKS in mixed
@@ -102,6 +105,11 @@ bool plan_config_has_host_experts(const struct plan_config *in);
  * that suffices for any such machine. If `share` is not NULL, only devices with
  * a share above zero count. */
 bool plan_config_is_mixed(const struct plan_config *in, const double *share);
+/* Returns the end of the group of neighbouring devices that begins with device
+ * `first`. Each device is a group of its own in LAYER and NONE mode. */
+int plan_config_group_end(const struct plan_config *in, int first);
+/* Returns the number of devices of the widest group. */
+int plan_config_widest(const struct plan_config *in);
 
 /* ---- printing the config: plan_config_text.c ----------------------------- */
 

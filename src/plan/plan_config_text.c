@@ -39,7 +39,10 @@ void plan_config_format_mode(struct plan_config_text *t,
         plan_config_format(t, "-sm layer");
         break;
     case PL_SPLIT_HYBRID:
-        plan_config_format(t, "-sm hybrid:%d", in->width);
+        if (in->width == PLAN_CONFIG_BY_MACHINE)
+            plan_config_format(t, "-sm hybrid:machine");
+        else
+            plan_config_format(t, "-sm hybrid:%d", in->width);
         break;
     default:
         plan_config_format(t, "-sm tensor");

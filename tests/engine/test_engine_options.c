@@ -16,7 +16,7 @@ static const struct {
 } rows[] = {
     {{.n_ranks = -1}, "n_ranks is -1"},
     {{.n_threads = -2}, "n_threads is -2"},
-    {{.hybrid_size = -1}, "hybrid_size is -1"},
+    {{.hybrid_size = -2}, "hybrid_size is -2"},
     {{.main_device = -1}, "main_device is -1"},
     {{.n_seq = -1}, "n_seq is -1"},
     {{.n_ctx = -1}, "n_ctx is -1"},
