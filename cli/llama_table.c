@@ -438,8 +438,7 @@ const struct llama_option llama_options[] = {
            "embeddings need no work of their own"),
     WORKS(SERVER, "--pooling", "mean", "LLAMA_ARG_POOLING", NULL),
     WORKS(SERVER, "--embd-normalize", "0", NULL, NULL),
-    REFUSED(SERVER, "--rerank --reranking", NULL, "LLAMA_ARG_RERANKING",
-            "models for ranking are not read; compare --embeddings"),
+    WORKS(SERVER, "--rerank --reranking", NULL, "LLAMA_ARG_RERANKING", NULL),
     PASSED(SERVER, "--metrics --props --slots --no-slots", NULL,
            "LLAMA_ARG_ENDPOINT_METRICS LLAMA_ARG_ENDPOINT_PROPS "
            "LLAMA_ARG_ENDPOINT_SLOTS LLAMA_ARG_NO_ENDPOINT_SLOTS",

@@ -56,7 +56,8 @@ WORDS(numerics, [PL_NUMERICS_EXACT] = "exact", [PL_NUMERICS_FAST] = "fast");
 WORDS(reasonings, [REASONING_AUTO] = "auto", [REASONING_ON] = "on",
       [REASONING_OFF] = "off");
 WORDS(poolings, [POOLING_AUTO] = "auto", [POOLING_LAST] = "last",
-      [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_NONE] = "none");
+      [POOLING_MEAN] = "mean", [POOLING_CLS] = "cls", [POOLING_NONE] = "none",
+      [POOLING_RANK] = "rank");
 WORDS(forms, [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json",
       [FORM_JSONL] = "jsonl", [FORM_SQL] = "sql");
 #define FORM_WORD(form, text, flags) text,
@@ -685,10 +686,14 @@ const struct option_row option_table[] = {
      "Offer embeddings too (/v1/embeddings). They need a numeric plan of their "
      "own.",
      SERVE, option_set_flag, AT(embeddings), 0, 0, NULL},
+    {{"--rerank", "--reranking"}, NULL, NULL,
+     "Rank documents (/rerank) with a model that has a class head. Means "
+     "--pooling rank.",
+     SERVE, option_set_flag, AT(rerank), 0, 0, NULL},
     {{"--pooling"}, "HOW", "auto",
      "Embedding of a text: that of its last token, its first (cls) or their "
-     "mean. none gives one for each token. auto takes what the model's file "
-     "says, else last.",
+     "mean. none gives one for each token, rank scores. auto takes what the "
+     "model's file says, else last.",
      SERVE, option_set_word, AT(pooling), 0, 0, poolings},
     {{"--embd-normalize"}, "N", "2",
      "Norm that embeddings are divided by, for requests that do not say. 2 is "

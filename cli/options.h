@@ -185,14 +185,15 @@ struct options {
      * is available */
     uint64_t cache_ram, cache_disk;
     int port, n_parallel, n_waiting, timeout_s, socket_s, ping_s;
-    bool embeddings;
+    bool embeddings, rerank;
     enum option_pooling {
         /* pooling named by the model's file; POOLING_LAST if it names none */
         POOLING_AUTO,
         POOLING_LAST,
         POOLING_MEAN,
         POOLING_CLS,
-        POOLING_NONE
+        POOLING_NONE,
+        POOLING_RANK
     } pooling;
     const char *models_dir, *models_preset;
     float prefill_share; /* fraction of a step's tokens that prompts may have

@@ -291,7 +291,8 @@ static pl_status load(struct service *v, struct serve_entry *e,
     /* A step with a draft begins and ends at a checkpoint. */
     if (drafts_enabled(o) != 0 && pl.n_checkpoint == 0)
         pl.n_checkpoint = CHECKPOINTS + 2 * o->n_parallel;
-    if (o->embeddings) {
+    if (v->pooling != EMBEDDINGS_OFF && v->pooling != EMBEDDINGS_RANK &&
+        !pl_model_is_encoder(v->model)) {
         pl.keep = kept;
         pl.n_keep = 1;
     }
@@ -336,7 +337,11 @@ static pl_status start_loop(struct service *v, const struct options *o,
                      : 0,
         .drafter = v->drafter,
         .tiers = v->tiers,
-        .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
+        .d_model = v->pooling == EMBEDDINGS_OFF    ? 0
+                   : v->pooling == EMBEDDINGS_RANK ? pl_model_n_label(v->model)
+                                                   : pl_model_d_model(v->model),
+        .scores = v->pooling == EMBEDDINGS_RANK,
+        .whole = pl_model_is_encoder(v->model),
         .log = serve_log,
         .log_user = (void *)o,
         .lost = service_lost,
@@ -346,35 +351,38 @@ static pl_status start_loop(struct service *v, const struct options *o,
 }
 
 /* Sets the pooling of embeddings to the option's, else to the one that the
- * model's file names, else to POOLING_LAST. */
+ * model's file names, else to POOLING_LAST. An encoder computes nothing else,
+ * so it has them without the option. */
 static pl_status set_pooling(struct service *v, const struct options *o,
                              pl_err *err)
 {
     static const enum embeddings_pooling by_option[] = {
-        [POOLING_LAST] = EMBEDDINGS_LAST,
-        [POOLING_MEAN] = EMBEDDINGS_MEAN,
-        [POOLING_CLS] = EMBEDDINGS_CLS,
-        [POOLING_NONE] = EMBEDDINGS_NONE,
+        [POOLING_LAST] = EMBEDDINGS_LAST, [POOLING_MEAN] = EMBEDDINGS_MEAN,
+        [POOLING_CLS] = EMBEDDINGS_CLS,   [POOLING_NONE] = EMBEDDINGS_NONE,
+        [POOLING_RANK] = EMBEDDINGS_RANK,
     };
     static const enum embeddings_pooling by_file[] = {
         [PL_POOLING_NONE] = EMBEDDINGS_NONE,
         [PL_POOLING_MEAN] = EMBEDDINGS_MEAN,
         [PL_POOLING_CLS] = EMBEDDINGS_CLS,
         [PL_POOLING_LAST] = EMBEDDINGS_LAST,
+        [PL_POOLING_RANK] = EMBEDDINGS_RANK,
     };
     const pl_pooling file = pl_model_pooling(v->model);
 
-    if (!o->embeddings)
+    if (!o->embeddings && !o->rerank && !pl_model_is_encoder(v->model))
         v->pooling = EMBEDDINGS_OFF;
+    else if (o->rerank)
+        v->pooling = EMBEDDINGS_RANK;
     else if (o->pooling != POOLING_AUTO)
         v->pooling = by_option[o->pooling];
-    else if (file == PL_POOLING_RANK)
-        return fail(err, PL_UNSUPPORTED,
-                    "the model is a reranker (pooling_type is 4, rank), whose "
-                    "scores are not supported; for embeddings add --pooling "
-                    "last, mean, cls or none");
     else
         v->pooling = file == PL_POOLING_UNSET ? EMBEDDINGS_LAST : by_file[file];
+    if (v->pooling == EMBEDDINGS_RANK && pl_model_n_label(v->model) == 0)
+        return fail(err, PL_UNSUPPORTED,
+                    "the model has no class head (its file's pooling_type is "
+                    "not 4, rank), so it cannot rank; use a reranker, or for "
+                    "embeddings --pooling last, mean, cls or none");
     return PL_OK;
 }
 

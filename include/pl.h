@@ -553,10 +553,17 @@ typedef enum pl_pooling {
     PL_POOLING_MEAN,
     PL_POOLING_CLS,  /* the vector of the first token */
     PL_POOLING_LAST, /* the vector of the last token */
-    PL_POOLING_RANK, /* a reranker's score, which plait cannot compute */
+    PL_POOLING_RANK, /* the score of a class head (pl_model_n_label) */
 } pl_pooling;
 /* Returns the pooling that the file's key pooling_type names. */
 PL_API pl_pooling pl_model_pooling(const pl_model *m);
+/* Returns true if the model is an encoder such as BERT: each token attends to
+ * the whole text, and there are no logits (pl_batch.logits). A batch has whole
+ * texts only, see pl_engine_decode. */
+PL_API bool pl_model_is_encoder(const pl_model *m);
+/* Returns the number of scores of the model's class head (pl_batch.scores), 0
+ * if its file recommends another pooling than PL_POOLING_RANK. */
+PL_API int64_t pl_model_n_label(const pl_model *m);
 
 /* Creates a plan, which places weights, caches and ops on devices, without
  * reading weights or using devices. `m` is borrowed until pl_plan_free. */
@@ -618,8 +625,8 @@ typedef struct pl_batch {
     const uint8_t *wanted; /* [n], nonzero if the token's logits are wanted;
                               NULL for all */
     /* Result: [number wanted, n_vocab], the logits of the wanted tokens, in
-     * order. May be NULL if none is wanted, or if hidden_out or norm_out is
-     * given. */
+     * order. May be NULL if none is wanted, or if hidden_out, norm_out or
+     * scores are given. NULL for encoders. */
     float *logits;
     /* Input, only for an engine of a multi-token prediction block: [n, d_model]
      * (see pl_model_d_model). NULL for other engines. */
@@ -631,6 +638,10 @@ typedef struct pl_batch {
      * logits are computed; NULL if not wanted. Needs "result_norm" in
      * pl_options.keep. */
     float *norm_out;
+    /* Result: [number wanted, pl_model_n_label], the scores that the class head
+     * computes from a token: the first one for encoders, the last one for other
+     * models. NULL if not wanted. */
+    float *scores;
 } pl_batch;
 
 /* Returns d_model, the number of values per token of pl_batch.hidden,
@@ -657,10 +668,16 @@ static inline void pl_batch_init(pl_batch *b)
     b->size = sizeof *b;
 }
 
-/* Decodes a batch. On failure (FULL: no cache slot left; BAD_FILE: a wanted
- * logit is NaN or infinite) no sequence has changed. An exception is a sequence
- * that cannot be trimmed to its old length (pl_seq_trim): it keeps the tokens
- * that were decoded (pl_seq_length). Logits may have been written.
+/* Returns the greatest number of tokens of a text: the context, and for an
+ * encoder at most a micro-batch (pl_options.n_ubatch) and the positions that it
+ * learned. */
+PL_API int64_t pl_engine_max_text(const pl_engine *e);
+/* Decodes a batch. A batch for an encoder has whole texts: all tokens of a
+ * sequence are adjacent, and the sequence was empty. On failure (FULL: no cache
+ * slot left; BAD_FILE: a wanted logit is NaN or infinite) no sequence has
+ * changed. An exception is a sequence that cannot be trimmed to its old length
+ * (pl_seq_trim): it keeps the tokens that were decoded (pl_seq_length). Logits
+ * may have been written.
  *
  * `cancel` is polled between steps. If *cancel is nonzero, the call ends with
  * PL_CANCELLED, and sequences keep the tokens that were decoded. */
@@ -862,6 +879,15 @@ PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_eos(const pl_tokenizer *t);
+/* Converts a query and a document to the tokens of one text, as a reranker
+ * expects them: by the template tokenizer.chat_template.rerank of the file,
+ * else BOS query EOS SEP document EOS, without those that the tokenizer does
+ * not add. The texts may contain NUL. *ids [*n] is malloc'ed; the caller frees
+ * it. */
+PL_API pl_status pl_tokenize_pair(const pl_model *m, const char *query,
+                                  size_t query_len, const char *document,
+                                  size_t document_len, int32_t **ids,
+                                  int64_t *n, pl_err *err);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 /* Writes the bytes of a token to buf [size], as far as they fit, without a

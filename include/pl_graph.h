@@ -251,6 +251,14 @@ PL_API pl_tensor pl_cache_write(pl_graph *g, pl_tensor cache, pl_tensor x);
 PL_API pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor sinks, float scale,
                               int64_t window, float softcap);
+/* Attention to both sides within each sequence: like pl_attention without
+ * sinks, but a token also attends to later tokens, up to position ends [t]
+ * (I32), which must be in the cache. A token attends to those fewer than
+ * `window` positions away on either side; 0 for all. */
+PL_API pl_tensor pl_bidirectional_attention(pl_graph *g, pl_tensor q,
+                                            pl_tensor k, pl_tensor v,
+                                            pl_tensor ends, float scale,
+                                            int64_t window, float softcap);
 /* Causal attention over latents (MLA): one cache, created with `values`, holds
  * the keys, and the first d_value values of a key are its value vector. q [t,
  * n_head, d], cache [slots, n_kv, d] -> [t, n_head, d_value]. */

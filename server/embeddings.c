@@ -7,6 +7,7 @@
 #include "ollama.h"
 #include "request_parse.h"
 #include "request_tasks.h"
+#include "rerank.h"
 #include "service.h"
 
 #include <math.h>
@@ -43,6 +44,7 @@ struct embeddings {
     struct http_request *r;
     struct request request; /* the parsed request; only its prompts are used */
     enum embeddings_protocol as;
+    struct rerank rank; /* the fields of a request of /rerank */
     /* Time of the request's arrival, in seconds by clock_now. */
     double arrival_s;
     /* Seconds for which the request waited until its model was loaded. */
@@ -250,6 +252,23 @@ static char *rest_of(const struct embeddings *g)
     return s;
 }
 
+/* Responds to a request of /rerank. The first value of a text's row is its
+ * score. */
+static void respond_ranks(struct embeddings *g)
+{
+    float *score = calloc((size_t)g->n + 1, sizeof *score);
+    json_int_t n = 0;
+
+    for (int i = 0; i < g->n && score; i++) {
+        score[i] = g->text[i].row[0];
+        n += g->text[i].n;
+    }
+    service_respond_json(g->r, score ? rerank_response(&g->rank, score, g->n, n,
+                                                       g->service->name)
+                                     : NULL);
+    free(score);
+}
+
 static void response(struct embeddings *g)
 {
     static const char *const heads[] = {
@@ -302,6 +321,8 @@ static void on_row(void *user, int64_t at, const float *row)
         if (at > 0)
             return;
         break;
+    case EMBEDDINGS_RANK: /* there is one row */
+        break;
     case EMBEDDINGS_NONE:
         to += at * width;
         break;
@@ -341,9 +362,10 @@ static void on_end(void *user, const struct task_report *report)
                           "the server is stopping");
         atomic_store(&g->gone, true);
     }
-    if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
+    if (g->service->pooling < EMBEDDINGS_NONE && !g->failed)
         embeddings_norm(t->row, (size_t)g->kept, g->norm);
-    if (!g->failed && (!check_numbers(t) || !write_part(t))) {
+    if (!g->failed && (!check_numbers(t) ||
+                       (g->as != EMBEDDINGS_AS_RERANK && !write_part(t)))) {
         g->failed = true;
         atomic_store(&g->gone, true);
     }
@@ -351,6 +373,8 @@ static void on_end(void *user, const struct task_report *report)
         return;
     if (g->failed)
         service_reject(g->r, &g->why);
+    else if (g->as == EMBEDDINGS_AS_RERANK)
+        respond_ranks(g);
     else
         response(g);
     embeddings_free(g);
@@ -380,6 +404,39 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     g->base64 = format == 1 && g->as < EMBEDDINGS_AS_OLLAMA;
     g->cut = cut && g->as >= EMBEDDINGS_AS_OLLAMA;
     g->norm = (int)norm;
+    return true;
+}
+
+/* Parses a request of /rerank as read_request does. */
+static bool read_ranks(struct service *v, struct http_request *r,
+                       struct embeddings **out, struct api_error *why)
+{
+    struct request a = {.n = 1};
+    struct rerank rank = {0};
+    struct fields f;
+    size_t len;
+    const char *body = http_body(r, &len);
+
+    if (!fields_read(&f, &a.body, body, len, why) ||
+        !field_text(&f, "model", &a.model) || !rerank_read(&f, &rank)) {
+        request_fini(&a);
+        return false;
+    }
+    *out = calloc(1, sizeof **out + (size_t)rank.n * sizeof *(*out)->text);
+    if (!*out) {
+        request_fini(&a);
+        return api_error_set_memory(why);
+    }
+    **out = (struct embeddings){.service = v,
+                                .r = r,
+                                .request = a,
+                                .as = EMBEDDINGS_AS_RERANK,
+                                .rank = rank,
+                                .arrival_s = clock_now(),
+                                .width = pl_model_n_label(v->model),
+                                .n = rank.n,
+                                .n_left = rank.n};
+    service_hold(v);
     return true;
 }
 
@@ -449,21 +506,34 @@ static bool read_request(struct service *v, struct http_request *r,
     return read_form(*out, &in.f);
 }
 
+static enum task_rows rows_wanted(const struct service *v)
+{
+    if (v->pooling == EMBEDDINGS_RANK)
+        return pl_model_is_encoder(v->model) ? TASK_FIRST_ROW : TASK_LAST_ROW;
+    return v->pooling == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS;
+}
+
 static bool make_text(struct embeddings *g, int i, struct task_params *params,
                       struct api_error *why)
 {
     struct embedded *t = &g->text[i];
     const enum embeddings_pooling how = g->service->pooling;
     size_t n_row;
+    int64_t most;
     int32_t *ids = NULL;
     pl_err err;
-    pl_status s = request_prompt_tokens(&g->request.prompt[i],
-                                        g->service->words, &ids, &t->n, &err);
+    pl_status s =
+        g->as == EMBEDDINGS_AS_RERANK
+            ? rerank_tokens(&g->rank, i, g->service->model, &ids, &t->n, &err)
+            : request_prompt_tokens(&g->request.prompt[i], g->service->words,
+                                    &ids, &t->n, &err);
 
     if (s != PL_OK)
         return api_error_set_status(why, s, &err);
-    if (g->cut && t->n >= pl_engine_n_ctx(g->service->engine))
-        t->n = pl_engine_n_ctx(g->service->engine) - 1;
+    most = pl_engine_max_text(g->service->engine) -
+           !pl_model_is_encoder(g->service->model);
+    if (g->cut && t->n > most)
+        t->n = most;
     if (!service_check_length(g->service, t->n, why)) {
         free(ids);
         return false;
@@ -482,18 +552,18 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
     t->row = calloc(n_row * (size_t)g->width + 1, sizeof *t->row);
     if (how == EMBEDDINGS_MEAN)
         t->sum = calloc((size_t)g->width, sizeof *t->sum);
-    *params = (struct task_params){
-        .prompt = ids,
-        .n_prompt = t->n,
-        .rows = how == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS,
-        .no_cache = how != EMBEDDINGS_LAST,
-        .slot = -1,
-        .client = http_client(g->r),
-        .time_s = g->service->time_s,
-        .listener = {.row = on_row,
-                     .poll_client = on_poll_client,
-                     .end = on_end,
-                     .user = t}};
+    *params = (struct task_params){.prompt = ids,
+                                   .n_prompt = t->n,
+                                   .rows = rows_wanted(g->service),
+                                   .no_cache = how != EMBEDDINGS_LAST &&
+                                               how != EMBEDDINGS_RANK,
+                                   .slot = -1,
+                                   .client = http_client(g->r),
+                                   .time_s = g->service->time_s,
+                                   .listener = {.row = on_row,
+                                                .poll_client = on_poll_client,
+                                                .end = on_end,
+                                                .user = t}};
     return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) ||
            api_error_set_memory(why);
 }
@@ -524,10 +594,23 @@ void embeddings_start(void *service, struct http_request *r)
     struct api_error why;
     bool ok = v->pooling != EMBEDDINGS_OFF ||
               api_error_set(&why, 501, "not_supported", "",
-                            "embeddings are disabled; start the server with "
-                            "--embeddings");
+                            as == EMBEDDINGS_AS_RERANK
+                                ? "reranking is disabled; start the server "
+                                  "with --rerank"
+                                : "embeddings are disabled; start the server "
+                                  "with --embeddings");
 
-    ok = ok && read_request(v, r, as, &g, &why);
+    if (ok && (v->pooling == EMBEDDINGS_RANK) != (as == EMBEDDINGS_AS_RERANK))
+        ok = api_error_set(
+            &why, 501, "not_supported", "",
+            as == EMBEDDINGS_AS_RERANK
+                ? "reranking is disabled; start the server with a model that "
+                  "has a class head, and --rerank"
+                : "the server ranks documents (/rerank); for embeddings start "
+                  "it without --rerank and with --pooling last, mean, cls or "
+                  "none");
+    ok = ok && (as == EMBEDDINGS_AS_RERANK ? read_ranks(v, r, &g, &why)
+                                           : read_request(v, r, as, &g, &why));
     if (ok && g->n > 0 && submit_tasks(g, &why))
         return;
     if (ok && g->n == 0)

@@ -25,6 +25,9 @@ enum embeddings_pooling {
     /* No pooling: the rows of all tokens are returned; not for
      * /v1/embeddings. */
     EMBEDDINGS_NONE,
+    /* Scores of a reranker's class head instead of vectors: of the first token
+     * of an encoder, else of the last. */
+    EMBEDDINGS_RANK,
 };
 
 enum embeddings_protocol {
@@ -33,6 +36,7 @@ enum embeddings_protocol {
     EMBEDDINGS_AS_OLLAMA, /* Ollama's route /api/embed */
     /* Ollama's older route /api/embeddings, for one text. */
     EMBEDDINGS_AS_OLLAMA_ONE,
+    EMBEDDINGS_AS_RERANK, /* /rerank, see rerank.h */
 };
 
 /* Handles a request for embeddings, of the protocol http_route_arg (enum

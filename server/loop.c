@@ -138,7 +138,20 @@ static pl_status check_params(const struct loop *l,
         return server_fail(
             err, PL_UNSUPPORTED,
             "embeddings are disabled; start the server with --embeddings");
-    if (params->n_prompt >= l->n_ctx)
+    if (l->o.whole && !params->rows)
+        return server_fail(
+            err, PL_UNSUPPORTED,
+            "the model is an encoder, which generates no text; use "
+            "/v1/embeddings%s",
+            l->o.scores ? " of another server, or /rerank" : "");
+    if (l->o.whole && params->n_prompt > pl_engine_max_text(l->e))
+        return server_fail(
+            err, PL_BAD_ARGUMENT,
+            "the text has %" PRId64 " tokens, but the model computes at most "
+            "%" PRId64 " at once; shorten it, or start the server with a "
+            "larger -ub, and -c if that is smaller",
+            params->n_prompt, pl_engine_max_text(l->e));
+    if (!l->o.whole && params->n_prompt >= l->n_ctx)
         return server_fail(
             err, PL_BAD_ARGUMENT,
             "the prompt has %" PRId64 " tokens, but the context has %" PRId64
@@ -427,6 +440,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);
+    l->schedule.whole = l->o.whole;
     if (!alloc_buffers(l)) {
         loop_free(l);
         return no_memory(err);

@@ -94,9 +94,9 @@ struct task_callbacks {
 };
 
 /* Selects the rows that a task passes to task_callbacks.row: none, that of the
- * prompt's last token, or those of all tokens. A task with rows generates no
- * tokens; it ends with its prompt. */
-enum task_rows { TASK_NO_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
+ * prompt's first or last token, or those of all tokens. A task with rows makes
+ * no tokens; it ends with its prompt. */
+enum task_rows { TASK_NO_ROW, TASK_FIRST_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
 
 struct task_params {
     /* Tokens of the prompt, [n_prompt]; loop_add copies them. */
@@ -172,6 +172,12 @@ struct loop_options {
     /* Number of values of each row that the engine keeps (its output
      * "result_norm"); 0 if it keeps none. */
     int64_t d_model;
+    /* Rows are the scores of the class head (pl_batch.scores) instead; d_model
+     * is their number. */
+    bool scores;
+    /* The model is an encoder: prompts are computed whole, and only tasks with
+     * rows are accepted. */
+    bool whole;
     pl_log_fn *log;
     void *log_user;
     /* Called once, on the loop's thread, after a device has failed. From then

@@ -243,6 +243,8 @@ static void admit(struct loop *l)
  * or a row for embeddings. */
 static bool is_wanted(const struct task *w, int64_t at)
 {
+    if (w->params.rows == TASK_FIRST_ROW)
+        return at == 0;
     return at + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS ||
            (w->params.prompt_logits && at >= w->n_told &&
             at + 1 < w->params.n_prompt);
@@ -335,7 +337,8 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     b.seq = l->seq;
     b.wanted = l->wanted;
     b.logits = rows ? NULL : l->logits;
-    b.norm_out = rows ? l->row : NULL;
+    b.norm_out = rows && !l->o.scores ? l->row : NULL;
+    b.scores = rows && l->o.scores ? l->row : NULL;
     for (int i = from; i < to; i++)
         if (l->rows[i] == rows) {
             append_to_batch(l, i, &b);
@@ -551,7 +554,7 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
     const struct task_callbacks *j = &w->params.listener;
 
     for (int64_t at = w->n_done - n_now; at < w->n_done; at++)
-        if (w->params.rows == TASK_ALL_ROWS || at + 1 == w->n_text) {
+        if (is_wanted(w, at)) {
             j->row(j->user, at, *row);
             *row += l->o.d_model;
         }

@@ -165,10 +165,12 @@ int64_t schedule_step(struct schedule *s, struct schedule_entry *entry, int n)
         }
     }
     most = left = writing > 0 ? s->chunk : s->step;
-    while (left > 0 && !(ends && most - left >= s->chunk) &&
+    while (left > 0 && !(ends && most - left >= s->chunk && !s->whole) &&
            (prompt = next_prompt(s, entry, n))) {
         int64_t take = prompt->n_left < left ? prompt->n_left : left;
 
+        if (s->whole && take < prompt->n_left)
+            break;
         charge(s, prompt, take);
         left -= take;
         ends |= take == prompt->n_left;

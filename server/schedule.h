@@ -38,6 +38,9 @@ struct schedule {
     int64_t step; /* limit of the tokens per step */
     /* Limit of the prompt tokens per step while any task decodes. */
     int64_t chunk;
+    /* Prompts are computed whole in one step, as encoders need it. Then no task
+     * decodes, and `chunk` is not used. */
+    bool whole;
 };
 
 /* A running task, for schedule_step. In arrays of these, the tasks are in order

@@ -118,6 +118,8 @@ bool service_check_length(const struct service *v, int64_t n,
 {
     int64_t n_ctx = pl_engine_n_ctx(v->engine);
 
+    if (pl_model_is_encoder(v->model)) /* the loop checks the length */
+        return true;
     return n < n_ctx || api_error_set_overflow(why, n, n_ctx);
 }
 
@@ -541,18 +543,6 @@ static void on_lora(void *user, struct http_request *r)
     service_respond_json(r, json_array());
 }
 
-static void on_rerank(void *user, struct http_request *r)
-{
-    struct api_error why;
-
-    (void)user;
-    api_error_set(&why, 501, "not_supported", NULL,
-                  "reranking is not supported: models that rank documents "
-                  "cannot be read; compare the vectors of /v1/embeddings "
-                  "instead");
-    service_reject(r, &why);
-}
-
 static const struct http_route routes[] = {
     {"GET", "/", on_page, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/plan.svg", on_plan, 0},
@@ -599,10 +589,11 @@ static const struct http_route routes[] = {
     {"POST", "/apply-template", on_apply_template, 0},
     {"GET", "/lora-adapters", on_lora, SERVICE_NONE},
     {"POST", "/lora-adapters", on_set_lora, SERVICE_NONE},
-    {"POST", "/rerank", on_rerank, SERVICE_NONE},
-    {"POST", "/reranking", on_rerank, SERVICE_NONE},
-    {"POST", "/v1/rerank", on_rerank, SERVICE_NONE},
-    {"POST", "/v1/reranking", on_rerank, SERVICE_NONE},
+    {"POST", "/rerank", embeddings_start, EMBEDDINGS_AS_RERANK << HTTP_ARG},
+    {"POST", "/reranking", embeddings_start, EMBEDDINGS_AS_RERANK << HTTP_ARG},
+    {"POST", "/v1/rerank", embeddings_start, EMBEDDINGS_AS_RERANK << HTTP_ARG},
+    {"POST", "/v1/reranking", embeddings_start,
+     EMBEDDINGS_AS_RERANK << HTTP_ARG},
 };
 
 const struct http_route *service_routes(int *n)

@@ -214,11 +214,13 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     double seen = (double)z->n_past + (n + 1) / 2;
     double macs, bytes;
 
+    if (s->kernel == KERNEL_bidirectional_attention)
+        seen = (double)z->n_past + n;
     if (s->attr && s->attr->window > 0)
         seen = fmin(seen, (double)s->attr->window);
     macs = seen * (values(q, z) + values(out, z));
     bytes = position_bytes(p, s, 2);
-    if (s->kernel == KERNEL_attention)
+    if (s->kernel != KERNEL_latent_attention)
         bytes += position_bytes(p, s, 3);
     bytes *= seen * n_seq(z);
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);

@@ -24,6 +24,7 @@ struct micro {
     /* Owned; id, position and sequence of each token; out_row has, for each
      * output token, its index in the micro-batch. */
     int32_t *token, *position, *seq, *out_row;
+    int32_t *end; /* owned; for each token, the last position of its text */
     /* Owned; for each token of the micro-batch, its index in the caller's
      * batch. */
     int64_t *from;
@@ -67,11 +68,12 @@ pl_status batch_init(pl_engine *e, pl_err *err)
         m->position = calloc(n, sizeof *m->position);
         m->seq = calloc(n, sizeof *m->seq);
         m->out_row = calloc(n, sizeof *m->out_row);
+        m->end = calloc(n, sizeof *m->end);
         m->from = calloc(n, sizeof *m->from);
         m->row = calloc(n, sizeof *m->row);
         m->row_of = calloc(n, sizeof *m->row_of);
-        if (!m->token || !m->position || !m->seq || !m->out_row || !m->from ||
-            !m->row || !m->row_of)
+        if (!m->token || !m->position || !m->seq || !m->out_row || !m->end ||
+            !m->from || !m->row || !m->row_of)
             return err_no_memory(err, "an engine");
     }
     for (int k = 0; k < e->plan->graph->n_pool; k++)
@@ -88,6 +90,7 @@ void batch_fini(pl_engine *e)
         free(e->micro[k].position);
         free(e->micro[k].seq);
         free(e->micro[k].out_row);
+        free(e->micro[k].end);
         free(e->micro[k].from);
         free(e->micro[k].row);
         free(e->micro[k].row_of);
@@ -147,6 +150,17 @@ static pl_status check_hidden(const pl_engine *e, const pl_batch *b,
         return err_set(err, PL_BAD_ARGUMENT,
                        "hidden values requested but not kept; add "
                        "\"result_hidden\" to options.keep");
+    if (e->logits < 0 && b->logits)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: an encoder (%s) has no logits; request embeddings "
+                       "(norm_out), as `plait serve --embeddings` does",
+                       gguf_path(e->plan->model->file),
+                       e->plan->model->model->family->arch);
+    if (e->scores < 0 && b->scores)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: the model has no class head (pooling_type is not "
+                       "4, rank), so there are no scores; use a reranker",
+                       gguf_path(e->plan->model->file));
     if (e->norm_out < 0 && b->norm_out)
         return err_set(err, PL_BAD_ARGUMENT,
                        "normed values requested but not kept; add "
@@ -172,7 +186,8 @@ static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
                 "token %" PRId64
                 " of the batch is %d, outside the vocabulary of 0 .. %" PRId64,
                 i, b->token[i], n_vocab - 1);
-        if (is_wanted(b, i) && !b->logits && !b->hidden_out && !b->norm_out)
+        if (is_wanted(b, i) && !b->logits && !b->hidden_out && !b->norm_out &&
+            !b->scores)
             return err_set(err, PL_BAD_ARGUMENT,
                            "logits requested, but the output buffer is NULL");
     }
@@ -197,6 +212,47 @@ static void list_seqs(pl_engine *e, const pl_batch *b)
     }
 }
 
+/* Checks that the batch of an encoder has whole texts, each of which fits into
+ * a micro-batch. */
+static pl_status check_texts(const pl_engine *e, const pl_batch *b, pl_err *err)
+{
+    const int64_t most = pl_engine_max_text(e);
+    const int64_t most_out = e->plan->compiled->max.n_out;
+
+    for (int64_t i = 0, n, wanted; i < b->n; i += n) {
+        const int s = seq_of(b, i);
+
+        for (n = wanted = 0; i + n < b->n && seq_of(b, i + n) == s; n++)
+            wanted += is_wanted(b, i + n);
+        if (e->of[s].n_old > 0)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sequence %d has %" PRId64
+                           " tokens; an encoder computes texts whole, so empty "
+                           "the sequence first (pl_seq_trim)",
+                           s, e->of[s].n_old);
+        if (n < e->of[s].n_new)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sequence %d: its %" PRId64
+                           " tokens are not adjacent in the batch; an encoder "
+                           "needs whole texts one after another",
+                           s, e->of[s].n_new);
+        if (n > most)
+            return err_set(err, PL_FULL,
+                           "sequence %d: the text has %" PRId64
+                           " tokens; an encoder computes it in one "
+                           "micro-batch, of at most %" PRId64
+                           "; raise n_ubatch (-ub), or shorten the text",
+                           s, n, most);
+        if (wanted > most_out)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sequence %d: %" PRId64
+                           " rows wanted, but a micro-batch returns %" PRId64
+                           "; raise options.n_out",
+                           s, wanted, most_out);
+    }
+    return PL_OK;
+}
+
 static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 {
     if (b->n < 0 || (b->n > 0 && !b->token))
@@ -205,6 +261,8 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     PL_TRY(check_hidden(e, b, err));
     PL_TRY(check_tokens(e, b, err));
     list_seqs(e, b);
+    if (engine_is_encoder(e))
+        PL_TRY(check_texts(e, b, err));
     for (int i = 0; i < e->n_batch_seq; i++) {
         int s = e->batch_seq[i];
         const struct batch_seq *q = &e->of[s];
@@ -237,6 +295,26 @@ static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
         wanted += is_wanted(b, end);
         if (wanted > e->plan->compiled->max.n_out)
             break;
+    }
+    return end;
+}
+
+/* Like micro_end, for an encoder: the micro-batch has whole texts, at least one
+ * of them. */
+static int64_t texts_end(const pl_engine *e, const pl_batch *b, int64_t next,
+                         int64_t most)
+{
+    int64_t end = next, wanted = 0;
+
+    while (end < b->n) {
+        int64_t n = 0;
+
+        for (; end + n < b->n && seq_of(b, end + n) == seq_of(b, end); n++)
+            wanted += is_wanted(b, end + n);
+        if (end > next &&
+            (end + n - next > most || wanted > e->plan->compiled->max.n_out))
+            break;
+        end += n;
     }
     return end;
 }
@@ -275,7 +353,8 @@ static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
 static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
                    int64_t *row, struct micro *m)
 {
-    int64_t end = micro_end(e, b, *next, most);
+    int64_t end = engine_is_encoder(e) ? texts_end(e, b, *next, most)
+                                       : micro_end(e, b, *next, most);
 
     m->n = end - *next;
     m->n_out = 0;
@@ -364,6 +443,18 @@ static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
     return PL_OK;
 }
 
+/* Sets the input `ends` of micro-batch k: for each token, the last position of
+ * its text. */
+static pl_status put_ends(pl_engine *e, int k, pl_err *err)
+{
+    const struct micro *m = &e->micro[k];
+
+    for (int64_t i = 0; i < m->n; i++)
+        m->end[i] = (int32_t)(e->kv.length[m->seq[i]] - 1);
+    return exec_set_input(e->exec, k, e->ends, m->end, 0, 4 * (size_t)m->n,
+                          err);
+}
+
 /* Copies row i of tensor `from`, which micro-batch k of the last step computed,
  * to the caller's array `to`. Does nothing if `to` is NULL. */
 static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
@@ -388,6 +479,8 @@ static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
     PL_TRY(get_output(e, k, e->logits, i, n_vocab, b->logits, err));
     PL_TRY(get_output(e, k, e->hidden_out, i, width, b->hidden_out, err));
     PL_TRY(get_output(e, k, e->norm_out, i, width, b->norm_out, err));
+    PL_TRY(get_output(e, k, e->scores, i,
+                      (size_t)e->plan->model->model->n_label, b->scores, err));
     if (!b->logits)
         return PL_OK;
     return check_logits(m, i, b->logits + (size_t)m->row_of[i] * n_vocab,
@@ -414,6 +507,8 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         PL_TRY(exec_set_input(e->exec, k, e->pos, m->position, 0, all, err));
         PL_TRY(exec_set_input(e->exec, k, e->out_ids, m->out_row, 0, out, err));
         PL_TRY(put_hidden(e, b, k, err));
+        if (engine_is_encoder(e))
+            PL_TRY(put_ends(e, k, err));
     }
     PL_TRY(exec_run_micro_batches(e->exec, n, rows, err));
     for (int k = 0; k < n; k++)

@@ -91,9 +91,13 @@ static void find_tensors(pl_engine *e)
     e->logits = pl_tensor_find(e->plan->graph, "logits");
     e->hidden = pl_tensor_find(e->plan->graph, "hidden");
     e->hidden_out = find_kept(e, "result_hidden");
-    e->norm_out = find_kept(e, "result_norm");
     e->hidden_rows =
         e->receive ? pl_tensor_find(e->plan->graph, "hidden_rows") : -1;
+    e->ends = pl_tensor_find(e->plan->graph, "ends");
+    e->scores = pl_tensor_find(e->plan->graph, "scores");
+    e->norm_out = engine_is_encoder(e)
+                      ? pl_tensor_find(e->plan->graph, "result_norm")
+                      : find_kept(e, "result_norm");
 }
 
 pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
@@ -186,7 +190,8 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         s = batch_init(e, err);
     if (s == PL_OK)
         find_tensors(e);
-    if (s == PL_OK && opt->prefix_cache && e->hidden < 0)
+    if (s == PL_OK && opt->prefix_cache && e->hidden < 0 &&
+        !engine_is_encoder(e))
         s = prefix_init(&e->kv, err);
     if (s == PL_OK)
         s = load(e, opt, err);
@@ -199,6 +204,23 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     }
     *out = e;
     return PL_OK;
+}
+
+int64_t pl_engine_max_text(const pl_engine *e)
+{
+    int64_t n = pl_engine_n_ctx(e);
+
+    if (e && engine_is_encoder(e)) {
+        const int64_t step = e->plan->compiled->max.n_tok;
+        const int64_t trained = e->plan->model->model->n_ctx_train;
+
+        n = step < n ? step : n;
+        /* There is no embedding of a later position. */
+        if (pl_tensor_find(e->plan->graph, "position_embd.weight") >= 0 &&
+            trained < n)
+            n = trained;
+    }
+    return n;
 }
 
 void pl_engine_free(pl_engine *e)

@@ -81,6 +81,9 @@ struct pl_engine {
     pl_hidden_fn *receive;
     void *receive_user;
     float *rows;
+    /* The input with the ends of texts, of encoders, and the class head's
+     * output; -1 if the graph does not have it. */
+    pl_tensor ends, scores;
     int n_micro;          /* maximum number of micro-batches of a step */
     struct micro *micro;  /* owned, [n_micro] the micro-batches of a step */
     int n_batch_seq;      /* number of sequences in the last batch, the entries
@@ -119,6 +122,11 @@ pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
  * last call, because cached pages are then stale. Must be called before cached
  * prefixes are shared or extended. */
 void engine_trust_prefixes(pl_engine *e);
+/* Returns true if the engine's model is an encoder (pl_model_is_encoder). */
+static inline bool engine_is_encoder(const pl_engine *e)
+{
+    return e->ends >= 0;
+}
 bool engine_is_seq(const pl_engine *e, int seq);
 /* Returns true if `path` refers to a file of the engine's model, by whatever
  * name or link. */

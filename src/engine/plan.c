@@ -119,6 +119,16 @@ pl_pooling pl_model_pooling(const pl_model *m)
     return m ? m->model->pooling : PL_POOLING_UNSET;
 }
 
+bool pl_model_is_encoder(const pl_model *m)
+{
+    return m && m->model->encoder;
+}
+
+int64_t pl_model_n_label(const pl_model *m)
+{
+    return m ? m->model->n_label : 0;
+}
+
 const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 {
     return m ? m->tokenizer : NULL;
@@ -166,6 +176,10 @@ static pl_status keep_options(pl_plan *p, const pl_options *opt, pl_err *err)
     return override_layouts(&p->layout, &p->n_layout, &p->memory, opt, err);
 }
 
+/* The rows of results of a micro-batch of an encoder, which are at most its
+ * tokens: the greatest value of pl_options.n_out. */
+enum { ENCODER_N_OUT = 65536 };
+
 pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
@@ -179,6 +193,10 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     PL_NEED(m, err);
     PL_TRY(options_read(&own, opt, err));
     opt = &own;
+    /* A text is computed in one micro-batch, and each of its rows may be
+     * wanted. */
+    if (m->model->encoder && own.n_out == 0)
+        own.n_out = ENCODER_N_OUT;
     p = calloc(1, sizeof *p);
     if (!p)
         return err_no_memory(err, "a plan");

@@ -159,6 +159,82 @@ size_t pl_token_bytes(const pl_tokenizer *t, int32_t id, char *buf, size_t size)
              : 0;
 }
 
+/* Appends `text` to the tokens, after replacing {query} and {document} in it.
+ * Special tokens are parsed. */
+static pl_status encode_template(const struct tokenizer *t,
+                                 struct gguf_str form,
+                                 const char *const part[2], const size_t len[2],
+                                 struct token_list *l, pl_err *err)
+{
+    static const char *const name[2] = {"{query}", "{document}"};
+    char *s = malloc(form.len + 1), *all;
+    size_t n = 0, most = form.len + 1;
+    pl_status status;
+
+    if (!s)
+        return err_no_memory(err, "a text");
+    memcpy(s, form.s, form.len);
+    s[form.len] = '\0';
+    for (int i = 0; i < 2; i++)
+        for (const char *at = s; (at = strstr(at, name[i])); at++)
+            most += len[i];
+    all = malloc(most);
+    for (const char *at = s; all && *at;) {
+        int i = !strncmp(at, name[0], strlen(name[0]))   ? 0
+                : !strncmp(at, name[1], strlen(name[1])) ? 1
+                                                         : -1;
+
+        if (i < 0) {
+            all[n++] = *at++;
+            continue;
+        }
+        memcpy(all + n, part[i], len[i]);
+        n += len[i];
+        at += strlen(name[i]);
+    }
+    status = all ? tokenizer_encode(
+                       t, all, n,
+                       TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, l, err)
+                 : err_no_memory(err, "a text");
+    free(all);
+    free(s);
+    return status;
+}
+
+pl_status pl_tokenize_pair(const pl_model *m, const char *query,
+                           size_t query_len, const char *document,
+                           size_t document_len, int32_t **ids, int64_t *n,
+                           pl_err *err)
+{
+    const char *const part[2] = {query, document};
+    const size_t len[2] = {query_len, document_len};
+    struct token_list l = {0};
+    struct gguf_str form;
+    pl_status s;
+
+    PL_CLEAR(ids);
+    PL_CLEAR(n);
+    PL_NEED(m, err);
+    PL_NEED_TEXT(query, query_len, err);
+    PL_NEED_TEXT(document, document_len, err);
+    PL_NEED(ids, err);
+    PL_NEED(n, err);
+    if (!m->tokenizer)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: the model has no tokenizer; give a file with one",
+                       gguf_path(m->file));
+    PL_TRY(gguf_get_str(m->file, "tokenizer.chat_template.rerank", &form, err));
+    s = form.s ? encode_template(m->tokenizer->t, form, part, len, &l, err)
+               : tokenizer_encode_pair(m->tokenizer->t, part, len, &l, err);
+    if (s != PL_OK) {
+        token_list_fini(&l);
+        return s;
+    }
+    *ids = l.id;
+    *n = l.n;
+    return PL_OK;
+}
+
 bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 {
     return t && tokenizer_adds_bos(t->t);

@@ -547,6 +547,15 @@ pl_tensor pl_attention(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
                 NULL);
 }
 
+pl_tensor pl_bidirectional_attention(pl_graph *g, pl_tensor q, pl_tensor k,
+                                     pl_tensor v, pl_tensor ends, float scale,
+                                     int64_t window, float softcap)
+{
+    return make(g, OP_bidirectional_attention, 4, IN(q, k, v, ends),
+                ATTR(.scale = scale, .window = window, .softcap = softcap), 0,
+                NULL);
+}
+
 pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
                               int64_t d_value, float scale)
 {

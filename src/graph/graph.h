@@ -151,6 +151,12 @@ static inline bool graph_is_contraction(enum op op)
            op == OP_expert_down;
 }
 
+static inline bool graph_is_attention(enum op op)
+{
+    return op == OP_attention || op == OP_bidirectional_attention ||
+           op == OP_latent_attention;
+}
+
 /* A pool: the memories (caches or states) with the same retention rule. All
  * memories of a pool have the same number of slots, and a sequence has the same
  * pages in each. */

@@ -272,12 +272,11 @@ static bool queries_fit(struct shape *s)
            fail(s, "the heads of q must be a multiple of the cache's");
 }
 
-static bool shape_attention(struct shape *s)
+/* Checks that the caches of keys and values fit each other and the queries.
+ * Sets d[3] to the shape of the result. */
+static bool caches_fit(struct shape *s, pl_dim d[3])
 {
     const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
-    const struct graph_node *sinks = s->in[3];
-    int64_t kept = s->g->pool[dim_pool(k->dim[0])].window;
-    pl_dim d[3];
 
     if (k->attr.values || !v->attr.values || v->attr.state)
         return fail(s,
@@ -289,14 +288,40 @@ static bool shape_attention(struct shape *s)
         return false;
     if (!dim_equal(k->dim[1], v->dim[1]))
         return fail(s, "keys and values must have the same number of heads");
-    if (sinks && (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1])))
-        return fail(s, "sinks must be [n_head]");
     if (s->n->attr.window < 0)
         return fail(s, "the window must not be negative");
+    memcpy(d, q->dim, 3 * sizeof *d);
+    d[2] = v->dim[2];
+    return true;
+}
+
+static bool shape_attention(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1], *sinks = s->in[3];
+    int64_t kept = s->g->pool[dim_pool(k->dim[0])].window;
+    pl_dim d[3];
+
+    if (!caches_fit(s, d))
+        return false;
+    if (sinks && (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1])))
+        return fail(s, "sinks must be [n_head]");
     if (kept > 0 && (s->n->attr.window == 0 || s->n->attr.window > kept))
         return fail(s, "the caches keep fewer tokens than the window");
-    memcpy(d, q->dim, sizeof d);
-    d[2] = v->dim[2];
+    return result(s, 3, d);
+}
+
+static bool shape_bidirectional_attention(struct shape *s)
+{
+    const struct graph_node *k = s->in[1], *ends = s->in[3];
+    pl_dim d[3];
+
+    if (!caches_fit(s, d))
+        return false;
+    if (ends->format != PL_I32 || ends->n_dim != 1 ||
+        !dim_equal(ends->dim[0], d[0]))
+        return fail(s, "ends must be I32 [t]");
+    if (s->g->pool[dim_pool(k->dim[0])].window > 0)
+        return fail(s, "the caches must keep all tokens");
     return result(s, 3, d);
 }
 
@@ -676,7 +701,7 @@ static bool memory_fits(struct shape *s, int i)
 static bool bf16_fits(struct shape *s)
 {
     struct graph_node *n = s->n;
-    bool may = n->op == OP_attention || n->op == OP_latent_attention;
+    bool may = graph_is_attention(n->op);
 
     if (graph_is_contraction(n->op))
         may = s->in[1]->format == PL_F16 || s->in[1]->format == PL_BF16;
@@ -719,6 +744,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             n->op != OP_custom &&
             !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
                         n->op == OP_router_weights ||
+                        n->op == OP_bidirectional_attention ||
                         n->op == OP_expert_matmul || n->op == OP_expert_down)))
             return fail(&s, "an I32 operand, expected values");
         if (s.in[i]->op == OP_weight && !weight_fits(&s, i))

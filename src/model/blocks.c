@@ -257,7 +257,7 @@ static struct qkv project(struct build *b, pl_tensor h,
     return x;
 }
 
-/* Returns the window of the layer's attention in tokens; 0 if none. */
+/* Returns the window of the layer's attention in tokens, 0 if none. */
 static int64_t window(const struct build *b)
 {
     return b->m->window ? b->m->window[b->layer] : 0;
@@ -277,7 +277,7 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
         pl_cache(b->g, name, values ? b->cache_v : b->cache_k,
                  m->n_head_kv[b->layer],
                  values ? m->d_value[b->layer] : m->d_key[b->layer], values,
-                 window(b)),
+                 m->encoder ? 0 : window(b)),
         x);
 }
 
@@ -421,8 +421,13 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     if (o->sinks || o->some_sinks)
         sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
                              !o->sinks, 1, &heads_q);
-    y = pl_attention(b->g, q, b->kv.k, b->kv.v, sinks, m->query_scale,
-                     window(b), m->attn_softcap);
+    if (m->encoder)
+        y = pl_bidirectional_attention(b->g, q, b->kv.k, b->kv.v, b->ends,
+                                       m->query_scale, window(b),
+                                       m->attn_softcap);
+    else
+        y = pl_attention(b->g, q, b->kv.k, b->kv.v, sinks, m->query_scale,
+                         window(b), m->attn_softcap);
     if (o->gate)
         y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
     if (o->gate_act)
@@ -623,8 +628,12 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     pl_tensor gate, up, weight, of_result;
 
     model_name(b, ids, "ffn_moe_topk");
-    /* The matrices have the rows of gate, then those of up. */
-    if (model_has(b, "ffn_gate_up_exps", "weight")) {
+    if (m->plain_experts) {
+        up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS,
+                           ff.one);
+        gate = -1;
+    } else if (model_has(b, "ffn_gate_up_exps", "weight")) {
+        /* The matrix has the rows of gate, then those of up. */
         up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
                            PL_ROLE_FFN_GATE_UP_EXPS, ff.two);
         gate = pl_slice(b->g, up, 2, 0, ff.one.n);
@@ -639,7 +648,9 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     /* The scale of the matrix ffn_down_exps is applied before the product, to
      * the hidden values of each expert, together with the expert's weight. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
-    x = pl_mul(b->g, joined(b, glu, gate, up, m->clamp_expert), weight);
+    up = m->plain_experts ? pl_gelu(b->g, up)
+                          : joined(b, glu, gate, up, m->clamp_expert);
+    x = pl_mul(b->g, up, weight);
     weight =
         expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
     x = pl_expert_down(b->g, x, weight, ids);
@@ -710,6 +721,32 @@ static void hidden_rows(struct build *b, pl_tensor x)
     graph_aside(b->g, x);
 }
 
+/* Adds the class head for x [n_out, d_model], the result of the last norm.
+ * Encoders have a dense layer first: tanh(cls x), or norm(gelu(cls x)) if the
+ * file has cls.norm. The scores of other models are the probabilities of the
+ * classes. */
+static void class_head(struct build *b, pl_tensor x)
+{
+    const struct model_dim e = model_width(b);
+    const struct model_dim n = {b->m->n_label, "rows of the class head"};
+    const bool has_last = model_has(b, "cls.output", "weight");
+
+    if (n.n == 0)
+        return;
+    if (has_last && model_has(b, "cls", "weight")) {
+        x = model_matmul(b, x, "cls", PL_ROLE_NONE, e, e, false);
+        x = model_has(b, "cls.norm", "weight")
+                ? model_norm(b, pl_gelu(b->g, x), "cls.norm", e)
+                : pl_tanh(b->g, x);
+    }
+    x = model_matmul(b, x, has_last ? "cls.output" : "cls", PL_ROLE_NONE, n, e,
+                     false);
+    if (!b->m->encoder)
+        x = pl_softmax(b->g, x);
+    pl_name(b->g, x, "scores");
+    pl_output(b->g, x);
+}
+
 void model_head(struct build *b, pl_tensor x)
 {
     const pl_tensor all = x;
@@ -718,7 +755,10 @@ void model_head(struct build *b, pl_tensor x)
      * to the last layer. */
     x = pl_gather_rows(b->g, x, b->out_ids);
     pl_name(b->g, x, "result_hidden");
-    x = times(b, last_matmul(b, last_norm(b, x)), b->m->logit_scale);
+    x = last_norm(b, x);
+    if (!b->block)
+        class_head(b, x);
+    x = times(b, last_matmul(b, x), b->m->logit_scale);
     if (b->m->softcap > 0) {
         x = pl_tanh(b->g, pl_scale(b->g, x, 1 / b->m->softcap));
         x = pl_scale(b->g, x, b->m->softcap);
@@ -727,6 +767,32 @@ void model_head(struct build *b, pl_tensor x)
     pl_output(b->g, x);
     if (b->hidden_rows)
         hidden_rows(b, all);
+}
+
+pl_tensor model_gelu(struct build *b, pl_tensor x)
+{
+    return pl_gelu(b->g, x);
+}
+
+void model_embeddings(struct build *b, pl_tensor x)
+{
+    static const char *const dense[] = {"dense_2", "dense_3"};
+    struct model_dim in = model_width(b);
+
+    x = pl_gather_rows(b->g, x, b->out_ids);
+    model_layer(b, -1);
+    for (int i = 0; i < 2; i++)
+        if (model_has(b, dense[i], "weight")) {
+            const struct model_dim out = {i == 1 ? b->m->d_model
+                                                 : model_rows(b, dense[i]),
+                                          "embedding_length"};
+
+            x = model_matmul(b, x, dense[i], PL_ROLE_NONE, out, in, false);
+            in = out;
+        }
+    pl_name(b->g, x, "result_norm");
+    pl_output(b->g, x);
+    class_head(b, x);
 }
 
 /* Returns the norm of the result x of a part of a layer. */
@@ -757,12 +823,12 @@ static pl_tensor part_added(struct build *b, pl_tensor x, pl_tensor y,
     return pl_add(b->g, x, times(b, y, b->m->residual_scale));
 }
 
-static pl_tensor feed_forward(struct build *b, pl_tensor h,
-                              const struct model_layers *o)
+pl_tensor model_feed_forward(struct build *b, pl_tensor h,
+                             const struct model_layers *o)
 {
     model_glu *glu = o->glu ? o->glu : pl_swiglu;
 
-    if (o->hidden)
+    if (o->hidden && model_is_dense(b->m, b->layer))
         return mlp_without_gate(b, h, o->hidden);
     return model_is_dense(b->m, b->layer)
                ? model_mlp(b, h, glu)
@@ -783,18 +849,24 @@ void model_decoder(struct build *b, const struct model_layers *o)
                 ? (o->recurrent ? o->recurrent : model_delta_net)(b, norm)
                 : model_attention(b, norm, &o->attention);
         if (o->parallel) {
-            h = pl_add(b->g, h, feed_forward(b, norm, o));
+            h = pl_add(b->g, h, model_feed_forward(b, norm, o));
             x = pl_add(b->g, x, h);
         } else {
             x = part_added(b, x, h, "post_attention_norm", o);
             model_name(b, x, "ffn_inp");
             h = part_input(b, x, o->ffn_norm ? o->ffn_norm : "ffn_norm",
                            "ffn_norm", o);
-            x = part_added(b, x, feed_forward(b, h, o), "post_ffw_norm", o);
+            x = part_added(b, x, model_feed_forward(b, h, o), "post_ffw_norm",
+                           o);
         }
         model_name(b, x, "l_out");
         if (b->g->err.status != PL_OK)
             return;
     }
-    model_head(b, x);
+    if (b->m->encoder) {
+        model_layer(b, -1);
+        model_embeddings(b, model_norm(b, x, "output_norm", model_width(b)));
+    } else {
+        model_head(b, x);
+    }
 }

@@ -30,6 +30,8 @@ struct build {
     bool hidden_rows; /* the graph has the output hidden_rows (model.h) */
     int64_t n_ctx;    /* requested context in tokens */
     pl_tensor ids, pos, out_ids;
+    pl_tensor ends; /* last positions of the tokens' texts; -1 unless the model
+                       is an encoder */
     pl_format cache_k, cache_v;
     struct model_kv kv; /* the caches that the most recently built attention
                            reads */
@@ -196,6 +198,11 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
  * Marks the logits as output. */
 void model_head(struct build *b, pl_tensor x);
 
+/* Builds the output of an encoder: selects the rows out_ids of x, multiplies
+ * them by the matrices dense_2 and dense_3 if the file has them, names them
+ * result_norm, and adds the scores of a class head. Marks both as output. */
+void model_embeddings(struct build *b, pl_tensor x);
+
 /* The layers of a decoder. All fields may be zero but attention.freqs. */
 struct model_layers {
     struct model_attention attention;
@@ -220,6 +227,11 @@ struct model_layers {
 /* Builds a whole network, from embedding to logits, of layers x += attention or
  * delta net(attn_norm x); x += mlp or experts(ffn_norm x). */
 void model_decoder(struct build *b, const struct model_layers *o);
+/* Returns the result of a layer's feed-forward part, or of its experts. */
+pl_tensor model_feed_forward(struct build *b, pl_tensor h,
+                             const struct model_layers *o);
+/* Returns gelu(x). */
+pl_tensor model_gelu(struct build *b, pl_tensor x);
 
 /* ---- builders of the families, one file each ----------------------------- */
 
@@ -296,6 +308,13 @@ pl_status model_nemotron_read(struct model *m, pl_err *err);
 void model_nemotron(struct build *b);
 pl_status model_stablelm_read(struct model *m, pl_err *err);
 void model_stablelm(struct build *b);
+pl_status model_bert_read(struct model *m, pl_err *err);
+void model_bert(struct build *b); /* Builds the graph of the families bert,
+                                     nomic-bert, nomic-bert-moe and
+                                     jina-bert-v3. */
+pl_status model_modern_bert_read(struct model *m, pl_err *err);
+void model_modern_bert(struct build *b);
+pl_status model_gemma_embedding_read(struct model *m, pl_err *err);
 pl_status model_starcoder2_read(struct model *m, pl_err *err);
 void model_starcoder2(struct build *b);
 

@@ -37,6 +37,21 @@ pl_status model_gemma3_read(struct model *m, pl_err *err)
     return PL_OK;
 }
 
+/* Reads gemma-embedding (EmbeddingGemma), which is gemma3 as an encoder:
+ * windows are to both sides, and there may be two matrices after the last norm.
+ * Their sizes are those of the tensors. Source: arXiv:2509.20354. */
+pl_status model_gemma_embedding_read(struct model *m, pl_err *err)
+{
+    static const char *const sizes[] = {"dense_2_feat_in", "dense_2_feat_out",
+                                        "dense_3_feat_in", "dense_3_feat_out"};
+    int64_t n;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        PL_TRY(params_get(m, sizes[i], 0, 0, MAX_WIDTH, &n, err));
+    PL_TRY(model_gemma3_read(m, err));
+    return params_encoder(m, err);
+}
+
 void model_gemma3(struct build *b)
 {
     const struct model_layers o = {

@@ -108,6 +108,15 @@ static const struct model_family families[] = {
     {"starcoder2", true, MOE_NEVER, false, NULL, model_starcoder2_read,
      model_starcoder2},
     {"gemma2", true, MOE_NEVER, false, NULL, model_gemma2_read, model_gemma2},
+    {"bert", true, MOE_NEVER, false, NULL, model_bert_read, model_bert},
+    {"nomic-bert", true, MOE_NEVER, false, NULL, model_bert_read, model_bert},
+    {"nomic-bert-moe", true, MOE_ALWAYS, false, "feed_forward_length",
+     model_bert_read, model_bert},
+    {"jina-bert-v3", true, MOE_NEVER, false, NULL, model_bert_read, model_bert},
+    {"modern-bert", true, MOE_NEVER, false, NULL, model_modern_bert_read,
+     model_modern_bert},
+    {"gemma-embedding", true, MOE_NEVER, false, NULL,
+     model_gemma_embedding_read, model_gemma3},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };
@@ -221,6 +230,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                       .block = opt->mtp > 0,
                       .hidden_rows = opt->hidden_rows,
                       .n_ctx = requested_context(m, opt->n_ctx),
+                      .ends = -1,
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
 
@@ -241,6 +251,8 @@ pl_status model_graph(const struct model *m, pl_graph *g,
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);
     b.pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
     b.out_ids = pl_input(g, "out_ids", PL_I32, 1, &n_out);
+    if (m->encoder)
+        b.ends = pl_input(g, "ends", PL_I32, 1, &n_tok);
     m->family->graph(&b);
     PL_TRY(pl_graph_check(g, err));
     return b.block ? model_check_values(m, g, err) : PL_OK;

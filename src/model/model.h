@@ -143,6 +143,10 @@ struct model {
      * input. */
     bool next_normed;
     pl_pooling pooling; /* pooling of embeddings that the file recommends */
+    int64_t n_label;    /* number of scores of the class head, 0 if none */
+    bool encoder;       /* tokens attend to the whole text, and there are no
+                           logits */
+    bool plain_experts; /* experts have no gate: down(gelu(up h)) */
     int64_t n_unused;   /* number of tensors of the file that the graph does
                             not read */
     /* text of a warning with the keys and tensors of the file that plait does
@@ -195,7 +199,8 @@ struct model_graph_options {
  *   cache_kv.N               [n_slot, 1, d], instead of these: latents
  *   state.N, conv_state.N    of layers with a delta net
  *   weights                  by their names in the file, formats as there
- *   logits     F32 [n_out, n_vocab], marked as output
+ *   logits     F32 [n_out, n_vocab], marked as output; not of an encoder
+ *   scores     F32 [n_out, n_label], marked as output, of a class head
  *
  * A multi-token-prediction block has the same inputs and output. Its ids are
  * one token ahead of pos, and its logits predict the token after ids. It also
@@ -211,6 +216,11 @@ struct model_graph_options {
  *   hidden_rows  F32 [n_tok, d_model]  the last norm of all tokens; without its
  *                                      weight unless next_normed, because a
  *                                      block normalises it again
+ *
+ * An encoder has another input, and its output is result_norm:
+ *
+ *   ends         I32 [n_tok]           the last position of each token's text
+ *   result_norm  F32 [n_out, d_model]  embeddings of tokens
  *
  * Intermediate values have the names known from reference traces: attn_norm-N,
  * kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N, result_norm. result_hidden is the

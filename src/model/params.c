@@ -426,6 +426,25 @@ pl_status params_layer_norm(struct model *m, pl_err *err)
     return read_epsilon(m, "attention.layer_norm_epsilon", err);
 }
 
+pl_status params_encoder(struct model *m, pl_err *err)
+{
+    struct params_key k;
+    bool causal;
+
+    PL_TRY(gguf_get_bool(m->file, params_key(m, "attention.causal", &k), false,
+                         &causal, err));
+    if (causal)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: key %s is true; for %s only false is supported",
+                       gguf_path(m->file), k.s, m->family->arch);
+    m->encoder = true;
+    /* The cast from const is safe, because this file allocated the array. */
+    for (int64_t i = 0; m->window && i < m->n_layer; i++)
+        if (m->window[i] > 0)
+            ((int64_t *)m->window)[i] = m->window[i] / 2 + 1;
+    return PL_OK;
+}
+
 pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
                          pl_err *err)
 {
@@ -660,6 +679,19 @@ pl_status params_rope(const struct model *m, double base, pl_rope *out,
     return PL_OK;
 }
 
+/* Sets m->n_label to the number of rows of the class head's last matrix, 0 if
+ * there is none. */
+static void read_labels(struct model *m)
+{
+    const struct gguf_tensor *t =
+        gguf_find_tensor(m->file, "cls.output.weight");
+
+    t = t ? t : gguf_find_tensor(m->file, "cls.weight");
+    if (m->pooling == PL_POOLING_RANK && t && t->n_dim == 2 &&
+        t->dim[0] <= MAX_WIDTH)
+        m->n_label = t->dim[0];
+}
+
 /* Sets the hyper-parameters of the multi-token-prediction blocks to those of
  * the last layer with attention, because files have none for the blocks. The
  * casts from const are safe, because this file allocated the arrays. */
@@ -709,6 +741,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_rope_base(m, "rope.freq_base", 10000, &base, err));
     PL_TRY(params_rope(m, base, &m->rope, err));
     PL_TRY(read_pooling(m, err));
+    read_labels(m);
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
     m->embedding_scale = m->value_scale = 1;
     m->residual_scale = m->logit_scale = 1;

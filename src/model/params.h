@@ -67,6 +67,10 @@ pl_status params_no_rope(struct model *m, int64_t period, int64_t first,
 /* Sets m->layer_norm, and reads the epsilon of layer norms, whose key is not
  * that of RMS norms. */
 pl_status params_layer_norm(struct model *m, pl_err *err);
+/* Makes the model an encoder: checks that attention.causal is false or absent,
+ * and turns the windows, which count tokens on both sides, into the distance
+ * from which on tokens are invisible. */
+pl_status params_encoder(struct model *m, pl_err *err);
 /* Reads the temperature of queries. `length` is the name of the key with the
  * number of positions after which it grows, `def` its default. */
 pl_status params_temperature(struct model *m, const char *length, int64_t def,

@@ -12,14 +12,9 @@ pl_status model_starcoder2_read(struct model *m, pl_err *err)
     return params_layer_norm(m, err);
 }
 
-static pl_tensor gelu(struct build *b, pl_tensor x)
-{
-    return pl_gelu(b->g, x);
-}
-
 void model_starcoder2(struct build *b)
 {
-    const struct model_layers o = {.attention.freqs = -1, .hidden = gelu};
+    const struct model_layers o = {.attention.freqs = -1, .hidden = model_gelu};
 
     model_decoder(b, &o);
 }

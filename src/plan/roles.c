@@ -380,6 +380,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
     case OP_attention:
+    case OP_bidirectional_attention:
     case OP_latent_attention:
         return graph_memory(g, n->in[1]);
     case OP_delta_net:

@@ -450,6 +450,7 @@ static bool attributes_fit(const struct insn_kernel *k,
 
     switch (k->kernel) {
     case KERNEL_attention:
+    case KERNEL_bidirectional_attention:
         return heads_fit(k, t);
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);

@@ -397,6 +397,27 @@ static pl_status encode_text(struct encoder *e, const char *s, size_t len,
     return status;
 }
 
+pl_status tokenizer_encode_pair(const struct tokenizer *t,
+                                const char *const part[2], const size_t len[2],
+                                struct token_list *out, pl_err *err)
+{
+    struct encoder e = {.t = t, .out = out};
+    const int32_t eos = tokenizer_adds_eos(t) ? t->eos : -1;
+    const int64_t before = out->n;
+    pl_status s = encoder_push(&e, tokenizer_adds_bos(t) ? t->bos : -1, err);
+
+    for (int i = 0; i < 2 && s == PL_OK; i++) {
+        s = tokenizer_encode(t, part[i], len[i], 0, out, err);
+        if (s == PL_OK)
+            s = encoder_push(&e, eos, err);
+        if (s == PL_OK && i == 0)
+            s = encoder_push(&e, t->sep, err);
+    }
+    if (s != PL_OK)
+        out->n = before;
+    return s;
+}
+
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err)

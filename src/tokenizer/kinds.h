@@ -67,6 +67,7 @@ struct tokenizer {
     /* owned, [n_suppressed] tokens that must never be generated */
     int32_t *suppressed;
     int64_t n_suppressed;
+    int32_t sep; /* token between two texts, -1 if none is added */
     bool adds_bos, adds_eos;
     /* Encoding puts a blank before a text, and after special tokens. */
     bool adds_blank;

@@ -315,7 +315,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                                const struct model_row *row, pl_err *err)
 {
     static const char *const eog_keys[] = {"eos", "eot", "eom"};
-    bool adds_bos = row->adds_bos;
+    bool adds_bos = row->adds_bos, adds_sep;
     int32_t bos = row->bos;
 
     if (t->kind == KIND_BPE) {
@@ -330,6 +330,12 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_bos, err));
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
                          &t->adds_eos, err));
+    /* In WordPiece, SEP is the token that ends texts. */
+    PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_sep_token", false, &adds_sep,
+                         err));
+    t->sep = adds_sep && t->kind != KIND_WORDPIECE
+                 ? read_id(t, g, "seperator", -1)
+                 : -1;
     /* The key is ignored for these kinds: early gemma4 files wrongly set it to
      * false. */
     if ((t->kind == KIND_GEMMA && row->adds_bos) || t->kind == KIND_WORDPIECE)

@@ -87,6 +87,12 @@ enum tokenizer_flag {
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err);
+/* Appends the tokens of two texts, part[i] [len[i]], a query and a document:
+ * BOS part[0] EOS SEP part[1] EOS, without those that the tokenizer does not
+ * add. On failure the list is unchanged. */
+pl_status tokenizer_encode_pair(const struct tokenizer *t,
+                                const char *const part[2], const size_t len[2],
+                                struct token_list *out, pl_err *err);
 
 /* Writes the text of a token to buf[0 .. cap), as far as it fits. It may
  * contain partial characters. Returns the length of the whole text in bytes,

@@ -220,6 +220,9 @@ static void ops(struct walk *w)
     else if (!strcmp(c, "pl_attention"))
         made(w, pl_attention(g, t[0], t[1], t[2], on ? t[3] : -1, f,
                              walk_int(w, 0), a_float(w, 0)));
+    else if (!strcmp(c, "pl_bidirectional_attention"))
+        made(w, pl_bidirectional_attention(g, t[0], t[1], t[2], t[3], f,
+                                           walk_int(w, 0), a_float(w, 0)));
     else if (!strcmp(c, "pl_latent_attention"))
         made(w, pl_latent_attention(g, t[0], t[1], walk_int(w, 2), f));
     else if (!strcmp(c, "pl_short_conv"))
@@ -611,6 +614,7 @@ static const struct walk_row rows[] = {
     {"pl_rope_apply", rope},
     {"pl_cache_write", plain_op},
     {"pl_attention", ops},
+    {"pl_bidirectional_attention", ops},
     {"pl_latent_attention", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},

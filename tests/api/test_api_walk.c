@@ -335,6 +335,8 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
     walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
+    walk_gave(w, !pl_model_is_encoder(m));
+    walk_gave(w, pl_model_n_label(m) == 0);
     walk_gave(w, !pl_model_tokenizer(m));
     /* the model owns its tokenizer, so this does nothing */
     pl_tokenizer_free((pl_tokenizer *)pl_model_tokenizer(m));
@@ -496,6 +498,7 @@ static void decode(struct walk *w)
     b.hidden = walk_chance(w, 12) ? a->hidden : NULL;
     b.hidden_out = walk_chance(w, 4) ? a->hidden : NULL;
     b.norm_out = walk_chance(w, 12) ? a->hidden : NULL;
+    b.scores = walk_chance(w, 12) ? a->hidden : NULL;
     walk_ended(w, pl_engine_decode(e, NEED(w, b, &b), a_cancel(w), walk_err(w)),
                true);
 }
@@ -560,6 +563,7 @@ static void engine_room(struct walk *w)
 {
     const pl_engine *e = an_engine(w);
 
+    walk_gave(w, pl_engine_max_text(e) == 0);
     walk_gave(w,
               pl_engine_free_tokens(e, walk_chance(w, 3) ? -1 : a_seq(w)) == 0);
 }
@@ -863,6 +867,22 @@ static void tokenize(struct walk *w)
     text = TEXT(w, text, text, strlen(text), &len);
     s = pl_tokenize(t, text, len, walk_chance(w, 5) ? walk_i(w, 3) : 1, to, p,
                     walk_err(w));
+    walk_ended(w, s, !id && n == 0);
+    free(id);
+}
+
+static void tokenize_pair(struct walk *w)
+{
+    const pl_model *m = a_model(w);
+    const char *query = walk_string(w, "Once upon"), *text;
+    int32_t *id = NULL, **to = NEED(w, ids, &id);
+    int64_t n = 0, *p = NEED(w, n, &n);
+    size_t len, text_len;
+    pl_status s;
+
+    text = TEXT(w, document, query, strlen(query), &text_len);
+    query = TEXT(w, query, query, strlen(query), &len);
+    s = pl_tokenize_pair(m, query, len, text, text_len, to, p, walk_err(w));
     walk_ended(w, s, !id && n == 0);
     free(id);
 }
@@ -1393,6 +1413,7 @@ static const struct walk_row rows[] = {
     {"pl_prefix_match_length", kept_length},
     {"pl_seq_set_tokens", seq_tell},
     {"pl_engine_free_tokens", engine_room},
+    {"pl_engine_max_text", engine_room},
     {"pl_engine_counters", engine_counters},
     {"pl_state_save", state_save},
     {"pl_state_restore", restore},
@@ -1411,6 +1432,8 @@ static const struct walk_row rows[] = {
     {"pl_model_d_model", model_says},
     {"pl_model_n_mtp", model_says},
     {"pl_model_pooling", model_says},
+    {"pl_model_is_encoder", model_says},
+    {"pl_model_n_label", model_says},
     {"pl_model_tokenizer", model_says},
     {"pl_plan_create", plan_create},
     {"pl_plan_free", plan_free},
@@ -1451,6 +1474,7 @@ static const struct walk_row rows[] = {
     {"pl_token_fim", tokenizer_says},
     {"pl_token_bytes", tokenizer_says},
     {"pl_tokenize", tokenize},
+    {"pl_tokenize_pair", tokenize_pair},
     {"pl_detokenizer_create", detokenizer_create},
     {"pl_detokenizer_free", detokenizer_free},
     {"pl_detokenize", detokenize},

@@ -214,7 +214,7 @@ static int many_heads(enum op op, int *few)
     bool delta = op == OP_delta_net || op == OP_delta_net_tiled;
 
     *few = delta ? 0 : 1;
-    return delta ? 2 : op == OP_attention || op == OP_latent_attention ? 0 : -1;
+    return delta ? 2 : graph_is_attention(op) ? 0 : -1;
 }
 
 /* Returns true if query heads that share a KV head are divided among ranks. */

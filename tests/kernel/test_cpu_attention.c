@@ -19,6 +19,7 @@ enum { MAX_TOK = 100, MAX_SEQ = 70, SPAN = 256 };
 struct setting {
     int n_head, n_kv, d, e;
     bool latent; /* the values are the first e of a key's d */
+    bool both;   /* bidirectional: tokens see later positions, too */
     bool bf16;   /* true for products of BF16 */
     pl_format key, value;
     int window;
@@ -59,7 +60,9 @@ static char *tile(const struct scene *s, const struct cpu_tensor *cache,
 
 static enum kernel kernel_of(const struct setting *s)
 {
-    return s->latent ? KERNEL_latent_attention : KERNEL_attention;
+    return s->latent ? KERNEL_latent_attention
+           : s->both ? KERNEL_bidirectional_attention
+                     : KERNEL_attention;
 }
 
 /* Writes positions lo .. hi - 1 of a sequence through the kernel, `values`
@@ -130,6 +133,22 @@ static void scene_pages(struct scene *s, uint64_t *seed)
     }
 }
 
+/* Sets operand `ends` of bidirectional attention: mostly the last position of
+ * the token's sequence, sometimes any from its own on. */
+static void scene_ends(struct scene *s, uint64_t *seed)
+{
+    const int64_t n = s->table.n_tok;
+    int32_t *end = test_need((size_t)n, sizeof *end);
+
+    for (int64_t t = 0; t < n; t++) {
+        int64_t last = s->s.seq[s->seq[t]].first + s->s.seq[s->seq[t]].n - 1;
+        int64_t less = test_below(seed, 4) ? 0 : last - s->pos[t];
+
+        end[t] = (int32_t)(last - test_below(seed, less + 1));
+    }
+    s->call.in[3] = (struct cpu_tensor){end, PL_I32, 1, {n}, NULL};
+}
+
 static void scene_init(struct scene *s, const struct setting *set,
                        uint64_t *seed)
 {
@@ -180,6 +199,8 @@ static void scene_init(struct scene *s, const struct setting *set,
     if (set->sinks)
         c->in[3] =
             call_tensor(PL_F32, 1, (const int64_t[]){set->n_head}, 3.0f, seed);
+    if (set->both)
+        scene_ends(s, seed);
     for (int i = 1; i < (set->latent ? 2 : 3); i++) {
         c->in[i].data = aligned_alloc(64, (size_t)(s->n_page * set->n_kv) *
                                               tile_bytes(&c->in[i]));
@@ -223,6 +244,16 @@ static float taken(const struct scene *s, float x)
     return s->s.bf16 ? bf16_to_f32(bf16_round(x)) : x;
 }
 
+/* Returns the last position that token t sees. */
+static int64_t last_seen(const struct scene *s, int t)
+{
+    int64_t last = s->s.both ? ((int32_t *)s->call.in[3].data)[t] : s->pos[t];
+
+    return s->s.window > 0 && last - s->pos[t] >= s->s.window
+               ? s->pos[t] + s->s.window - 1
+               : last;
+}
+
 /* Checks token t, query head h by the definition, to 2e-6 of values of up to 2
  * (sums of some thousand products in float). A probability rounded to BF16 is
  * off by at most 2^-9 of itself. */
@@ -241,7 +272,7 @@ static void check_head(const struct scene *s, int t, int h)
 
     if (set->sinks)
         sum = exp((double)((float *)s->call.in[3].data)[h]);
-    for (int64_t u = first > 0 ? first : 0; u <= s->pos[t]; u++) {
+    for (int64_t u = first > 0 ? first : 0; u <= last_seen(s, t); u++) {
         double p = 0;
 
         read_row(s, 1, s->seq[t], u, s->head_map[h], x);
@@ -386,8 +417,8 @@ static void check_bits(const struct scene *s, int t, int h)
 {
     const float *got =
         (float *)s->call.out.data + (int64_t)(t * s->s.n_head + h) * s->s.e;
-    int64_t hi = s->pos[t] + 1;
-    int64_t lo = s->s.window > 0 && hi > s->s.window ? hi - s->s.window : 0;
+    int64_t hi = last_seen(s, t) + 1, next = s->pos[t] + 1;
+    int64_t lo = s->s.window > 0 && next > s->s.window ? next - s->s.window : 0;
     struct spec o;
 
     spec_tree(s, t, h, lo / SPAN, (hi - 1) / SPAN - lo / SPAN + 1, lo, hi, &o);
@@ -626,6 +657,30 @@ TEST(cpu_attention_two_sequences_in_a_batch)
                                 .window = k % 2 ? 40 : 0,
                                 .n_seq = 2,
                                 .seq = {{k * 30, 1 + 7 * k}, {200, 1 + k}}},
+              &seed);
+}
+
+/* Tokens that see later ones: in the same block, in later blocks and spans, of
+ * a text or of one that goes on; with and without a window. */
+TEST(cpu_bidirectional_attention_equals_double)
+{
+    static const int window[] = {0, 0, 1, 2, 40, 64, 65, 300};
+    static const int n[] = {1, 17, 64, 65, 90};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 16; k++)
+        check(&(struct setting){.n_head = 1 + k % 3,
+                                .n_kv = 1,
+                                .d = 16 + 16 * (k % 2),
+                                .e = 16,
+                                .both = true,
+                                .key = cache_formats[k % 3],
+                                .value = k % 5 ? PL_F16 : PL_F32,
+                                .window = window[k % 8],
+                                .softcap = k % 7 == 3 ? 5 : 0,
+                                .n_seq = 2,
+                                .seq = {{k % 4 ? 0 : 230, n[k % 5]},
+                                        {k % 3 * 200, 1 + k % 9}}},
               &seed);
 }
 

@@ -86,6 +86,11 @@ static const char *const cases[] = {
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=0\n"
     "v: f32[n_slot, 1, 2] = memory values=1\n"
     "y: f32[n_tok, 4, 2] = attention(q, k, v) scale=0.5\n",
+    "q: f32[n_tok, 6, 4] = input\nk: f32[n_slot, 3, 4] = memory values=0\n"
+    "v: f32[n_slot, 3, 5] = memory values=1\ne: i32[n_tok] = input\n"
+    "y: f32[n_tok, 6, 5] = bidirectional_attention(q, k, v, e) scale=0.5\n"
+    "z: f32[n_tok, 6, 5] = bidirectional_attention(q, k, v, e) scale=0.5"
+    " window=2 softcap=1.5\n",
     "q: f32[n_tok, 6, 5] = input\nk: f32[n_slot, 3, 5] = memory values=1\n"
     "y: f32[n_tok, 6, 3] = latent_attention(q, k) scale=0.5 d_value=3\n"
     "z: f32[n_tok, 6, 5] = latent_attention(q, k) scale=2 d_value=5\n",
@@ -219,6 +224,8 @@ static double draw_value(const struct try *t, int i, int64_t k)
             return (double)(test_below(t->seed, below + 1) - (k == 0));
         if (n->op == OP_expert_matmul || n->op == OP_expert_down)
             below = operand(t, 1)->dim[0].n;
+        if (n->op == OP_bidirectional_attention)
+            below = MAX_POS;
         if (n->op == OP_router_weights)
             return (double)((k * 2 + k / 3) % operand(t, 0)->dim[1].n);
         return (double)test_below(t->seed, below);

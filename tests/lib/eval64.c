@@ -253,9 +253,13 @@ static void cache_write(const struct graph_node *n, const struct eval_value *in,
     }
 }
 
-static void attention(const struct graph_attr *a, const struct eval_value *in,
-                      const struct eval_rows *rows, struct eval_value *out)
+/* Attention up to each token's own position or, if `ends` is not NULL, up to
+ * ends[t]. */
+static void attention_to(const struct graph_attr *a,
+                         const struct eval_value *in, const double *ends,
+                         const struct eval_rows *rows, struct eval_value *out)
 {
+    const double *sinks = ends ? NULL : in[3].x;
     int64_t h = in[0].dim[1], d = in[0].dim[2], g = in[1].dim[1];
     int64_t e = in[2].dim[2], dim[3] = {in[0].dim[0], h, e};
     double *p = test_need((size_t)rows->max_pos + 1, sizeof *p);
@@ -264,12 +268,15 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
     for (int64_t t = 0; t < dim[0]; t++)
         for (int64_t i = 0; i < h; i++) {
             int64_t pos = rows->pos[t], lo = 0, kv = i / (h / g);
+            int64_t hi = ends && ends[t] > pos ? (int64_t)ends[t] : pos;
             int64_t base = rows->seq[t] * rows->max_pos;
-            double top = in[3].x ? in[3].x[i] : -INFINITY, sum = 0;
+            double top = sinks ? sinks[i] : -INFINITY, sum = 0;
 
             if (a->window > 0 && pos - a->window + 1 > 0)
                 lo = pos - a->window + 1;
-            for (int64_t u = lo; u <= pos; u++) {
+            if (a->window > 0 && pos + a->window - 1 < hi)
+                hi = pos + a->window - 1;
+            for (int64_t u = lo; u <= hi; u++) {
                 p[u] = (double)a->scale *
                        dot(in[0].x + (t * h + i) * d,
                            in[1].x + ((base + u) * g + kv) * d, d);
@@ -277,17 +284,23 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
                     p[u] = (double)a->softcap * tanh(p[u] / (double)a->softcap);
                 top = p[u] > top ? p[u] : top;
             }
-            sum = in[3].x ? exp(in[3].x[i] - top) : 0;
-            for (int64_t u = lo; u <= pos; u++) {
+            sum = sinks ? exp(sinks[i] - top) : 0;
+            for (int64_t u = lo; u <= hi; u++) {
                 p[u] = exp(p[u] - top);
                 sum += p[u];
             }
-            for (int64_t u = lo; u <= pos; u++)
+            for (int64_t u = lo; u <= hi; u++)
                 for (int64_t k = 0; k < e; k++)
                     out->x[(t * h + i) * e + k] +=
                         p[u] / sum * in[2].x[((base + u) * g + kv) * e + k];
         }
     free(p);
+}
+
+static void attention(const struct graph_attr *a, const struct eval_value *in,
+                      const struct eval_rows *rows, struct eval_value *out)
+{
+    attention_to(a, in, NULL, rows, out);
 }
 
 /* Attention in which a key is also the value: its first d_value values are the
@@ -819,6 +832,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_attention:
         attention(a, in, rows, out);
+        break;
+    case OP_bidirectional_attention:
+        attention_to(a, in, in[3].x, rows, out);
         break;
     case OP_latent_attention:
         latent_attention(a, in, rows, out);

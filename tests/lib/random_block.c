@@ -86,6 +86,14 @@ static pl_tensor make_attention(struct draw *d, const pl_tensor *in)
                         draw_window(d, kept), draw_below(d, 3) ? 0 : 2.0f);
 }
 
+static pl_tensor make_bidirectional_attention(struct draw *d,
+                                              const pl_tensor *in)
+{
+    return pl_bidirectional_attention(d->g, in[0], in[1], in[2], in[3], 0.5f,
+                                      draw_window(d, 0),
+                                      draw_below(d, 3) ? 0 : 2.0f);
+}
+
 static pl_tensor make_short_conv(struct draw *d, const pl_tensor *in)
 {
     return pl_short_conv(d->g, in[0], in[1], in[2], draw_below(d, 2));
@@ -259,8 +267,7 @@ static bool takes(const struct block *b, int i, char what)
  * step's tokens. */
 static bool has_memory(const struct block *b)
 {
-    return op_info(b->a->op)->updates >= 0 || b->a->op == OP_attention ||
-           b->a->op == OP_latent_attention;
+    return op_info(b->a->op)->updates >= 0 || graph_is_attention(b->a->op);
 }
 
 static bool is_delta_net(enum op op)
@@ -527,7 +534,9 @@ static int ids_below(const struct block *b)
 {
     return b->a->op == OP_gather_rows ? (int)b->size['v']
            : b->a->op == OP_rope      ? RANDOM_MAX_POS
-                                      : (int)b->size['e'];
+           /* positions beyond a token's own may have no key */
+           : b->a->op == OP_bidirectional_attention ? 1
+                                                    : (int)b->size['e'];
 }
 
 static pl_tensor cached(struct block *b, int i, bool values)
@@ -537,8 +546,9 @@ static pl_tensor cached(struct block *b, int i, bool values)
     pl_tensor c;
 
     snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
-    c = pl_cache(d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values,
-                 b->a->op == OP_latent_attention ? 0 : b->window);
+    c = pl_cache(
+        d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values,
+        b->a->op == OP_attention || b->a->op == OP_cache_write ? b->window : 0);
     b->cache[values] = c;
     return c;
 }

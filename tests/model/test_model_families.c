@@ -8,11 +8,13 @@
 #include "lib/made_model.h"
 #include "lib/support.h"
 #include "model/model.h"
+#include "test_paths.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Calls `test` with the path of the made model of each family that is not
  * core. */
@@ -382,6 +384,16 @@ TEST(families_name_tensors_that_are_missing_or_misshapen)
 
 /* ---- the list ------------------------------------------------------------ */
 
+/* Returns true if tests/refs/encoders describes a model of the family. */
+static bool is_encoder(const char *arch)
+{
+    char path[600];
+
+    snprintf(path, sizeof path, PLAIT_SOURCE_DIR "/tests/refs/encoders/%s.json",
+             arch);
+    return access(path, R_OK) == 0;
+}
+
 /* Returns true if a made model, or one of tests/refs, is of the family. */
 static bool has_model(const char *arch)
 {
@@ -391,7 +403,8 @@ static bool has_model(const char *arch)
     for (int i = 0; i < n; i++)
         if (!strcmp(made[i].family, arch))
             return true;
-    return !strcmp(arch, "qwen2"); /* tests/refs has its files */
+    /* tests/refs has its files */
+    return !strcmp(arch, "qwen2") || is_encoder(arch);
 }
 
 /* Returns true if the first column of a table in the document has the name, in

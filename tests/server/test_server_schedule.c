@@ -76,6 +76,28 @@ TEST(schedule_prompt_that_ends_waits_for_no_other)
     schedule_fini(&s);
 }
 
+/* An encoder computes a text in one step: two texts of 0.6 steps take two
+ * steps, and short ones share one, whatever `chunk` is. */
+TEST(schedule_takes_whole_prompts_of_encoders)
+{
+    struct schedule s;
+    struct schedule_entry job[3] = {{.client = 1, .n_left = STEP * 3 / 5},
+                                    {.client = 2, .n_left = STEP * 3 / 5},
+                                    {.client = 2, .n_left = 1}};
+
+    schedule_init(&s, STEP, CHUNK);
+    s.whole = true;
+    join(&s, 1);
+    join(&s, 2);
+    assert_int_equal(schedule_step(&s, job, 3), STEP * 3 / 5);
+    assert_int_equal(job[0].n_now, STEP * 3 / 5);
+    assert_int_equal(job[1].n_now, 0);
+    for (int i = 0; i < 3; i++)
+        job[i].n_left = STEP / 3;
+    assert_int_equal(schedule_step(&s, job, 3), STEP / 3 * 3);
+    schedule_fini(&s);
+}
+
 /* One client has a hundred tasks, another one: they get the same while both
  * need tokens. */
 TEST(schedule_is_fair_over_clients)

@@ -4,6 +4,9 @@
  * and one query head:
  *
  *   The token attends to the *visible* positions u, pos - window < u <= pos.
+ *   In bidirectional attention it also attends to later positions up to its
+ *   operand `ends`, pos < u < pos + window and u <= ends. Without a window,
+ *   these limits of u are left out.
  *   Positions are processed in *blocks* of 64 (a page), in ascending order.
  *   Blocks without a visible position are skipped. Invisible positions may
  *   hold any bits: they are never added or multiplied.
@@ -303,6 +306,13 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
+/* Returns true if operand 3 is that of bidirectional attention, `ends`; else it
+ * is `sinks`. */
+static inline bool has_ends(const struct cpu_call *c)
+{
+    return c->in[3].format == PL_I32;
+}
+
 /* Writes the attention result of a token and its query head `head` to `out`:
  * the weighted sum of values, divided by the sum of probabilities. The head's
  * sink is added to the divisor. `o` is the softmax state after all visible
@@ -315,7 +325,7 @@ static inline void row_write(const struct view *v, int32_t head, struct soft *o,
     float sum = lanes_sum(lanes_load(o->l));
     int64_t i = 0;
 
-    if (sink->data != NULL) {
+    if (sink->data != NULL && !has_ends(v->c)) {
         f[0] = *floats(sink, head, 1, f) - o->m;
         lanes_store(f, lanes_exp(lanes_load(f)));
         sum = sum + f[0];
@@ -560,9 +570,22 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
  * window. */
 static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
-    int64_t window = c->attr->window, last = c->table->pos[t];
+    int64_t window = c->attr->window, pos = c->table->pos[t];
 
-    return window > 0 && last >= window ? last - window + 1 : 0;
+    return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+
+/* Returns the last cache position that token t attends to, given the window:
+ * its own, or in bidirectional attention its end. */
+static inline int64_t last_seen(const struct cpu_call *c, int64_t t)
+{
+    int64_t window = c->attr->window, pos = c->table->pos[t], end = pos;
+
+    if (has_ends(c))
+        end = ((const int32_t *)c->in[3].data)[t];
+    if (window > 0 && end - pos >= window)
+        end = pos + window - 1;
+    return end < pos ? pos : end;
 }
 
 /* Initializes v->row[i] for token t and query head `head`. Copies the token's
@@ -580,7 +603,7 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
     r->q = v->latent ? q : q + i * v->d;
     r->out = (float *)c->out.data + at * v->e;
     r->first = first_seen(c, t);
-    r->last = c->table->pos[t];
+    r->last = last_seen(c, t);
     r->head = head;
     r->n_span = r->n_begin = r->n_done = 0;
     r->open = false;
@@ -744,6 +767,11 @@ static inline size_t attention_scratch(const struct cpu_call *c)
     return scratch_of(c, false);
 }
 
+static inline size_t bidirectional_attention_scratch(const struct cpu_call *c)
+{
+    return scratch_of(c, false);
+}
+
 static inline size_t latent_attention_scratch(const struct cpu_call *c)
 {
     return scratch_of(c, true);
@@ -774,7 +802,7 @@ static inline int64_t span_of(int64_t pos)
 
 static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
 {
-    return span_of(c->table->pos[t]) - span_of(first_seen(c, t)) + 1;
+    return span_of(last_seen(c, t)) - span_of(first_seen(c, t)) + 1;
 }
 
 /* Returns the range lo .. hi - 1 of a group's 256-position spans that thread
@@ -883,7 +911,7 @@ static inline void group_run(struct view *v, const struct group *g,
 {
     const struct token_table *b = v->c->table;
     int64_t first = first_seen(v->c, g->t) / PAGE_TOKENS;
-    int64_t end = b->pos[g->t] / PAGE_TOKENS + 1;
+    int64_t end = last_seen(v->c, g->t) / PAGE_TOKENS + 1;
     int64_t from = (g->first_span + part.lo) * SPAN_BLOCKS;
     int64_t to = (g->first_span + part.hi) * SPAN_BLOCKS;
 
@@ -911,9 +939,7 @@ static inline void group_run(struct view *v, const struct group *g,
  * of computing one query head of the token. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
-    int64_t n = c->table->pos[t] + 1;
-
-    return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
+    return last_seen(c, t) - first_seen(c, t) + 1;
 }
 
 /* Lists the query heads that read KV head `kv` in v->head. Returns how many
@@ -974,6 +1000,7 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
  *                                 values; if `latent`, k [n_slot, n_kv, d]
  *                                 serves as both
  *   sinks [n_head] or absent
+ *   ends  [n_tok] I32, the last position that each token attends to, or absent
  *   out   [n_tok, n_head, e]
  *
  * Query head h reads KV head head_map[h]. If there are few pairs of a token and
@@ -1044,6 +1071,11 @@ static inline void attention_run(const struct cpu_call *c)
     attend(c, false);
 }
 
+static inline void bidirectional_attention_run(const struct cpu_call *c)
+{
+    attend(c, false);
+}
+
 static inline void latent_attention_run(const struct cpu_call *c)
 {
     attend(c, true);
@@ -1053,6 +1085,8 @@ static inline void attention_init_bf16(struct cpu_kernels *k)
 {
     k->bf16[KERNEL_attention] =
         (struct cpu_entry){attention_run, attention_scratch};
+    k->bf16[KERNEL_bidirectional_attention] = (struct cpu_entry){
+        bidirectional_attention_run, bidirectional_attention_scratch};
     k->bf16[KERNEL_latent_attention] =
         (struct cpu_entry){latent_attention_run, latent_attention_scratch};
 }

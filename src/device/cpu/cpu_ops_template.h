@@ -22,6 +22,7 @@
     X(rope, rope_scratch)                                                      \
     X(cache_write, cache_write_scratch)                                        \
     X(attention, attention_scratch)                                            \
+    X(bidirectional_attention, bidirectional_attention_scratch)                \
     X(latent_attention, latent_attention_scratch)                              \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \

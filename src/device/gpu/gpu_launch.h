@@ -47,6 +47,7 @@ typedef int64_t s64;
     X(rope, NULL)                                                              \
     X(cache_write, NULL)                                                       \
     X(attention, gpu_attention_scratch)                                        \
+    X(bidirectional_attention, gpu_attention_scratch)                          \
     X(latent_attention, gpu_attention_scratch)                                 \
     /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \

@@ -53,18 +53,31 @@ static int64_t spans_for(int64_t n)
     return (n + TEXT_SPAN - 1) / TEXT_SPAN;
 }
 
+/* Returns true for bidirectional attention, whose operand 3 is `ends`. */
+static bool has_ends(const struct gpu_call *c)
+{
+    return c->n_in > 3 && c->in[3].format == PL_I32;
+}
+
+static uint64_t ends_of(const struct gpu_call *c)
+{
+    return has_ends(c) ? c->in[3].at : c->pos;
+}
+
 /* Returns the largest number of spans that a token attends to. It is limited by
  * the size of the cache, the window, and the pages of a sequence in this
  * step. */
 static int64_t most_spans(const struct gpu_call *c)
 {
     int64_t n = c->in[1].dim[0], window = c->attr->window, most;
+    /* most positions that a token attends to, given the window */
+    int64_t seen = has_ends(c) ? 2 * window - 1 : window;
     int64_t n_page = c->table.page_stride;
 
     if (c->n_page > 0 && (c->n_page < n_page || n_page == 0))
         n_page = c->n_page;
     if (window > 0)
-        most = spans_for((window < n ? window : n) - 1) + 1;
+        most = spans_for((seen < n ? seen : n) - 1) + 1;
     else
         most = spans_for(n);
     if (n_page > 0 && spans_for(n_page * PAGE_TOKENS) < most)
@@ -190,6 +203,7 @@ static struct attend_args spans_of(const struct attention *a, bool latent)
         .pages = c->pages,
         .part = c->scratch,
         .page_stride = c->table.page_stride,
+        .ends = ends_of(c),
         .key_bytes =
             (int64_t)cache_tile_bytes(c->in[1].format, c->in[1].dim[2]),
         .value_bytes = latent ? 0
@@ -285,6 +299,7 @@ static void add_tree(struct launch_list *l, const struct attention *a,
     struct attend_merge_args m = {.part = c->scratch,
                                   .out = c->out.at,
                                   .pos = c->pos,
+                                  .ends = ends_of(c),
                                   .first = s->first,
                                   .n_head = (int32_t)a->n_head,
                                   .e = (int32_t)c->out.dim[2],
@@ -298,7 +313,7 @@ static void add_tree(struct launch_list *l, const struct attention *a,
         m.n_block = (int32_t)levels_up(m.n_state);
         if (m.n_block > 1)
             m.next = m.part + (uint64_t)(n_row * m.n_state * a->state_bytes);
-        else if (c->n_in > 3)
+        else if (c->n_in > 3 && !has_ends(c))
             m.sink = sink->at;
         gpu_list_add(l, GPU_attend_merge, n_row * m.n_block * m.n_column, &m);
         if (m.n_block == 1)
@@ -344,6 +359,12 @@ static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
 }
 
 void gpu_launch_attention(struct launch_list *l, const struct gpu_call *c)
+{
+    attend(l, c, false);
+}
+
+void gpu_launch_bidirectional_attention(struct launch_list *l,
+                                        const struct gpu_call *c)
 {
     attend(l, c, false);
 }

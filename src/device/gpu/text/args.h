@@ -341,6 +341,8 @@ struct attend_args {
     u64 stack; /* tile kernels: [n_group, depth, TILE_ENTRY(wide)] of floats */
     /* sizes in bytes of a cache tile of keys and one of values */
     s64 page_stride, key_bytes, value_bytes;
+    u64 ends; /* s32 [n_tok]: last positions that tokens attend to; pos if their
+                 own */
     s32 first, end; /* tokens first .. end - 1 */
     s32 n_head, n_kv, d, e;
     s32 key_format, value_format;
@@ -372,6 +374,7 @@ struct attend_merge_args {
     u64 out;  /* final result [n_row, e]; written if `next` is 0 */
     u64 sink; /* attention sinks [n_head] of sink_format; 0: none */
     u64 pos;  /* s32 [n_tok]: positions of the tokens */
+    u64 ends; /* as in attend_args */
     u64 q8;   /* if not 0: the result is also quantized, to blocks at q8 */
     s32 first, n_head, e, window, sink_format;
     s32 spans; /* spans that a state of `part` covers */

@@ -39,6 +39,15 @@ DEV s32 first_seen(s32 pos, s32 window)
     return window > 0 && pos >= window ? pos - window + 1 : 0;
 }
 
+/* Returns the last position that a token at position `pos` attends to, whose
+ * operand `ends` is `end`. */
+DEV s32 last_seen(s32 pos, s32 end, s32 window)
+{
+    if (window > 0 && end - pos >= window)
+        end = pos + window - 1;
+    return end < pos ? pos : end;
+}
+
 DEV s32 within(s32 x, s32 lo, s32 hi)
 {
     return x < lo ? lo : x > hi ? hi : x;
@@ -101,14 +110,16 @@ DEV s32 tile_heads(GLOBAL const s32 *head_map, s32 n_head, s32 per_kv, s32 kv,
 
 /* Sets *least and *most to the first and last position that any of the tokens
  * t0 .. t1 - 1 attends to. */
-DEV void tile_sees(GLOBAL const s32 *pos, s32 t0, s32 t1, s32 window,
-                   s32 *least, s32 *most)
+DEV void tile_sees(GLOBAL const s32 *pos, GLOBAL const s32 *ends, s32 t0,
+                   s32 t1, s32 window, s32 *least, s32 *most)
 {
-    s32 lo = pos[t0], hi = pos[t0];
+    s32 lo = pos[t0], hi = last_seen(pos[t0], ends[t0], window);
 
     for (s32 t = t0 + 1; t < t1; t++) {
+        s32 last = last_seen(pos[t], ends[t], window);
+
         lo = pos[t] < lo ? pos[t] : lo;
-        hi = pos[t] > hi ? pos[t] : hi;
+        hi = last > hi ? last : hi;
     }
     *least = first_seen(lo, window);
     *most = hi;
@@ -168,9 +179,9 @@ DEV s32 span_has(const struct span *x, s32 b)
 
 /* Sets up row `id`: query head h of token t, which exists if t < t1. `first` is
  * the first token of the launch, n_state the states of a row. */
-DEV void span_row(struct span *x, s32 id, GLOBAL const s32 *pos, s32 t, s32 t1,
-                  s32 h, s32 window, s32 u0, s32 first, s32 n_head, s32 n_state,
-                  s32 e)
+DEV void span_row(struct span *x, s32 id, GLOBAL const s32 *pos,
+                  GLOBAL const s32 *ends, s32 t, s32 t1, s32 h, s32 window,
+                  s32 u0, s32 first, s32 n_head, s32 n_state, s32 e)
 {
     x->row_q[id] = -1;
     x->see_lo[id] = x->see_hi[id] = 0;
@@ -182,7 +193,8 @@ DEV void span_row(struct span *x, s32 id, GLOBAL const s32 *pos, s32 t, s32 t1,
                             u0 / TEXT_SPAN - lo / TEXT_SPAN) *
                            (TEXT_SOFT + e);
         x->see_lo[id] = within(lo - u0, 0, TEXT_SPAN);
-        x->see_hi[id] = within(pos[t] + 1 - u0, 0, TEXT_SPAN);
+        x->see_hi[id] =
+            within(last_seen(pos[t], ends[t], window) + 1 - u0, 0, TEXT_SPAN);
     }
 }
 
@@ -401,7 +413,8 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     s32 row = by_part ? g / a.n_part * a.n_head : g / a.n_column / a.n_block;
     s32 wide = within(a.e - c0, 0, MERGE_COLUMNS), n_row = 1;
     s32 t = a.first + row / a.n_head, pos = AT(const s32, a.pos)[t];
-    s32 span = pos / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
+    s32 last = last_seen(pos, AT(const s32, a.ends)[t], a.window);
+    s32 span = last / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
     s32 n = within(span / a.spans + 1 - block * MERGE_STATES, 0, MERGE_STATES);
     /* the lane's column, first state and distance between its states */
     s32 c = id % columns, i0 = id / columns, step = 256 / columns;

@@ -38,6 +38,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
     LOCAL float *stage = (LOCAL float *)quads;
     LOCAL float *keys = stage, *q = stage + TILE_STEP * TEXT_PAGE;
     GLOBAL const s32 *pos = AT(const s32, a.pos), *seq = AT(const s32, a.seq);
+    GLOBAL const s32 *ends = AT(const s32, a.ends);
     GLOBAL const float *query = AT(const float, a.q);
     GLOBAL float *state = AT(float, a.part);
     GLOBAL float *stack =
@@ -62,7 +63,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
         s32 least, most;
 
         t1 = tile_end(seq, a.first, a.tokens, a.end, t0);
-        tile_sees(pos, t0, t1, a.window, &least, &most);
+        tile_sees(pos, ends, t0, t1, a.window, &least, &most);
         for (s32 base = least / TEXT_SPAN, span = base + span0 * a.spans;
              span <= most / TEXT_SPAN;
              span +=
@@ -82,6 +83,7 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                 see_lo[id] = see_hi[id] = 0;
                 if (t < t1) {
                     s32 lo = first_seen(pos[t], a.window);
+                    s32 last = last_seen(pos[t], ends[t], a.window);
                     s32 rank = span - lo / TEXT_SPAN;
                     s32 before = rank < 0 ? 0 : rank % a.spans;
 
@@ -91,12 +93,12 @@ KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
                          rank / a.spans) *
                         (TEXT_SOFT + a.e);
                     row_last[id] =
-                        before == a.spans - 1 || span == pos[t] / TEXT_SPAN;
+                        before == a.spans - 1 || span == last / TEXT_SPAN;
                     row_wait[id] = bits_set(before);
                     row_merge[id] =
                         row_last[id] ? row_wait[id] : low_bits_set(before);
                     see_lo[id] = within(lo - u0, 0, TEXT_SPAN);
-                    see_hi[id] = within(pos[t] + 1 - u0, 0, TEXT_SPAN);
+                    see_hi[id] = within(last + 1 - u0, 0, TEXT_SPAN);
                 }
             }
             for (s32 i = 0; i < 4; i++)

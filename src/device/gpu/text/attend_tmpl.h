@@ -44,6 +44,7 @@ BEGIN_KERNEL(ATTEND_NAME, struct attend_args, 256)
     LOCAL float *p = (LOCAL float *)p_quads, *q = (LOCAL float *)q_quads;
     LOCAL u8 *held = (LOCAL u8 *)units;
     GLOBAL const s32 *pos = AT(const s32, a.pos), *seq = AT(const s32, a.seq);
+    GLOBAL const s32 *ends = AT(const s32, a.ends);
     GLOBAL const u8 *keys = AT(const u8, a.k), *values = AT(const u8, a.v);
     GLOBAL const s32 *pages = AT(const s32, a.pages);
     GLOBAL const float *query = AT(const float, a.q);
@@ -69,7 +70,7 @@ BEGIN_KERNEL(ATTEND_NAME, struct attend_args, 256)
         s32 least, most;
 
         t1 = tile_end(seq, a.first, a.tokens, a.end, t0);
-        tile_sees(pos, t0, t1, a.window, &least, &most);
+        tile_sees(pos, ends, t0, t1, a.window, &least, &most);
         for (s32 span = least / TEXT_SPAN + span0; span <= most / TEXT_SPAN;
              span += a.n_span) {
             s32 u0 = span * TEXT_SPAN, first;
@@ -79,8 +80,9 @@ BEGIN_KERNEL(ATTEND_NAME, struct attend_args, 256)
             span_sees(&x, u0, least, most);
             BARRIER();
             if (id < ROWS)
-                span_row(&x, id, pos, t0 + id / n_head, t1, head[id % n_head],
-                         a.window, u0, a.first, a.n_head, a.n_state, a.e);
+                span_row(&x, id, pos, ends, t0 + id / n_head, t1,
+                         head[id % n_head], a.window, u0, a.first, a.n_head,
+                         a.n_state, a.e);
             if (id < ATTEND_BLOCKS) {
                 key_at[id] = value_at[id] = -1;
                 if (span_has(&x, id)) {
