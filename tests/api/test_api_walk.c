@@ -334,6 +334,7 @@ static void model_says(struct walk *w)
     walk_gave(w, pl_model_n_ctx_train(m) == 0);
     walk_gave(w, pl_model_d_model(m) == 0);
     walk_gave(w, pl_model_n_mtp(m) == 0);
+    walk_gave(w, !pl_model_mtp_normed(m));
     walk_gave(w, pl_model_pooling(m) == PL_POOLING_UNSET);
     walk_gave(w, !pl_model_is_encoder(m));
     walk_gave(w, pl_model_n_label(m) == 0);
@@ -1430,6 +1431,7 @@ static const struct walk_row rows[] = {
     {"pl_model_n_vocab", model_says},
     {"pl_model_n_ctx_train", model_says},
     {"pl_model_d_model", model_says},
+    {"pl_model_mtp_normed", model_says},
     {"pl_model_n_mtp", model_says},
     {"pl_model_pooling", model_says},
     {"pl_model_is_encoder", model_says},

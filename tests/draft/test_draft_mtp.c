@@ -133,6 +133,41 @@ static void compute(const pl_model *m, pl_options o, const int32_t *token,
     pl_engine_free(block);
 }
 
+/* The blocks of these families take the output of the last norm. */
+TEST(mtp_values_are_those_that_logits_come_from)
+{
+    enum { N = 9 };
+    static const char *const keep[] = {"result_norm"};
+    static const int32_t token[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+    struct rows *rows = test_need(1, sizeof *rows);
+
+    for (int i = 0; i < 3; i++) {
+        pl_options o = options("cpu", 1);
+        float norm[N * WIDTH];
+        pl_model *m;
+        pl_engine *e;
+        pl_batch b;
+        pl_err err;
+
+        o.keep = keep;
+        o.n_keep = 1;
+        o.hidden = keep_rows;
+        o.hidden_user = rows;
+        TEST_OK(pl_model_open(&m, model_path(i), &err), err);
+        assert_true(pl_model_mtp_normed(m));
+        TEST_OK(pl_engine_create(&e, m, &o, &err), err);
+        pl_batch_init(&b);
+        b.n = N;
+        b.token = token;
+        b.norm_out = norm;
+        TEST_OK(pl_engine_decode(e, &b, NULL, &err), err);
+        assert_memory_equal(norm, rows->value, sizeof norm);
+        pl_engine_free(e);
+        pl_model_free(m);
+    }
+    free(rows);
+}
+
 TEST(mtp_values_of_the_engine_are_those_of_double_precision)
 {
     enum { N = 24 };
