@@ -386,7 +386,7 @@ TEST(encoder_texts_do_not_depend_on_company)
     }
 }
 
-/* A reranker that is no encoder: scores of the class head besides logits, after
+/* A causal reranker: scores of the class head besides logits, after
  * a prompt at once or cut anywhere. */
 TEST(reranker_scores_meet_the_equations)
 {
