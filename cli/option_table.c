@@ -827,11 +827,17 @@ const struct option_row option_table[] = {
      PLANNED, option_set_uint64, AT(pl.sim_seed), 0, 0, NULL},
 
     HEADING("Several machines (doc/machines.md)", ON_MACHINES | WORKER),
-    {{"--hosts"}, "LIST", NULL,
-     "Machines to run on, like a,b. The command is started on each by mpirun, "
-     "over ssh. -v prints the line. Needs Open MPI or MPICH, and plait and the "
-     "model at the same paths on all.",
+    {{"--hosts"}, "LIST|FILE", NULL,
+     "Machines to run on, like a,b or me@a:22,b. The command is started on "
+     "each by mpirun, over ssh. A file has a line a machine, with options of "
+     "its own. -v prints the line. Needs Open MPI or MPICH, and plait at the "
+     "same path on all. serve starts the job again when a machine is lost.",
      ON_MACHINES | OPTION_PROCESS, option_set_text, AT(hosts), 0, 0, NULL},
+    {{"--log-dir"}, "DIR", NULL,
+     "Append the messages of each machine to DIR/MACHINE.log on that machine, "
+     "too.",
+     ON_MACHINES | WORKER | OPTION_PROCESS, option_set_text, AT(log_dir), 0, 0,
+     NULL},
     {{"--send-weights"}, NULL, NULL,
      "Send the weights of other machines to them, instead of reading them from "
      "their own copies of the file.",
@@ -984,6 +990,17 @@ const struct environment_row environment_table[] = {
     {"PLAIT_MEMORY", "SIZE[:SIZE]",
      "Memory of the host in all, and how much of it is available, like "
      "16GiB:12GiB. It replaces what the system reports."},
+    {"PLAIT_HOSTS", "LIST",
+     "Machines of a job, in their order, by which messages name them. --hosts "
+     "sets it."},
+    {"PLAIT_FRONT", "NAME",
+     "Socket of the process that holds the port of a server on several "
+     "machines. --hosts sets it."},
+    {"PLAIT_MPI", "NAME",
+     "MPI that --hosts starts, openmpi or mpich. Without it, the first of them "
+     "that is installed with its module."},
+    {"PLAIT_SSH", "PROGRAM",
+     "Program that --hosts runs in place of ssh, with the same arguments."},
     {"PLAIT_CACHE", "DIR",
      "Directory for downloaded models. Without it they go to "
      "$XDG_CACHE_HOME/plait, else ~/.cache/plait."},
