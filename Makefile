@@ -1,6 +1,7 @@
 # The front door. Meson does the work; this file knows the usual ways in.
 #   make             build/plait, build/plait-test, the libraries
 #   make demo        build, then write a tale on two CPU devices
+#   make demo-hosts  a server over three machines, one of which dies; as root
 #   make test        the tests a user runs; minutes
 #   make test-long   all of them; hours
 #   make check       layers, headers, format, words; needs no build
@@ -35,6 +36,11 @@ demo: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) plait
 	@$(BUILD)/plait plan $(DEMO)
 	@$(BUILD)/plait run $(DEMO) -p "Once upon a time" -n 120 --temp 0.5 -s 7
+
+# The machines are network namespaces, which only root can make.
+demo-hosts: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+	@tests/tools/machines_net.py $(BUILD)/plait $(MODEL) demo
 
 # The build makes plait's module of an MPI only if that is there.
 test:
@@ -113,4 +119,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check check-symbols commands hooks ptx check-ptx test-ptx check-hip pictures examples deb portable bench install clean
+.PHONY: all demo demo-hosts test test-long check check-symbols commands hooks ptx check-ptx test-ptx check-hip pictures examples deb portable bench install clean

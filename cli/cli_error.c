@@ -2,6 +2,8 @@
 #include "options.h"
 #include "printable.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,14 +31,36 @@ void cli_error_copy(char *text, size_t n)
         text[0] = '\0';
 }
 
+/* The machine that messages name, "[b] ", and the file that gets them, too. */
+static char machine[300];
+static FILE *log_file;
+
+void cli_error_machine(const char *name, const char *dir, const char *file)
+{
+    char path[4096];
+    int fd;
+
+    if (name != NULL)
+        snprintf(machine, sizeof(machine), "[%.250s] ", name);
+    if (dir == NULL)
+        return;
+    snprintf(path, sizeof(path), "%s/%s.log", dir, file);
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    log_file = fd >= 0 ? fdopen(fd, "a") : NULL;
+    if (log_file == NULL)
+        cli_error(N_COMMAND, EXIT_DONE,
+                  "--log-dir: opening %s: %s; messages are only printed", path,
+                  strerror(errno));
+}
+
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
     /* large enough for a message with two paths and an explanation */
     char text[8192];
-    int n = command < N_COMMAND ? snprintf(text, sizeof(text),
-                                           "plait %s: ", command_name(command))
-                                : snprintf(text, sizeof(text), "plait: ");
+    int n = snprintf(text, sizeof(text), "%splait%s%s: ", machine,
+                     command < N_COMMAND ? " " : "",
+                     command < N_COMMAND ? command_name(command) : "");
     const int from = n;
     va_list ap;
 
@@ -51,5 +75,9 @@ enum exit_code cli_error(enum command command, enum exit_code code,
     strcpy(text + n, "\n");
     /* one call prints all, so that lines of several threads do not mix */
     show(stderr, text);
+    if (log_file != NULL) {
+        show(log_file, text);
+        fflush(log_file);
+    }
     return code;
 }

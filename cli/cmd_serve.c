@@ -1,8 +1,10 @@
 /* plait serve: serves models over HTTP to many clients, until Ctrl-C, SIGTERM
  * or SIGHUP. */
 #include "cmd.h"
+#include "front_link.h"
 #include "input.h"
 #include "receipt_file.h"
+#include "serve_front.h"
 #include "serve_models.h"
 #include "session.h"
 
@@ -107,6 +109,14 @@ static void scan_models(void *user, struct models *m)
     serve_list_scan(all->list, m, &all->n);
 }
 
+/* A models_options.lost; `user` is a struct serve_models. */
+static void on_lost(void *user)
+{
+    struct serve_models *all = user;
+
+    atomic_store(&all->lost, true);
+}
+
 static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
@@ -118,6 +128,7 @@ static enum exit_code make_models(struct serve *v)
         .open = serve_model_open,
         .close = serve_model_close,
         .scan = v->list.scanned != NULL ? scan_models : NULL,
+        .lost = on_lost,
         .user = &v->all,
         .log = serve_log,
         .log_user = (void *)o,
@@ -185,14 +196,11 @@ static void tell_addresses(const struct serve *v)
     }
 }
 
-static enum exit_code start_http(struct serve *v)
+struct http_options serve_http_options(const struct options *o)
 {
-    const struct options *o = v->o;
-    const struct http_options ho = {
+    return (struct http_options){
         .host = o->host,
         .port = o->port,
-        .key = (const char *const *)v->key,
-        .n_key = v->n_key,
         .cert_file = o->cert_file,
         .cert_key_file = o->cert_key_file,
         .prefix = o->api_prefix,
@@ -203,12 +211,22 @@ static enum exit_code start_http(struct serve *v)
         .log = serve_log,
         .log_user = (void *)o,
     };
+}
+
+static enum exit_code start_http(struct serve *v)
+{
+    const struct options *o = v->o;
+    struct http_options ho = serve_http_options(o);
     int n;
     const struct http_route *routes = models_routes(v->models, &n);
     pl_err err;
-    pl_status s = http_start(&v->http, &ho, routes, n, api_error_body_of_path,
-                             v->models, &err);
+    pl_status s;
 
+    ho.key = (const char *const *)v->key;
+    ho.n_key = v->n_key;
+    ho.given = front_sockets(&ho.n_given);
+    s = http_start(&v->http, &ho, routes, n, api_error_body_of_path, v->models,
+                   &err);
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
@@ -227,6 +245,7 @@ static enum exit_code accept_clients(struct serve *v)
     s = http_accept(v->http, &err);
     if (s != PL_OK)
         return report(v->o, s, &err);
+    front_take_over();
     tell_addresses(v);
     return EXIT_DONE;
 }
@@ -286,6 +305,7 @@ static void drain(struct serve *v)
 
     term_interrupts_clear();
     http_drain(v->http);
+    front_tell(FRONT_CLOSED, 0);
     models_drain(v->models);
     log_drain(v, count_requests(v));
     n = await_requests(v, DRAIN_S);
@@ -321,6 +341,13 @@ static void return_memory(void)
 #endif
 }
 
+/* Returns true if a device has failed and the model cannot be loaded again,
+ * because the machines of a job end with it. */
+static bool is_lost(const struct serve *v)
+{
+    return v->o->pl.machines != NULL && atomic_load(&v->all.lost);
+}
+
 enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
@@ -346,9 +373,11 @@ enum exit_code cmd_serve(const struct options *o)
         c = accept_clients(&v);
     served = c == EXIT_DONE;
     if (served) {
-        while (term_interrupts == 0)
+        while (term_interrupts == 0 && !is_lost(&v))
             pause_ms(100);
         drain(&v);
+        if (is_lost(&v))
+            c = EXIT_LOST;
     }
     serve_free(&v);
     c = serve_receipts_close(v.receipts, c);

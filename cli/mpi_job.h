@@ -6,10 +6,13 @@
 #include "options.h"
 
 /* Replaces this process by mpirun, which starts plait on the machines of
- * o->hosts with the words argv[argc], less --hosts. Returns the exit code of an
- * error. */
+ * o->hosts with the words argv[argc], less --hosts. A server's process stays as
+ * its front (serve_front.h). Returns its exit code, or that of an error. */
 enum exit_code mpi_job_launch(const struct options *o, int argc, char **argv);
 
+/* Makes messages name this machine, unless it is machine 0, and appends them to
+ * its file in --log-dir. */
+void mpi_job_name(const struct options *o);
 /* Joins the job if mpirun has started this process together with others and the
  * command runs on several machines. Sets o->pl.machines. */
 enum exit_code mpi_job_join(struct options *o);

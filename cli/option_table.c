@@ -835,12 +835,18 @@ const struct option_row option_table[] = {
 
     HEADING("Several machines (doc/machines.md)",
             ON_MACHINES | DEVICES | WORKER),
-    {{"--hosts"}, "LIST", NULL,
-     "Machines to run on, like a,b. The command is started on each by mpirun, "
-     "over ssh. -v prints the line. Needs Open MPI or MPICH, and plait and the "
-     "model at the same paths on all.",
+    {{"--hosts"}, "LIST|FILE", NULL,
+     "Machines to run on, like a,b or me@a:22,b. The command is started on "
+     "each by mpirun, over ssh. A file has a line a machine, with options of "
+     "its own. -v prints the line. Needs Open MPI or MPICH, and plait at the "
+     "same path on all. serve starts the job again when a machine is lost.",
      ON_MACHINES | DEVICES | OPTION_PROCESS, option_set_text, AT(hosts), 0, 0,
      NULL},
+    {{"--log-dir"}, "DIR", NULL,
+     "Append the messages of each machine to DIR/MACHINE.log on that machine, "
+     "too.",
+     ON_MACHINES | DEVICES | WORKER | OPTION_PROCESS, option_set_text,
+     AT(log_dir), 0, 0, NULL},
     {{"--network"}, "RATE:TIME", "measured",
      "Bandwidth and latency of the network between machines, like "
      "1.17GB/s:30us, for estimates. By default it is measured when the "
@@ -1000,6 +1006,17 @@ const struct environment_row environment_table[] = {
     {"PLAIT_MEMORY", "SIZE[:SIZE]",
      "Memory of the host in all, and how much of it is available, like "
      "16GiB:12GiB. It replaces what the system reports."},
+    {"PLAIT_HOSTS", "LIST",
+     "Machines of a job, in their order, by which messages name them. --hosts "
+     "sets it."},
+    {"PLAIT_FRONT", "NAME",
+     "Socket of the process that holds the port of a server on several "
+     "machines. --hosts sets it."},
+    {"PLAIT_MPI", "NAME",
+     "MPI that --hosts starts, openmpi or mpich. Without it, the first of them "
+     "that is installed with its module."},
+    {"PLAIT_SSH", "PROGRAM",
+     "Program that --hosts runs in place of ssh, with the same arguments."},
     {"PLAIT_CACHE", "DIR",
      "Directory for downloaded models. Without it they go to "
      "$XDG_CACHE_HOME/plait, else ~/.cache/plait."},

@@ -199,7 +199,8 @@ struct options {
     float prefill_share; /* fraction of a step's tokens that prompts may have
                             while tasks decode; 0 for the server's default */
     int n_models, models_wait_s, sleep_idle_s;
-    const char *hosts;       /* names of machines, separated by commas */
+    const char *hosts;       /* machines, or a file of them (hosts.h) */
+    const char *log_dir;     /* folder for a file of messages of each machine */
     const char *network;     /* between machines: bandwidth and latency */
     float join_s, machine_s; /* limits in seconds */
     bool send_weights;
@@ -303,6 +304,10 @@ enum command command_of_options(int argc, char **argv);
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Makes messages begin with "[NAME] ", unless `name` is NULL, and appends them
+ * to the file DIR/FILE.log, too, unless `dir` is NULL. Called once, before
+ * other threads print. */
+void cli_error_machine(const char *name, const char *dir, const char *file);
 /* Copies the next message that this thread prints with cli_error, without its
  * prefix, to `text` [n]. The text is empty until then. NULL ends that. */
 void cli_error_copy(char *text, size_t n);

@@ -3,9 +3,11 @@
 #include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
+#include "front_link.h"
 #include "mpi_job.h"
 #include "option_table.h"
 #include "printable.h"
+#include "remote_shell.h"
 #include "term.h"
 
 #include "pl_machines.h"
@@ -190,6 +192,8 @@ int main(int argc, char **argv)
     }
     if (is_one_of(argv[1], helps))
         return help(argc - 2, argv + 2, false);
+    if (is_remote_shell(argc - 1, argv + 1))
+        return remote_shell(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help-all") == 0)
         return help(argc - 2, argv + 2, true);
     if (is_one_of(argv[1], versions))
@@ -207,9 +211,13 @@ int main(int argc, char **argv)
         print_command_help(c, o.help_all);
         code = written();
     } else if (code == EXIT_DONE) {
+        mpi_job_name(&o);
         code = whole_check(&o);
-        if (code == EXIT_DONE && o.hosts != NULL && pl_machines_started() < 2)
+        if (code == EXIT_DONE && o.hosts != NULL && pl_machines_started() < 2) {
             code = mpi_job_launch(&o, argc - 1, argv + 1);
+            options_free(&o);
+            return term_exit_code((int)code);
+        }
         if (code == EXIT_DONE &&
             /* a server of several models downloads them itself, on demand */
             (c != CMD_SERVE || !serve_has_many(&o)))
@@ -222,5 +230,7 @@ int main(int argc, char **argv)
             code = run_command(&o);
     }
     options_free(&o);
-    return term_exit_code((int)code);
+    code = (enum exit_code)term_exit_code((int)code);
+    front_tell(FRONT_ENDS, (int)code);
+    return code;
 }

@@ -38,6 +38,7 @@ struct serve_models {
      * PL_RECEIPT_* of its lines. */
     struct serve_receipts *receipts;
     unsigned receipt_flags;
+    atomic_bool lost; /* a device of a loaded model has failed */
 };
 
 /* Prints a line of the server's log, with the time; a pl_log_fn. `user` is a

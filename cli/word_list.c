@@ -25,6 +25,17 @@ bool word_list_join(struct word_list *w, const struct word_list *more)
     return ok;
 }
 
+bool word_list_end(struct word_list *w)
+{
+    char **more = realloc(w->v, ((size_t)w->n + 1) * sizeof(*more));
+
+    if (more == NULL)
+        return false;
+    w->v = more;
+    more[w->n] = NULL;
+    return true;
+}
+
 void word_list_free(struct word_list *w)
 {
     for (int i = 0; i < w->n; i++)

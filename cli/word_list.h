@@ -13,6 +13,9 @@ struct word_list {
  * out of memory. */
 bool word_list_add(struct word_list *w, const char *word);
 bool word_list_join(struct word_list *w, const struct word_list *more);
+/* Puts a NULL after the last word, as exec() needs it, until the next word is
+ * appended. Returns false if out of memory. */
+bool word_list_end(struct word_list *w);
 void word_list_free(struct word_list *w); /* an empty list, {0}, is allowed */
 
 #endif

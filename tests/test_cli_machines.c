@@ -113,7 +113,7 @@ TEST(machines_by_hosts)
 {
     struct ran r = sh(2, "plait run " MODEL "--hosts a,,b");
 
-    must_say(r, "--hosts a,,b: give names of 1 to 64 machines");
+    must_say(r, "--hosts a,,b: \"\": give names of 1 to 64 machines");
     must_say(sh(2, "plait worker " MODEL), "mpirun has not started");
     need_mpi(OPEN_MPI);
     r = sh(0, "plait run " MODEL
@@ -179,4 +179,46 @@ TEST_LONG(machines_that_are_lost_end_the_job_whichever)
             lose((enum mpi)k, "STOP", m);
         }
     }
+}
+
+/* ---- servers that come back ---------------------------------------------- */
+
+/* Runs scenes of machines_net.py. As root, namespaces are to be possible. */
+static void play(enum mpi k, const char *options, const char *scenes)
+{
+    static const char *const words[N_MPI] = {"openmpi", "mpich"};
+    char line[1024];
+
+    need_mpi(k);
+    snprintf(line, sizeof line,
+             "python3 %s --mpi %s %s \"$(command -v plait)\" "
+             "models/fable-moe-Q8_0.gguf %s; c=$?; [ $c = 77 ] && "
+             "[ $(id -u) != 0 ] && echo no-namespaces && exit 0; exit $c",
+             test_file("tests/tools/machines_net.py"), words[k], options,
+             scenes);
+    if (strstr(sh(0, line).out, "no-namespaces"))
+        TEST_SKIP("only root can make network namespaces");
+}
+
+/* A client gets an error, others 503, then the text of before. */
+TEST(machines_that_are_lost_come_back_behind_the_front)
+{
+    play(OPEN_MPI, "--processes", "step:1");
+}
+
+TEST_LONG(machines_as_namespaces_come_back)
+{
+    play(OPEN_MPI, "",
+         "load:0 load:1 load:2 idle:0 idle:1 idle:2 step:0 step:1 step:2 "
+         "stop:0 stop:1 stop:2 cut:1 cut:2");
+}
+
+TEST_LONG(machines_as_namespaces_come_back_by_mpich)
+{
+    play(MPICH, "", "load:0 load:1 idle:1 step:0 step:1 step:2 stop:1 cut:1");
+}
+
+TEST_LONG(machines_as_namespaces_die_at_random_moments)
+{
+    play(OPEN_MPI, "", "random:200");
 }
