@@ -183,3 +183,55 @@ TEST(plans_tell_what_crosses_the_network)
     pl_plan_free(p);
     pl_model_free(m);
 }
+
+/* Returns the seconds of a token on n machines of eight GPUs each, whose layers
+ * are split over the machines. */
+static double seconds_on_machines(const pl_model *m, int n)
+{
+    static const char form[] =
+        "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T:machine=%d:"
+        "network=1.17GB/s:network-latency=27us*8";
+    char *spec = test_need((size_t)n, SPEC);
+    struct plan_facts f;
+    size_t at = 0;
+    double s;
+    pl_plan *p;
+    pl_err err;
+
+    for (int k = 0; k < n; k++) {
+        if (k > 0)
+            spec[at++] = ',';
+        at += (size_t)snprintf(spec + at, SPEC, form, k);
+    }
+    p = plan(m, spec, PL_SPLIT_HYBRID, 8);
+    TEST_OK(plan_facts_init(&f, p, &err), err);
+    s = f.decode.seconds;
+    print_message("%d devices: %.3f ms a token\n", 8 * n, s * 1e3);
+    plan_facts_fini(&f);
+    pl_plan_free(p);
+    free(spec);
+    return s;
+}
+
+/* A thousand devices take the time that smaller plans lead to expect: what 40
+ * and 200 take, and as many more hops between machines. */
+TEST_LONG(a_thousand_devices_are_as_fast_as_fewer_say)
+{
+    struct hollow_model deep = shape;
+    const char *path = test_temp("deep.gguf");
+    double few, more, all, expected;
+    pl_model *m = NULL;
+    pl_err err;
+
+    deep.n_layer = 250;
+    TEST_OK(hollow_model_write(path, &deep, &err), err);
+    TEST_OK(pl_model_open(&m, path, &err), err);
+    few = seconds_on_machines(m, 5);
+    more = seconds_on_machines(m, 25);
+    all = seconds_on_machines(m, 125);
+    expected = more + (more - few) / 20 * 100;
+    if (all < 0.85 * expected || all > 1.15 * expected)
+        fail_msg("%.3f ms a token, %.3f ms expected", all * 1e3,
+                 expected * 1e3);
+    pl_model_free(m);
+}
