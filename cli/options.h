@@ -78,7 +78,7 @@ enum command {
         N_COMMAND
 };
 
-enum { OPTION_MAX_DEVICES = 512, OPTION_MAX_LIST = 32, OPTION_MAX_AXIS = 64 };
+enum { OPTION_MAX_DEVICES = 1024, OPTION_MAX_LIST = 32, OPTION_MAX_AXIS = 64 };
 
 /* The numbers of an option that takes a comma-separated list and may be
  * repeated. */

@@ -106,8 +106,8 @@ struct device_desc {
 };
 
 enum {
-    DEVICE_NAMED_MAX = 512, /* most devices that a -dev string can request */
-    DEVICE_MAX = 577,       /* most devices of a set: with host devices and
+    DEVICE_NAMED_MAX = 1024, /* most devices that a -dev string can request */
+    DEVICE_MAX = 1089,       /* most devices of a set: with host devices and
                                "io" */
 };
 
@@ -178,7 +178,7 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  *   available=20GiB  free memory, if less than MEM
  *   p2p=450GB/s      transfers that bypass the host, to others with p2p
  *   bridge=450GB/s   transfers that bypass the host, to others of the item
- *   machine=1        number of its machine, 0 to 63; 0 if missing
+ *   machine=1        number of its machine, 0 to 127; 0 if missing
  *   network=1.2GB/s  transfers to other machines
  *   network-latency=30us
  *

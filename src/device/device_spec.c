@@ -195,7 +195,7 @@ static const struct {
     [DEVICE_P2P] = {"p2p", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s", true},
     [DEVICE_BRIDGE] = {"bridge", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
                        true},
-    [DEVICE_MACHINE] = {"machine", PLAIN, 0, PROG_MAX_MACHINE - 1, "0 to 63",
+    [DEVICE_MACHINE] = {"machine", PLAIN, 0, PROG_MAX_MACHINE - 1, "0 to 127",
                         true},
     [DEVICE_NETWORK] = {"network", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
                         true},

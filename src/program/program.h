@@ -339,8 +339,8 @@ struct buffer_hold {
 enum {
     PROG_MAX_MICRO = 16,
     PROG_MAX_VARIANT = 4,
-    PROG_MAX_MACHINE = 64, /* most machines that devices are on */
-    MERGE_MAX_DEPTH = 64,  /* maximum number of addends on the stack of a sum */
+    PROG_MAX_MACHINE = 128, /* most machines that devices are on */
+    MERGE_MAX_DEPTH = 64, /* maximum number of addends on the stack of a sum */
 };
 
 struct variant {

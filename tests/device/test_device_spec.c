@@ -358,9 +358,9 @@ TEST(spec_errors_name_item_and_remedy)
         {"cpu*", "the count"},
         {"cpu*-1", "the count"},
         {"cpu*2x", "the count"},
-        {"cpu*513", "1 to 512"},
-        {"cpu*99999999999", "1 to 512"},
-        {"sim*500,sim*13", "more than 512"},
+        {"cpu*1025", "1 to 1024"},
+        {"cpu*99999999999", "1 to 1024"},
+        {"sim*1000,sim*25", "more than 1024"},
         {"igpu", "\"igpu\": unknown type; use cpu, sim, proc, gpu, "},
         {"cpu1", "\"cpu1\": its devices have no numbers; accepted: cpu (one"},
         {"cpu00", "its devices have no numbers"},
@@ -445,9 +445,9 @@ TEST(spec_errors_name_item_and_remedy)
     assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:flops=1e-9", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "flops must be at least 1000"));
-    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:machine=64", &err),
+    assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:machine=128", &err),
                      PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "machine must be 0 to 63"));
+    assert_non_null(strstr(err.message, "machine must be 0 to 127"));
     assert_int_equal(device_parse_paper(&l, "gpu:1GB:1GB/s:machine=0.5", &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "machine must be a whole number"));

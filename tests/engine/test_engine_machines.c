@@ -81,32 +81,50 @@ static void draw_machine(char spec[SPEC], int machine, uint64_t *random)
              1 + (int)test_below(random, 4));
 }
 
+/* Checks what auto takes for n machines against each of them alone. */
+static void check_auto(const pl_model *m, char one[][SPEC], int n)
+{
+    char all[MOST_MACHINE * SPEC] = "";
+    double s;
+
+    for (int k = 0; k < n; k++) {
+        if (k > 0)
+            strcat(all, ",");
+        strcat(all, one[k]);
+    }
+    s = seconds(plan(m, all, PL_SPLIT_AUTO, 0));
+    for (int k = 0; k < n; k++) {
+        double alone = seconds(plan(m, one[k], PL_SPLIT_AUTO, 0));
+
+        if (s * 0.97 > alone * (1 + 1e-9))
+            fail_msg("%s: %.3g ms; %s alone: %.3g ms", all, s * 1e3, one[k],
+                     alone * 1e3);
+    }
+}
+
 /* The mode that auto takes is estimated, for a prompt and an answer, to be at
  * least 0.97 times as fast as any of the machines alone in its best mode. */
 TEST(auto_is_never_slower_than_a_machine_alone)
 {
+    /* the fastest device with the best network is that of the last machine */
+    static char last[MOST_MACHINE][SPEC] = {
+        "cpu:64GiB:100GB/s:flops=4T:shared:machine=0:network=0.117GB/s:"
+        "network-latency=47us",
+        "gpu:64GiB:1TB/s:flops=80T:machine=1:network=0.117GB/s:"
+        "network-latency=47us",
+        "gpu:64GiB:1TB/s:flops=80T:machine=2:network=1.17GB/s:"
+        "network-latency=27us"};
     uint64_t random = test_seed();
     pl_model *m = open_model();
 
+    check_auto(m, last, MOST_MACHINE);
     for (int i = 0; i < test_draws(12, 300); i++) {
-        char one[MOST_MACHINE][SPEC], all[MOST_MACHINE * SPEC] = "";
         int n = 2 + (int)test_below(&random, MOST_MACHINE - 1);
-        double s;
+        char one[MOST_MACHINE][SPEC];
 
-        for (int k = 0; k < n; k++) {
+        for (int k = 0; k < n; k++)
             draw_machine(one[k], k, &random);
-            if (k > 0)
-                strcat(all, ",");
-            strcat(all, one[k]);
-        }
-        s = seconds(plan(m, all, PL_SPLIT_AUTO, 0));
-        for (int k = 0; k < n; k++) {
-            double alone = seconds(plan(m, one[k], PL_SPLIT_AUTO, 0));
-
-            if (s * 0.97 > alone * (1 + 1e-9))
-                fail_msg("%s: %.3g ms; %s alone: %.3g ms", all, s * 1e3, one[k],
-                         alone * 1e3);
-        }
+        check_auto(m, one, n);
     }
     pl_model_free(m);
 }
@@ -181,5 +199,57 @@ TEST(plans_tell_what_crosses_the_network)
     assert_true(f.crossing[0].n_message == 0 && f.crossing[3].n_message == 0);
     plan_facts_fini(&f);
     pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* Returns the seconds of a token on n machines of eight GPUs each, whose layers
+ * are split over the machines. */
+static double seconds_on_machines(const pl_model *m, int n)
+{
+    static const char form[] =
+        "gpu:24GiB:1TB/s:link=64GB/s:latency=5us:flops=100T:machine=%d:"
+        "network=1.17GB/s:network-latency=27us*8";
+    char *spec = test_need((size_t)n, SPEC);
+    struct plan_facts f;
+    size_t at = 0;
+    double s;
+    pl_plan *p;
+    pl_err err;
+
+    for (int k = 0; k < n; k++) {
+        if (k > 0)
+            spec[at++] = ',';
+        at += (size_t)snprintf(spec + at, SPEC, form, k);
+    }
+    p = plan(m, spec, PL_SPLIT_HYBRID, 8);
+    TEST_OK(plan_facts_init(&f, p, &err), err);
+    s = f.decode.seconds;
+    print_message("%d devices: %.3f ms a token\n", 8 * n, s * 1e3);
+    plan_facts_fini(&f);
+    pl_plan_free(p);
+    free(spec);
+    return s;
+}
+
+/* A thousand devices take the time that smaller plans lead to expect: what 40
+ * and 200 take, and as many more hops between machines. */
+TEST_LONG(a_thousand_devices_are_as_fast_as_fewer_say)
+{
+    struct hollow_model deep = shape;
+    const char *path = test_temp("deep.gguf");
+    double few, more, all, expected;
+    pl_model *m = NULL;
+    pl_err err;
+
+    deep.n_layer = 250;
+    TEST_OK(hollow_model_write(path, &deep, &err), err);
+    TEST_OK(pl_model_open(&m, path, &err), err);
+    few = seconds_on_machines(m, 5);
+    more = seconds_on_machines(m, 25);
+    all = seconds_on_machines(m, 125);
+    expected = more + (more - few) / 20 * 100;
+    if (all < 0.85 * expected || all > 1.15 * expected)
+        fail_msg("%.3f ms a token, %.3f ms expected", all * 1e3,
+                 expected * 1e3);
     pl_model_free(m);
 }
