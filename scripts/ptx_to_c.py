@@ -175,6 +175,12 @@ class Kernel:
             return self.move(operands)
         if kind == 'cvta':
             return self.move(operands)
+        if kind == 'membar':  # lanes run on one thread
+            return ';'
+        if kind == 'atom':
+            to, where, n = operands
+            return (f'{self.value(to)} = ptx_{op.replace(".", "_")}'
+                    f'({self.address(where)}, {self.value(n)});')
         if kind == 'prefetch':
             return f'ptx_{op.replace(".", "_")}({self.address(operands[0])});'
         to, *args = operands

@@ -16,8 +16,8 @@
 
 static struct selftest_case begin(void)
 {
-    return (struct selftest_case){.image = test_need(TRIAL_IMAGE, 1),
-                                  .dry = true};
+    return (struct selftest_case){
+        .image = test_need(TRIAL_IMAGE, 1), .counts = true, .dry = true};
 }
 
 static void end(struct selftest_case *t)

@@ -14,9 +14,10 @@
 
 enum { MOST = 8 };
 
-/* Plans the fusion of a program with these tensors and n instructions. */
-static void plan(const char *tensors, const char *insns, int n,
-                 struct gpu_fused *out)
+/* Plans the fusion of a program with these tensors and n instructions, for few
+ * rows or for any number. */
+static void plan_for(bool few, const char *tensors, const char *insns, int n,
+                     struct gpu_fused *out)
 {
     struct arena a = {0};
     const struct program *p;
@@ -30,22 +31,37 @@ static void plan(const char *tensors, const char *insns, int n,
     p = build_text(&a, text, 1);
     assert_int_equal(p->variant->n_insn, n);
     memset(out, 0, (size_t)n * sizeof *out);
-    gpu_fuse_plan(out, p, p->variant);
+    gpu_fuse_plan(out, p, p->variant, few);
     arena_fini(&a);
 }
 
+static void plan(const char *tensors, const char *insns, int n,
+                 struct gpu_fused *out)
+{
+    plan_for(false, tensors, insns, n, out);
+}
+
 /* Checks the groups of n instructions, by the index of their first one. */
-static void groups_are(const char *tensors, const char *insns, int n,
+static void groups_for(bool few, const char *tensors, const char *insns, int n,
                        const int *want)
 {
     struct gpu_fused f[MOST];
 
-    plan(tensors, insns, n, f);
+    plan_for(few, tensors, insns, n, f);
     for (int i = 0; i < n; i++)
         if (f[i].group != want[i])
             fail_msg("instruction %d is in group %d, not %d, of\n%s%s", i,
                      f[i].group, want[i], tensors, insns);
 }
+static void groups_are(const char *tensors, const char *insns, int n,
+                       const int *want)
+{
+    groups_for(false, tensors, insns, n, want);
+}
+#define FEW_GROUPS(tensors, insns, ...)                                        \
+    groups_for(true, tensors, insns,                                           \
+               sizeof((int[]){__VA_ARGS__}) / sizeof(int),                     \
+               (int[]){__VA_ARGS__})
 #define GROUPS(tensors, insns, ...)                                            \
     groups_are(tensors, insns, sizeof((int[]){__VA_ARGS__}) / sizeof(int),     \
                (int[]){__VA_ARGS__})
@@ -436,6 +452,49 @@ TEST(gpu_fuse_joins_attention_with_blocks)
            0, 1);
 }
 
+/* A norm of what is added to a product, and its blocks: the last work group
+ * goes on with them. The product may be either operand. The norm may
+ * lie over the product's activations, but not the sum, which all groups write.
+ * In a plan for any number of rows the sum keeps its own launch. */
+TEST(gpu_fuse_lets_the_last_work_group_go_on)
+{
+    static const char down[] = "  %0: f32[n_tok, 64]\n"
+                               "  %1: f32[64, 64] weights\n"
+                               "  %2: f32[n_tok, 64]\n"
+                               "  %3: f32[n_tok, 64]\n"
+                               "  %4: f32[n_tok, 64]\n"
+                               "  %5: f32[n_tok, 64]\n"
+                               "  %6: f32[n_tok, 64] q8\n";
+
+    FEW_GROUPS(down,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %4 = add(%3, %2)\n"
+               "  0: %5 = rms_norm(%4, -)\n"
+               "  0: %6 = quantize(%5)\n",
+               0, 0, 0, 0);
+    FEW_GROUPS(down,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %2 = add(%2, %3)\n"
+               "  0: %5 = rms_norm(%2, -)\n",
+               0, 0, 0);
+    FEW_GROUPS(down,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %0 = add(%3, %2)\n"
+               "  0: %5 = rms_norm(%0, -)\n",
+               0, 1, 1);
+    FEW_GROUPS(down,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %4 = add(%3, %2)\n"
+               "  0: %0 = rms_norm(%4, -)\n",
+               0, 0, 0);
+    GROUPS(down,
+           "  0: %3 = matmul(%0, %1, -)\n"
+           "  0: %4 = add(%3, %2)\n"
+           "  0: %5 = rms_norm(%4, -)\n"
+           "  0: %6 = quantize(%5)\n",
+           0, 1, 1, 1);
+}
+
 /* ---- launches ------------------------------------------------------------ */
 
 /* Returns true if one launch can do both, in a list of these two. */
@@ -448,12 +507,70 @@ static bool folds(enum gpu_rewrite r, enum gpu_kernel first, const void *a,
 
     gpu_list_add(&l, first, 4, a);
     gpu_list_add(&l, second, 2, b);
-    folded = gpu_fuse_launches(&l, 0, r, alone, 0x1000, &parts);
+    folded = gpu_fuse_launches(&l, 0, r, alone, 0x1000, 0, &parts);
     assert_false(l.no_memory);
     assert_int_equal(l.n, folded ? 1 : 2);
     assert_true(parts == (folded ? 1U << r : 0));
     gpu_list_free(&l);
     return folded;
+}
+
+/* A norm that lies over the activations is written by the last work group of
+ * all rows, not of a block of them. The last group's work needs counters. */
+TEST(gpu_fuse_has_the_last_group_write_over_activations)
+{
+    struct contract_args matrix = {
+        .n = 64,
+        .n_slice = 4,
+        .tail = {.sum = 0x2000},
+        .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
+    const struct rms_norm_args norm = {.x = 0x2000, .d = 64};
+
+    for (int i = 0; i < 8; i++) {
+        bool alone = i & 1, blocks = i & 2, counts = i & 4;
+        unsigned parts = 1U << REWRITE_RESIDUAL;
+        struct launch_list l = {0};
+
+        gpu_list_add(&l, GPU_matvec_q8_0, blocks ? 8 : 4, &matrix);
+        gpu_list_add(&l, GPU_rms_norm, 1, &norm);
+        assert_true(gpu_fuse_launches(&l, 0, REWRITE_LAST_NORM, alone, 0x1000,
+                                      counts ? 0x3000 : 0, &parts) ==
+                    (counts && !(alone && blocks)));
+        gpu_list_free(&l);
+    }
+}
+
+/* Units of columns go on apart, so what is quantized together must be in one:
+ * blocks of 32 values, or parts of one span that begin where units do. */
+TEST(gpu_fuse_quantizes_units_of_columns)
+{
+    static const struct {
+        int32_t k, n_span, n_part;
+        bool folds;
+    } row[] = {{96, 0, 0, true},
+               {512, 1, 2, true},
+               {512, 1, 3, false},
+               {512, 2, 2, false},
+               {96, 1, 1, false}};
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct contract_args matrix = {
+            .tail = {.kind = TAIL_VALUES,
+                     .last.values = {.made = 0x2000, .k = row[i].k}}};
+        const struct quantize_args blocks = {.x = 0x2000,
+                                             .k = row[i].k,
+                                             .n_span = row[i].n_span,
+                                             .n_part = row[i].n_part,
+                                             .whole = 1};
+        unsigned parts = 1U << REWRITE_MATRICES | 1U << REWRITE_LAST_VALUES;
+        struct launch_list l = {0};
+
+        gpu_list_add(&l, GPU_matvec_q8_0, 4, &matrix);
+        gpu_list_add(&l, GPU_quantize, 1, &blocks);
+        assert_true(gpu_fuse_launches(&l, 0, REWRITE_LAST_PARTS, false, 0x1000,
+                                      0x3000, &parts) == row[i].folds);
+        gpu_list_free(&l);
+    }
 }
 
 /* The numbers of tokens, of softmax states and of work groups, and the kernel

@@ -577,6 +577,7 @@ static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
 const struct gpu_driver gpu_emu = {
     .name = "emu",
     /* because tests compare its kernels with plain C */
+    .counts_groups = true,
     .no_selftest = true,
     .list = list,
     .open = open_gpu,

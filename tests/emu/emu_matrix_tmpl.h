@@ -7,6 +7,10 @@
 #include "device/gpu/text/math.h"
 #include "device/gpu/text/values.h"
 
+#include "device/gpu/text/elementwise.h"
+#include "device/gpu/text/quantize.h"
+#include "device/gpu/text/rows.h"
+
 #include "device/gpu/text/mma.h"
 
 #include "device/gpu/text/weights.h"

@@ -20,8 +20,9 @@
  * offsets are added to the pointer. AT_HELD does the same for an address in a
  * variable or in memory. Both work in kernels only, not in DEV functions.
  * UNROLL precedes a `for` of constant count that indexes an array which should
- * be in registers. HAVE_PRMT, HAVE_MMA_S8_16832, HAVE_COPY, HAVE_MFMA_I8 and
- * HAVE_WMMA_I8 tell which of the optional operations below exist.
+ * be in registers. HAVE_COUNT, HAVE_PRMT, HAVE_MMA_S8_16832, HAVE_COPY,
+ * HAVE_MFMA_I8 and HAVE_WMMA_I8 tell which of the optional operations below
+ * exist.
  *
  * Operations on floats are functions, because a compiler may fuse expressions:
  * add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, and dadd_ dsub_ dmul_ ddiv_ for
@@ -118,6 +119,18 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     for (int i = 0; i < 32; i += 8)
         c += (s8)(a >> i) * (s8)(b >> i);
     return c;
+}
+/* fence_() orders a lane's accesses to global memory before and after it, for
+ * all lanes of the device. count_up() adds n to a word that work groups share,
+ * as one access, and returns its earlier value. */
+#define HAVE_COUNT 1
+DEV void fence_(void)
+{
+}
+DEV u32 count_up(u32 *at, u32 n)
+{
+    *at += n;
+    return *at - n;
 }
 /* prmt_() returns four bytes selected from a and b, each by a nibble of s.
  * Nibbles 0 to 3 select a byte of a, 4 to 7 one of b. If 8 is added, all bits

@@ -114,6 +114,15 @@ MEMORY_OF(param)
 #undef MEMORY_OF
 #undef MEMORY
 
+/* Adds n to a word as one access, and returns its earlier value. */
+PTX u32 ptx_atom_global_add_u32(u64 at, u32 n)
+{
+    u32 old = ptx_ld_global_u32(at);
+
+    ptx_st_global_u32(at, old + n);
+    return old;
+}
+
 /* Reads the byte to prefetch, so that a wrong address ends the process or
  * AddressSanitizer reports it. On a GPU a prefetch never faults. The kernels
  * prefetch weights only. */

@@ -826,9 +826,9 @@ static void hip_peers(struct gpu_info *gpu, int n)
 
 /* The functions that are the same for both APIs. */
 #define STREAM_ROWS                                                            \
-    .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
-    .identity = identity, .compile_kernels = ready, .alloc = alloc,            \
-    .release = release, .host_alloc = host_alloc,                              \
+    .counts_groups = true, .close = close_gpu, .enter = enter_thread,          \
+    .leave = leave_thread, .identity = identity, .compile_kernels = ready,     \
+    .alloc = alloc, .release = release, .host_alloc = host_alloc,              \
     .host_release = host_release, .map = map, .unmap = unmap,                  \
     .enable_peer_access = reach_gpu, .write = write_to, .read = read_from,     \
     .copy = copy, .launch = launch, .graph_make = graph_make,                  \

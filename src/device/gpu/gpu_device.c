@@ -369,6 +369,7 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
     PL_TRY(gpu_allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
     x->image.scratch[QUEUE_COMPUTE] = x->scratch;
     x->image.scratch[QUEUE_COPY] = x->scratch + own;
+    x->image.counts = x->driver->counts_groups;
     PL_TRY(gpu_image_init(&x->image, x->set, d, err));
     PL_TRY(load_tables(x, err));
     gpu_image_place(&x->image);

@@ -50,6 +50,9 @@ struct gpu_driver {
     /* advice to the user if a kernel that uses matrix units fails the
      * self-test: "set X=0"; NULL if none */
     const char *remedy;
+    /* true if the last work group of a launch can go on (HAVE_COUNT in the
+     * kernel source) */
+    bool counts_groups;
     /* true if the kernels need no self-test when a program is loaded */
     bool no_selftest;
 

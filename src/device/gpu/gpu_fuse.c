@@ -12,6 +12,7 @@ struct planning {
     const struct variant *v;
     struct gpu_fused *plan; /* [v->n_insn], valid below `at` */
     int at;                 /* index of the instruction that may join a group */
+    bool few;               /* the plan is for few rows */
 };
 
 /* ---- instructions and their arguments ------------------------------------ */
@@ -267,11 +268,19 @@ static bool fits_matrix_sum(const struct planning *x, int i, int k)
            has_values(row, row_of(out)) && same_dims(arg(x, k, 1), out);
 }
 
+/* Requires that a value as large as the result is added to it. */
+static bool fits_residual(const struct planning *x, int i, int k)
+{
+    (void)i;
+    return is_plain(x, k);
+}
+
 /* ---- rewrites ------------------------------------------------------------ */
 
 #define ONE(kernel)   KERNEL_##kernel, KERNEL_##kernel
 #define BINARY        KERNEL_add, KERNEL_swiglu_oai
 #define MATRIX        KERNEL_matmul, KERNEL_expert_matmul
+#define CONTRACTION   KERNEL_matmul, KERNEL_expert_down
 #define ATTENTION     KERNEL_attention, KERNEL_latent_attention
 #define FUSED(kernel) GPU_##kernel
 #define KEPT          GPU_KERNEL_COUNT
@@ -283,6 +292,11 @@ static bool fits_matrix_sum(const struct planning *x, int i, int k)
 #define ROPE_PARTS (SET(NORMS) | SET(NORM_ROPE) | SET(NORM_ROPE_2) | SET(ROPES))
 #define MATRIX_PARTS                                                           \
     (SET(MATRICES) | SET(MATRIX_ROWS) | SET(MATRIX_SUM) | SET(ROWS_SUM))
+
+/* Rewrites of plans for few rows only. */
+#define LAST_REWRITES                                                          \
+    (SET(RESIDUAL) | SET(LAST_NORM) | SET(LAST_BLOCKS) | SET(LAST_VALUES) |    \
+     SET(LAST_PRODUCT) | SET(LAST_PARTS))
 
 static const struct rewrite {
     /* kernels first .. first_end and second .. second_end */
@@ -346,16 +360,13 @@ static bool conflicts_with_group(const struct planning *x, int h,
 }
 
 /* Returns the instruction of group h that computes the first argument of
- * x->at in the set `reads`, or -1. */
+ * x->at in the set `reads` that the group computes, or -1. */
 static int maker_of(const struct planning *x, int h, unsigned reads)
 {
-    int a = 0;
-
-    while (!(reads >> a & 1))
-        a++;
-    for (int i = x->at; (i = before(x, h, i)) >= 0;)
-        if (a < KERNEL_MAX_ARG && is_result(x, i, x->at, a))
-            return i;
+    for (int a = 0; a < KERNEL_MAX_ARG; a++)
+        for (int i = x->at; reads >> a & 1 && (i = before(x, h, i)) >= 0;)
+            if (is_result(x, i, x->at, a))
+                return i;
     return -1;
 }
 
@@ -400,6 +411,7 @@ static void find_group(struct planning *x)
             if (rewrites[r].second <= kernel_of(x, k)->kernel &&
                 kernel_of(x, k)->kernel <= rewrites[r].second_end &&
                 is_next(&rewrites[r], x->plan[h].parts) &&
+                (x->few || !(LAST_REWRITES >> r & 1)) &&
                 join(x, h, (enum gpu_rewrite)r))
                 return;
         if (conflicts_with_group(x, h, 0))
@@ -431,9 +443,9 @@ static void find_routes(struct planning *x)
 }
 
 void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
-                   const struct variant *v)
+                   const struct variant *v, bool few)
 {
-    struct planning x = {.p = p, .v = v, .plan = plan};
+    struct planning x = {.p = p, .v = v, .plan = plan, .few = few};
 
     for (x.at = 0; x.at < v->n_insn; x.at++) {
         struct gpu_fused *f = &plan[x.at];
@@ -461,9 +473,10 @@ static void load(struct gpu_fold_launch *to, const struct launch_list *l, int i)
 }
 
 bool gpu_fuse_launches(struct launch_list *l, int to, enum gpu_rewrite r,
-                       bool alone, uint64_t result, unsigned *parts)
+                       bool alone, uint64_t result, uint64_t count,
+                       unsigned *parts)
 {
-    struct gpu_fold f = {.result = result};
+    struct gpu_fold f = {.result = result, .count = count, .alone = alone};
     enum gpu_kernel k = rewrites[r].kernel;
     int64_t n_group;
 
@@ -472,7 +485,7 @@ bool gpu_fuse_launches(struct launch_list *l, int to, enum gpu_rewrite r,
     load(&f.first, l, to);
     load(&f.second, l, l->n - 1);
     n_group = rewrites[r].fold(&f);
-    if (n_group == 0 || (alone && n_group > 1))
+    if (n_group == 0 || (f.alone && n_group > 1))
         return false;
     gpu_list_add(l, k < GPU_KERNEL_COUNT ? k : f.first.kernel, n_group,
                  &f.first.a);

@@ -16,6 +16,10 @@
  * lie over what the group accesses if they do not in a smaller step, or over
  * what a launch of one work group has read.
  *
+ * A work group may also do what needs the results of all others, if it is the
+ * last that finishes. Groups count themselves for that. None waits for another,
+ * so nothing depends on how many of them run at once.
+ *
  * The launches of a step are made for its sizes, and gpu_fuse_launches() puts
  * those of a group together. It returns false if the kernel cannot do the work
  * of both: if a GEMM kernel was chosen, if the step has many tokens or softmax
@@ -61,21 +65,26 @@ struct gpu_fused {
 };
 
 /* Sets plan[v->n_insn], one for each instruction of the variant, except
- * has_scratch. */
+ * has_scratch. If `few`, the plan is for steps with few rows on a device that
+ * counts finished work groups: launches of contractions then also do what
+ * follows. With many rows such a plan would keep instructions apart that
+ * others fuse. */
 void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
-                   const struct variant *v);
+                   const struct variant *v, bool few);
 
 /* Returns true if the rewrite is for two instructions with these kernels. */
 bool gpu_fuse_is_of(enum gpu_rewrite r, enum kernel first, enum kernel second);
 
 /* Replaces launch `to` and the last launch of the list, which are of the two
  * instructions of a rewrite, by one launch, at `to`. `result` is the device
- * address of the first instruction's result. *parts is the set of rewrites that
- * the instructions of launch `to` had; the rewrite is added. Returns false
+ * address of the first instruction's result. `count` is the device address of
+ * TAIL_COUNTERS counters for the launch, or 0. *parts is the set of rewrites
+ * that the instructions of launch `to` had; the rewrite is added. Returns false
  * without effect if one launch cannot do both at the sizes of the step, if it
  * has several work groups although `alone`, or if out of memory
  * (l->no_memory). */
 bool gpu_fuse_launches(struct launch_list *l, int to, enum gpu_rewrite r,
-                       bool alone, uint64_t result, unsigned *parts);
+                       bool alone, uint64_t result, uint64_t count,
+                       unsigned *parts);
 
 #endif

@@ -35,19 +35,24 @@ int64_t gpu_fold_norms(struct gpu_fold *f)
     return groups(f);
 }
 
-int64_t gpu_fold_norm_blocks(struct gpu_fold *f)
+/* Has the norm also quantize its result, unless a row is too long. */
+static bool set_blocks(struct rms_norm_args *a, const struct quantize_args *b)
 {
     enum { LONGEST = 16384 }; /* values that one work group should quantize */
-    struct rms_norm_args *a = &f->first.a.norm;
-    const struct quantize_args *b = &f->second.a.blocks;
 
     if (a->d > LONGEST)
-        return 0;
+        return false;
     a->q8 = b->out;
     a->span = b->span;
     a->n_span = b->n_span;
     a->n_part = b->n_part;
-    return f->first.n_group;
+    return true;
+}
+
+int64_t gpu_fold_norm_blocks(struct gpu_fold *f)
+{
+    return set_blocks(&f->first.a.norm, &f->second.a.blocks) ? f->first.n_group
+                                                             : 0;
 }
 
 /* ---- values that are quantized ------------------------------------------- */
@@ -287,9 +292,106 @@ int64_t gpu_fold_matrix_sum(struct gpu_fold *f)
     struct contract_bias *bias = bias_of(f);
     const struct binary_args *b = &f->second.a.binary;
 
-    if (!bias || bias->from)
+    if (!bias || bias->from ||
+        (b->dim[0] == b->n && b->n > f->first.a.matrix.n))
         return 0;
     *bias = (struct contract_bias){.from = b->y, .sum = b->out};
+    return f->first.n_group;
+}
+
+/* Adds a value as large as the result, of a launch with one matrix. */
+int64_t gpu_fold_residual(struct gpu_fold *f)
+{
+    struct contract_args *a = &f->first.a.matrix;
+    const struct binary_args *b = &f->second.a.binary;
+
+    if (!is_skinny(f->first.kernel) || a->n_head != 1 || a->bias.from ||
+        a->more[0].first != CONTRACT_NO_MORE || b->dim[0] != b->n ||
+        a->out != f->result)
+        return 0;
+    a->tail.y = b->x == a->out ? b->y : b->x;
+    a->tail.sum = b->out;
+    return f->first.n_group;
+}
+
+/* The last work group of all rows writes when no other reads any more. */
+static void last_of_all(struct gpu_fold *f)
+{
+    if (f->first.n_group == f->first.a.matrix.n_slice)
+        f->alone = false;
+}
+
+int64_t gpu_fold_last_norm(struct gpu_fold *f)
+{
+    struct contract_args *a = &f->first.a.matrix;
+    const struct rms_norm_args *b = &f->second.a.norm;
+
+    if (!f->count || b->x != a->tail.sum || b->y || b->d != a->n ||
+        a->mode == CONTRACT_EXPERTS || a->n_slice == 0 ||
+        f->first.n_group > (int64_t)a->n_slice * TAIL_COUNTERS)
+        return 0;
+    a->tail.kind = TAIL_NORM;
+    a->tail.last.norm = *b;
+    a->tail.count = f->count;
+    last_of_all(f);
+    return f->first.n_group;
+}
+
+int64_t gpu_fold_last_blocks(struct gpu_fold *f)
+{
+    struct rms_norm_args *a = &f->first.a.matrix.tail.last.norm;
+
+    last_of_all(f);
+    return set_blocks(a, &f->second.a.blocks) ? f->first.n_group : 0;
+}
+
+/* Computes x op y of the results of two matrices. */
+int64_t gpu_fold_last_values(struct gpu_fold *f)
+{
+    struct contract_args *a = &f->first.a.matrix;
+    const struct contract_more *m = &a->more[0];
+    const struct binary_args *b = &f->second.a.binary;
+    int64_t n_unit = gpu_groups(a->n, TAIL_COLUMNS);
+
+    if (!f->count || !is_skinny(f->first.kernel) || a->n_head != 1 ||
+        m->first == CONTRACT_NO_MORE || a->more[1].first != CONTRACT_NO_MORE ||
+        a->n != m->n || a->bias.from || m->bias.from || b->dim[0] != b->n ||
+        !((b->x == a->out && b->y == m->out) ||
+          (b->x == m->out && b->y == a->out)) ||
+        a->n % 32 != 0 || a->n_slice == 0 ||
+        m->first / a->n_slice * n_unit > TAIL_COUNTERS)
+        return 0;
+    a->tail.kind = TAIL_VALUES;
+    a->tail.count = f->count;
+    a->tail.last.values = in_rows(b, a->n);
+    return f->first.n_group;
+}
+
+int64_t gpu_fold_last_product(struct gpu_fold *f)
+{
+    struct quantize_args *a = &f->first.a.matrix.tail.last.values;
+    const struct binary_args *b = &f->second.a.binary;
+
+    if (b->x != a->made || b->dim[0] != a->k)
+        return 0;
+    a->z = b->y;
+    a->product = b->out;
+    return f->first.n_group;
+}
+
+/* A part of a row that is quantized together must be one unit of columns. */
+int64_t gpu_fold_last_parts(struct gpu_fold *f)
+{
+    struct quantize_args *a = &f->first.a.matrix.tail.last.values;
+    const struct quantize_args *b = &f->second.a.blocks;
+
+    if (b->x != (a->z ? a->product : a->made) || a->k != b->k ||
+        b->n_span > 1 ||
+        (b->n_span == 1 && (!b->whole || a->k % TAIL_COLUMNS != 0 ||
+                            b->n_part != a->k / TAIL_COLUMNS)))
+        return 0;
+    a->out = b->out;
+    a->n_span = b->n_span;
     return f->first.n_group;
 }
 

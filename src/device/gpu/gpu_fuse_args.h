@@ -25,16 +25,25 @@ struct gpu_fold {
     } first, second;
     /* device address of the result of the rewrite's first instruction */
     uint64_t result;
+    /* device address of TAIL_COUNTERS counters of work groups, all 0, that only
+     * this launch uses; 0 if the device has none */
+    uint64_t count;
+    /* the second instruction's result lies over what the launch reads: it may
+     * be written only after all of that has been read */
+    bool alone;
 };
 
 /* Replaces the arguments f->first.a by those of a launch that does both.
- * Returns its number of work groups, or 0 if one launch cannot do both. */
+ * Returns its number of work groups, or 0 if one launch cannot do both. Clears
+ * f->alone if the launch heeds it in spite of several work groups. */
 typedef int64_t gpu_fold_fn(struct gpu_fold *f);
 
 gpu_fold_fn gpu_fold_sum_norm, gpu_fold_norms, gpu_fold_norm_blocks,
     gpu_fold_product, gpu_fold_blocks, gpu_fold_norm_rope, gpu_fold_norm_rope_2,
     gpu_fold_ropes, gpu_fold_writes, gpu_fold_attend_blocks, gpu_fold_weights,
     gpu_fold_matrices, gpu_fold_matrix_rows, gpu_fold_matrix_sum,
-    gpu_fold_rows_sum;
+    gpu_fold_rows_sum, gpu_fold_residual, gpu_fold_last_norm,
+    gpu_fold_last_blocks, gpu_fold_last_values, gpu_fold_last_product,
+    gpu_fold_last_parts;
 
 #endif

@@ -87,6 +87,7 @@ static void resolve(struct gpu_tensor *t, const struct prog_tensor *p,
 
 void gpu_image_place(struct gpu_image *m)
 {
+    m->counters_at = at(m, m->counters, m->counters_bytes);
     for (int i = 0; i < m->prog->n_tensor; i++) {
         const struct prog_tensor *t = &m->prog->tensor[i];
         size_t bytes;
@@ -257,8 +258,35 @@ static bool plan_fusion(struct gpu_image *m)
                 v->insn[k].kind == INSN_KERNEL &&
                 kernel_scratch(p, m->tensor, &v->insn[k].kernel, &p->max,
                                m->n_unit) > 0;
-        gpu_fuse_plan(plan, p, v);
+        gpu_fuse_plan(plan, p, v, false);
+        if (!m->counts)
+            continue;
+        m->few[i] = calloc((size_t)v->n_insn + 1, sizeof *plan);
+        if (!m->few[i])
+            return false;
+        for (int k = 0; k < v->n_insn; k++)
+            m->few[i][k].has_scratch = plan[k].has_scratch;
+        gpu_fuse_plan(m->few[i], p, v, true);
     }
+    return true;
+}
+
+/* Adds the table of counters for n instructions, all 0. Its last word makes it
+ * differ from all other tables, with which it may not share its memory. Returns
+ * false if out of memory. */
+static bool counter_table(struct gpu_image *m, int n)
+{
+    static const uint64_t mark = 0x73746e756f63u; /* "counts" */
+
+    if (!m->counts)
+        return true;
+    m->counters_bytes =
+        (size_t)n * TAIL_COUNTERS * sizeof(uint32_t) + sizeof mark;
+    m->counters = arena_alloc(&m->arena, m->counters_bytes, 1);
+    if (!m->counters)
+        return false;
+    memcpy(m->counters + m->counters_bytes - sizeof mark, &mark, sizeof mark);
+    add(&m->tables, m->counters, m->counters_bytes);
     return true;
 }
 
@@ -283,7 +311,8 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
     m->view =
         calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
     if (!m->tensor || !m->first || !m->view || !m->fused_into || !m->done ||
-        !gpu_inbox_init(&m->inbox, p, n_step) || !plan_fusion(m))
+        !gpu_inbox_init(&m->inbox, p, n_step) || !plan_fusion(m) ||
+        !counter_table(m, n_step))
         return err_no_memory(err, "a device's tables");
     for (int i = 0; i < p->n_tensor; i++)
         tensor_tables(m, &p->tensor[i]);
@@ -304,6 +333,8 @@ void gpu_image_fini(struct gpu_image *m)
     free(m->done);
     for (int i = 0; i < PROG_MAX_VARIANT; i++)
         free(m->plan[i]);
+    for (int i = 0; i < PROG_MAX_VARIANT; i++)
+        free(m->few[i]);
     free(m->view);
     gpu_tables_free(&m->tables);
     gpu_list_free(&m->list);
@@ -313,6 +344,7 @@ void gpu_image_fini(struct gpu_image *m)
     m->first = m->fused_into = NULL;
     m->done = NULL;
     memset(m->plan, 0, sizeof m->plan);
+    memset(m->few, 0, sizeof m->few);
     m->view = NULL;
     m->variant = NULL;
 }
@@ -430,6 +462,25 @@ static bool is_apart(const struct gpu_image *m, const struct variant *v, int h,
     return true;
 }
 
+/* Returns the device address of the counters for the launch of instruction h,
+ * or 0. */
+static uint64_t counters_of(const struct gpu_image *m, int h)
+{
+    return m->counters_at
+               ? m->counters_at + (uint64_t)h * TAIL_COUNTERS * sizeof(uint32_t)
+               : 0;
+}
+
+/* Returns true if no micro-batch of the step has so many tokens that kernels
+ * for many rows may be chosen. */
+static bool has_few_rows(const struct device_run *run)
+{
+    for (int i = 0; i < run->n_micro; i++)
+        if (run->sizes[i].n_tok > TAIL_ROWS)
+            return false;
+    return true;
+}
+
 /* Fuses instruction i, whose launches are the last of the list, as planned. It
  * must not be executed before instruction `from`, at which bytes that it reads
  * may be copied from the inbox. */
@@ -451,7 +502,7 @@ static void fuse(struct gpu_image *m, const struct variant *v,
          (last > m->first[h] && l->launch[last].kernel == GPU_attend_merge)) &&
         gpu_fuse_launches(l, last, plan[i].rewrite, alone,
                           m->tensor[v->insn[with].kernel.arg[0].tensor].at,
-                          &m->done[h].parts))
+                          counters_of(m, h), &m->done[h].parts))
         m->fused_into[i] = h;
 }
 
@@ -460,7 +511,9 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
 {
     const struct variant *c = device_variant(d, run);
     const struct prog_tensor *t = m->prog->tensor;
-    const struct gpu_fused *plan = m->plan[c - m->prog->variant];
+    int number = (int)(c - m->prog->variant);
+    const struct gpu_fused *plan =
+        m->few[number] && has_few_rows(run) ? m->few[number] : m->plan[number];
     int arrived[QUEUE_COUNT] = {0};
 
     if (m->variant == c && m->is_by_insn == m->by_insn &&

@@ -109,8 +109,17 @@ struct gpu_image {
         unsigned parts; /* rewrites of its launch, as in gpu_fuse_launches() */
         bool sorted;    /* the scratch memory has the routes of its experts */
     } * done;
-    /* by variant, which fusions are planned, [n_insn]; owned */
-    struct gpu_fused *plan[PROG_MAX_VARIANT];
+    /* by variant, which fusions are planned, [n_insn]; `few` for steps with few
+     * rows, if the device counts groups; owned */
+    struct gpu_fused *plan[PROG_MAX_VARIANT], *few[PROG_MAX_VARIANT];
+    /* set by the caller before gpu_image_init(): the last work group of a
+     * launch may go on (struct contract_tail) */
+    bool counts;
+    /* device address of the counters of work groups, TAIL_COUNTERS for each
+     * instruction; 0 if there are none */
+    uint64_t counters_at;
+    unsigned char *counters; /* their first contents; in the arena */
+    size_t counters_bytes;
 };
 
 /* Prepares the image of device `d`, whose program is set, and collects the

@@ -21,7 +21,7 @@ enum gpu_kernel {
 
 enum {
     GPU_MAX_LANES = 256, /* most lanes of a work group */
-    GPU_MAX_ARGS = 768,  /* most bytes of a kernel's arguments */
+    GPU_MAX_ARGS = 960,  /* most bytes of a kernel's arguments */
 };
 
 const char *gpu_kernel_name(enum gpu_kernel k);

@@ -225,7 +225,9 @@ static bool at_rest(struct gpu_device *x, pl_status s)
  * `at`. The image read back from the device is stored after t.image. */
 static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
 {
-    struct selftest_case t = {.image = malloc(2 * TRIAL_IMAGE), .at = at};
+    struct selftest_case t = {.image = malloc(2 * TRIAL_IMAGE),
+                              .at = at,
+                              .counts = c->gpu->driver->counts_groups};
     pl_status s = t.image ? PL_OK : err_no_memory(err, "a self test");
 
     for (int i = 0; s == PL_OK; i++) {
@@ -266,7 +268,8 @@ static pl_status try_in_memory(struct checking *c, pl_err *err)
 bool gpu_check_passed(struct gpu_device *x, const bool want[])
 {
     struct checking c = {.gpu = x, .want = want};
-    struct selftest_case t = {.image = malloc(TRIAL_IMAGE)};
+    struct selftest_case t = {.image = malloc(TRIAL_IMAGE),
+                              .counts = x->driver->counts_groups};
     struct passed_key key;
     bool end = !t.image || key_of(&key, x, NULL) != PL_OK, due = end;
 

@@ -110,6 +110,9 @@ static const struct row {
     /* before the calls of behind[], gather_rows looks up rows by the ids of the
      * first call */
     bool by_id;
+    /* add adds values as large as the result; the call beside has as many
+     * weight rows, and behind[0] reads the results of both */
+    bool residual, even;
     int64_t ids; /* upper bound of the ids that are generated; all are less */
     enum trial_values values;
     struct trial_tokens tokens;
@@ -469,8 +472,10 @@ static void add_beside(struct making *m)
         if (kernel_is_contraction(t->kernel)) {
             struct cpu_tensor *w = &c->in[1];
 
-            w->dim[w->n_dim - 2] -= 16 * (i + 1);
-            c->out.dim[c->out.n_dim - 1] -= 16 * (i + 1);
+            if (!m->r->even) {
+                w->dim[w->n_dim - 2] -= 16 * (i + 1);
+                c->out.dim[c->out.n_dim - 1] -= 16 * (i + 1);
+            }
             w->data = weights(m, w);
         } else if (kernel_access(t->kernel, 0) == ACCESS_UPDATE) {
             c->in[0].data = c->out.data = cache(t, &c->out);
@@ -544,8 +549,8 @@ static void rows_behind(struct making *m, struct cpu_call *c)
     c->tree = t->call.tree;
 }
 
-/* Sets a call of add: it adds the rows that gather_rows looked up, else one
- * row, to the last result. */
+/* Sets a call of add: to the last result it adds the rows that gather_rows
+ * looked up, else values as large as the result, or one row. */
 static void sum_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -556,7 +561,10 @@ static void sum_behind(struct making *m, struct cpu_call *c)
         c->in[0] = t->call.out;
         return;
     }
-    c->in[1] = (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {n}};
+    c->in[1] =
+        m->r->residual
+            ? c->in[0]
+            : (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {n}};
     give_result(t, &c->in[1]);
 }
 
@@ -580,6 +588,8 @@ static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
         rows_behind(m, c);
     } else if (k == KERNEL_add) {
         sum_behind(m, c);
+    } else if (m->r->even && k != KERNEL_mul) {
+        c->in[1] = t->also_call[0].out;
     } else if (k == KERNEL_router_weights) {
         c->in[0] = t->call.in[0];
         c->in[1] = last.out;
@@ -604,9 +614,11 @@ static void add_calls(struct making *m)
     add_beside(m);
     if (by_id)
         add_behind(m, KERNEL_gather_rows, t->call);
-    for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++)
-        add_behind(m, m->r->behind[i],
-                   i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
+    for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++) {
+        int at = i + by_id + (m->r->even && i > 0 ? m->r->beside : 0);
+
+        add_behind(m, m->r->behind[i], at > 0 ? t->also_call[at - 1] : t->call);
+    }
 }
 
 /* Returns call i, counted from 0, of the case. */
@@ -644,7 +656,8 @@ static bool fuse_calls(struct selftest_case *t, int k, int i, unsigned *parts)
         if (gpu_fuse_is_of((enum gpu_rewrite)r, kernel_of(t, k),
                            kernel_of(t, i)) &&
             gpu_fuse_launches(&t->list, t->n_alone - 1, (enum gpu_rewrite)r,
-                              false, result, parts))
+                              false, result,
+                              t->counts ? trial_at(t, t->counter) : 0, parts))
             return true;
     return false;
 }
@@ -727,6 +740,8 @@ static void make_call(struct selftest_case *t, const struct row *r,
     add_tokens(&m);
     add_head_map(&m);
     add_calls(&m);
+    t->counter = trial_put(t, (uint32_t[TAIL_COUNTERS]){0},
+                           TAIL_COUNTERS * sizeof *t->counter);
     t->reference = reference;
     t->floats = kernel_values(k, 0) == 'f';
     snprintf(t->what, sizeof t->what, "%s, %s", kernel_name(k),
@@ -756,11 +771,12 @@ static bool make_from_table(struct selftest_case *t, int i)
 
 bool trial_make(struct selftest_case *t, int i)
 {
-    bool dry = t->dry, any = true;
+    bool dry = t->dry, counts = t->counts, any = true;
 
     *t = (struct selftest_case){.image = t->image,
                                 .at = t->at,
                                 .dry = dry,
+                                .counts = counts,
                                 .random = (uint64_t)i + 1,
                                 .list = t->list};
     t->list.n = 0;

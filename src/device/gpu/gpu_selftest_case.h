@@ -13,7 +13,7 @@
 enum {
     TRIAL_IMAGE = 1 << 20,
     TRIAL_MOST = 4096, /* upper bound of the number of cases */
-    TRIAL_CALLS = 4    /* most calls that are fused into one launch */
+    TRIAL_CALLS = 5    /* most calls that are fused into one launch */
 };
 
 struct selftest_case {
@@ -32,8 +32,11 @@ struct selftest_case {
     bool no_memory;          /* out of memory, for the launches or for the
                                 reference */
     struct launch_list list; /* the launches of the case; owned */
-    int n_alone;             /* number of launches of the first call */
-    char what[64];           /* description for messages: "relu, F16" */
+    bool counts; /* the device counts work groups (struct gpu_driver) */
+    /* the counters for a launch, all 0, [TAIL_COUNTERS] */
+    const uint32_t *counter;
+    int n_alone;   /* number of launches of the first call */
+    char what[64]; /* description for messages: "relu, F16" */
     /* Computes the reference result in the image. */
     void (*reference)(struct selftest_case *t);
     /* The call that `reference` executes; pointers point into the image. */

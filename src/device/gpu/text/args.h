@@ -148,6 +148,24 @@ struct pages_args {
     s32 page_tokens;
 };
 
+/* Arguments of the kernel quantize. The values of a unit share a scale. A unit
+ * is 32 values if n_span is 0. Otherwise a row has n_part units: spans, cut at
+ * multiples of 256 values. */
+struct quantize_args {
+    /* blocks [n_row, k / 32], 0: none; x [n_row, k]; text_span [n_span] */
+    u64 out, x, span;
+    /* if y is not 0: x op y is stored in `made` and used instead of x */
+    u64 y, made;
+    /* if z is not 0: each row is multiplied by its factor in z [n_row] before
+     * it is quantized, and stored in `product` */
+    u64 z, product;
+    s64 k, n_row;
+    s32 n_span, n_part;
+    s32 whole; /* the spans cover all k values of a row */
+    s32 op; /* for x op y: TEXT_ADD .., with lo, hi, alpha as in binary_args */
+    float lo, hi, alpha;
+};
+
 /* ---- contractions with weights ---- */
 
 /* A run of k, the summed dimension: all or a part of the k of one rank. It
@@ -204,6 +222,31 @@ struct contract_more {
 /* CONTRACT_NO_MORE: value of `first` in an element that is not used */
 enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff };
 
+/* Work that a matvec launch does with its results. If `sum` is not 0, the
+ * result of its one matrix plus y, both [rows of out][n], is stored there. Then
+ * the last work group that finishes goes on, if `kind` is one of:
+ *
+ * TAIL_NORM    of each block of rows: normalizes these rows as the kernel
+ *              rms_norm does with the arguments last.norm
+ * TAIL_VALUES  of each block of rows and TAIL_COLUMNS columns, in launches of
+ *              two matrices: computes the values of last.values and quantizes
+ *              them as the kernel quantize does
+ *
+ * `count` has a counter of finished work for each of these, which is 0 before
+ * and after the launch. */
+struct contract_tail {
+    u64 y, sum, count;
+    s32 kind, pad;
+    union {
+        struct rms_norm_args norm;
+        struct quantize_args values;
+    } last;
+};
+enum { TAIL_NONE, TAIL_NORM, TAIL_VALUES };
+/* TAIL_ROWS: most tokens of a step with such launches; TAIL_COUNTERS: most
+ * counters of a launch */
+enum { TAIL_COLUMNS = 256, TAIL_ROWS = 8, TAIL_COUNTERS = 128 };
+
 /* Arguments of the contractions with weights. The sums of ranks are on a stack,
  * whose entries are [rows of out][n] floats. The first n_out entries are at
  * `out`, out_stride bytes apart, the others at `stack`, stack_stride bytes
@@ -239,6 +282,7 @@ struct contract_args {
     s32 n_run, pad;
     struct contract_run run[CONTRACT_RUNS];
     struct contract_more more[CONTRACT_MORE];
+    struct contract_tail tail;
 };
 
 /* ---- attention and its cache ---- */
@@ -402,24 +446,6 @@ struct text_chunk {
     s32 n, rank;
     s64 k_loc;
     u64 off;
-};
-
-/* Arguments of the kernel quantize. The values of a unit share a scale. A unit
- * is 32 values if n_span is 0. Otherwise a row has n_part units: spans, cut at
- * multiples of 256 values. */
-struct quantize_args {
-    /* blocks [n_row, k / 32], 0: none; x [n_row, k]; text_span [n_span] */
-    u64 out, x, span;
-    /* if y is not 0: x op y is stored in `made` and used instead of x */
-    u64 y, made;
-    /* if z is not 0: each row is multiplied by its factor in z [n_row] before
-     * it is quantized, and stored in `product` */
-    u64 z, product;
-    s64 k, n_row;
-    s32 n_span, n_part;
-    s32 whole; /* the spans cover all k values of a row */
-    s32 op; /* for x op y: TEXT_ADD .., with lo, hi, alpha as in binary_args */
-    float lo, hi, alpha;
 };
 
 /* Arguments of router_topk. A work group chooses the experts of one row, that

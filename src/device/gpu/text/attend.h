@@ -245,8 +245,10 @@ DEV void span_softmax(struct span *x, s32 rows, float *s, float scale,
         }
     }
     BARRIER();
+    /* reads the scores again, so that they need no registers until here */
     for (s32 r = 0; r < rows; r++)
-        x->p[id * rows + r] = exp_(sub_(s[r], x->m[id / TEXT_PAGE * rows + r]));
+        x->p[id * rows + r] =
+            exp_(sub_(x->p[id * rows + r], x->m[id / TEXT_PAGE * rows + r]));
     BARRIER();
 }
 

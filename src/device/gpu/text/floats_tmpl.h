@@ -4,7 +4,7 @@
  * undefined at the end. */
 /* weights that a lane of matvec loads ahead. 48 of 4 bytes would need too many
  * registers; 32 of them are more bytes than 48 of 2 */
-#define AHEAD (sizeof(WORD) == 4 ? 32 : 48)
+#define AHEAD (sizeof(WORD) == 4 ? 16 : 32)
 
 /* Loads 16 weights of a row. They are w_k elements apart: ROWS if the weights
  * are packed, else 1. */
@@ -96,7 +96,7 @@ DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
         if (g->has_row && p + 16 <= g->n)
             OF(ask_words)(g->w + p * g->w_k, g->w_k, g->word + p);
     if (f->n == 1)
-        OF(ask_x)(g, 0, 1, 1, r, 0, SEGMENT);
+        OF(ask_x)(g, 0, 1, 1, r, 0, SEGMENT / 2);
     else
         OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, AHEAD);
 }
@@ -123,6 +123,7 @@ DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
                 OF(ask_words)(g->w + next * g->w_k, g->w_k, g->word + from + p);
         }
     }
+    UNROLL_NONE
     for (s32 j = g->n & ~15; j >= i && j < end; j++) {
         float v = VALUE(g->w[j * g->w_k]);
 
@@ -259,7 +260,7 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
                 float sum[FEW_TOKENS];
 
                 if (f.n == 1)
-                    OF(add_segment)(&g, held, r, 1, SEGMENT, 0, 1, sum);
+                    OF(add_segment)(&g, held, r, 1, SEGMENT / 2, 0, 1, sum);
                 else
                     OF(add_segment)
                 (&g, held, r, FEW_TOKENS, AHEAD, run.x_next, f.n, sum);
@@ -270,6 +271,7 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
             }
             OF(ask)(&g, &run, t + 16 + unit, total, r);
             BARRIER();
+            UNROLL_NONE
             for (s32 i = 0; i < n && adds && t >= 0; i++)
                 acc = add_(acc, part[(i * FEW_TOKENS + mine) * ROWS + r]);
         }
@@ -283,10 +285,13 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
             OWN_ENTRY(float, top - n_add)[at] = acc;
             if (k + 1 == a.n_run && OWN(bias.from))
                 ADD_BIAS(f, at, row, rows, acc);
+            if (k + 1 == a.n_run)
+                ADD_TAIL(at, acc);
         }
         top += 1 - n_add;
         acc = 0;
     }
+    GO_ON(f, block, panel, panel + 1, n_panel, (LOCAL u32 *)quads);
 }
 
 /* Contraction of many rows of activations. A work group computes MANY_PANELS

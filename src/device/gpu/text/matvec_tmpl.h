@@ -619,10 +619,14 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
             OWN_ENTRY(float, top - n_add)[at + row] = acc;
             if (last && OWN(bias.from))
                 ADD_BIAS(f, at + row, row, rows, acc);
+            if (last)
+                ADD_TAIL(at + row, acc);
         }
         top = last ? a.top : top + 1 - n_add;
         acc = 0;
     }
+    panel = (group - block * n_slice) * OWN(each);
+    GO_ON(f, block, panel, end, n_panel, l.slots);
 }
 #undef UNIT_TILES
 #undef HELD_TOKENS

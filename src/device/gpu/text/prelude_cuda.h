@@ -155,6 +155,23 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
+/* Orders a lane's accesses before and after it, as the whole device sees
+ * them. */
+#define HAVE_COUNT 1
+DEV void fence_(void)
+{
+    asm volatile("membar.gl;" : : : "memory");
+}
+DEV u32 count_up(u32 *at, u32 n)
+{
+    u32 r;
+
+    asm volatile("atom.global.add.u32 %0, [%1], %2;"
+                 : "=r"(r)
+                 : "l"(__cvta_generic_to_global(at)), "r"(n)
+                 : "memory");
+    return r;
+}
 #define HAVE_PRMT 1
 DEV u32 prmt_(u32 a, u32 b, u32 s)
 {

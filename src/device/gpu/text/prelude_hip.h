@@ -72,6 +72,20 @@ DEV void barrier_32_(void)
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
+#define HAVE_COUNT 1
+/* the name of the scope of one device, in LLVM's memory model of AMDGPU */
+#define DEVICE_SCOPE                                                           \
+    "a"                                                                        \
+    "gent"
+DEV void fence_(void)
+{
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, DEVICE_SCOPE);
+}
+DEV u32 count_up(u32 *at, u32 n)
+{
+    return __atomic_fetch_add((__attribute__((address_space(1))) u32 *)at, n,
+                              __ATOMIC_RELAXED);
+}
 #include "plain_ops.h"
 
 DEV float fma_(float a, float b, float c)

@@ -103,6 +103,153 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
     }
 }
 
+#if HAVE_COUNT
+/* Shared memory of last_norm() in dwords: values of a row, partial sums, and
+ * what quantizing needs. */
+enum { LAST_HOLD = 1024, LAST_WORDS = LAST_HOLD + 64 + 2 * 256 + 32 };
+
+/* Counts n units of work of a work group as finished. Returns true, for all of
+ * its lanes, if they are the last of `all`. The group then sees all that the
+ * others have written. The counter becomes 0 again, for the next launch. `flag`
+ * is scratch in shared memory. */
+DEV s32 is_last(GLOBAL u32 *count, u32 n, u32 all, LOCAL u32 *flag)
+{
+    BARRIER();
+    if (LANE() == 0) {
+        fence_();
+        flag[0] = count_up(count, n) + n == all;
+        if (flag[0])
+            *count = 0;
+        fence_();
+    }
+    BARRIER();
+    return (s32)flag[0];
+}
+
+/* Computes the RMS norm of a row of d values, as the kernel rms_norm does, and
+ * quantizes it if q8 is not 0. Has fewer loads in flight than the kernel,
+ * because the kernels that call it keep little shared memory for it: `words`
+ * has LAST_WORDS dwords. */
+DEV void last_norm(GLOBAL const float *x, GLOBAL float *out,
+                   GLOBAL const void *weight, s32 has_weight, s32 format, s64 d,
+                   float eps, GLOBAL u32 *q8, s32 quantizes,
+                   GLOBAL const struct text_span *span, s32 n_span, s32 n_part,
+                   LOCAL u32 *words)
+{
+    LOCAL float *hold = (LOCAL float *)words, *part = hold + LAST_HOLD;
+    LOCAL u32 *top = words + LAST_HOLD + 64, *top8 = top + 256;
+    LOCAL s32 *sums = (LOCAL s32 *)(top8 + 32);
+    s32 id = LANE();
+    float s = 0, scale;
+
+    UNROLL_NONE
+    for (s64 at = 0; at < d; at += LAST_HOLD) {
+        s32 n = d - at < LAST_HOLD ? (s32)(d - at) : LAST_HOLD;
+        float v[LAST_HOLD / 256];
+
+        UNROLL
+        for (s32 k = 0; k < LAST_HOLD / 256; k++)
+            v[k] = id + 256 * k < n ? x[at + id + 256 * k] : 0.0f;
+        BARRIER();
+        UNROLL
+        for (s32 k = 0; k < LAST_HOLD / 256; k++)
+            hold[id + 256 * k] = v[k];
+        BARRIER();
+        for (s32 i = id; id < 64 && i < n; i += 64)
+            s = fma_(hold[i], hold[i], s);
+    }
+    if (id < 64)
+        part[id] = s;
+    BARRIER();
+    if (id < 16)
+        part[id] = add_(add_(part[id], part[id + 16]),
+                        add_(part[id + 32], part[id + 48]));
+    BARRIER();
+    s = div_(sum16(part), int_float((s32)d));
+    scale = div_(1.0f, sqrt_(add_(s, eps)));
+    UNROLL_NONE
+    for (s64 first = id; first < d; first += 4 * 256) {
+        float v[4], w[4];
+
+        UNROLL
+        for (s32 k = 0; k < 4; k++) {
+            s64 i = first + 256 * k;
+
+            v[k] = i < d ? x[i] : 0;
+            w[k] = has_weight && i < d ? value_at(weight, format, i) : 1;
+        }
+        UNROLL
+        for (s32 k = 0; k < 4; k++) {
+            s64 i = first + 256 * k;
+
+            if (i < d)
+                out[i] = mul_(mul_(v[k], scale), w[k]);
+        }
+    }
+    BARRIER(); /* all lanes see the normalized row */
+    UNROLL_NONE
+    for (s32 unit = 0; quantizes && unit < row_units(n_span, n_part, d);
+         unit += row_step(n_span)) {
+        struct q8_part p = quantize_find(span, n_span, n_part, d, 1, unit, id);
+        float y[4];
+
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            y[i] = 4 * p.lane < p.n ? out[p.at + 4 * p.lane + i] : 0;
+        quantize_put(y, &p, n_span > 0, id, top, top8, sums, q8);
+    }
+    BARRIER(); /* the next row may use the shared memory */
+}
+
+/* Computes x op y for up to four rows `out` + j * step, n of them, of k values,
+ * in TAIL_COLUMNS columns from c0 on, and quantizes them as the kernel quantize
+ * does. A row is in one span, or in none. Shared memory is that of last_norm().
+ * The loops are not unrolled, because many kernels have this code. */
+DEV void last_values(GLOBAL const float *x, GLOBAL const float *y,
+                     GLOBAL float *made, GLOBAL const float *z, s32 has_z,
+                     GLOBAL float *product, GLOBAL u32 *q8, s32 quantizes,
+                     s32 spans, s32 op, float lo, float hi, float alpha, s64 k,
+                     s64 c0, s32 out, s32 step, s32 n, LOCAL u32 *words)
+{
+    LOCAL float *hold = (LOCAL float *)words;
+    LOCAL u32 *top = words + LAST_HOLD + 64, *top8 = top + 256;
+    LOCAL s32 *sums = (LOCAL s32 *)(top8 + 32);
+    s32 id = LANE(), j = id / 64;
+    s64 row = out + (s64)j * step;
+    struct q8_part p;
+    float v[4];
+
+    BARRIER();
+    UNROLL_NONE
+    for (s32 r = 0; r < 4; r++) {
+        s64 at = (out + (s64)r * step) * k + c0 + id;
+        float value = 0;
+
+        if (r < n && c0 + id < k) {
+            value = binary_value(x[at], y[at], op, lo, hi, alpha);
+            made[at] = value;
+            if (has_z) {
+                value = mul_(value, z[out + (s64)r * step]);
+                product[at] = value;
+            }
+        }
+        hold[256 * r + id] = value;
+    }
+    BARRIER();
+    p.lane = spans ? id % 64 : id % 8;
+    p.at = row * k + c0 + (spans ? 0 : id % 64 / 8 * 32);
+    p.n = k - c0 < TAIL_COLUMNS ? (s32)(k - c0) : TAIL_COLUMNS;
+    if (!spans)
+        p.n = id % 64 / 8 * 32 < p.n ? 32 : 0;
+    if (j >= n || !quantizes)
+        p.n = 0;
+    UNROLL
+    for (s32 i = 0; i < 4; i++)
+        v[i] = hold[4 * id + i];
+    quantize_put(v, &p, spans, id, top, top8, sums, q8);
+}
+#endif
+
 /* Returns the sum of a row's values, or that of the squares of (value - mean)
  * if `squares`, as 64 partial sums by index mod 64, ascending, and then a tree.
  * hold[NORM_HOLD] and part[64] are scratch in shared memory. */

@@ -170,6 +170,69 @@ DEV float ue4m3_half(u32 x)
             AT_HELD(float, sum)[at] = add_(acc, value);                        \
     } while (0)
 
+/* Adds to `acc`, the result at index `at`, the value that struct contract_tail
+ * names. */
+#define ADD_TAIL(at, acc)                                                      \
+    do {                                                                       \
+        if (a.tail.sum)                                                        \
+            AT(float, a.tail.sum)                                              \
+        [at] = add_(acc, AT(const float, a.tail.y)[at]);                       \
+    } while (0)
+
+/* Ends a work group of block `block`, with the rows of the struct few f, that
+ * has computed panels p0 to p1 - 1 of n_panel: goes on, if wanted, with what
+ * only the last one can do. `words` is shared memory that nothing else needs,
+ * LAST_WORDS dwords. */
+#if HAVE_COUNT
+#define GO_ON(f, block, p0, p1, n_panel, words)                                \
+    do {                                                                       \
+        if (a.tail.kind == TAIL_NORM &&                                        \
+            is_last(AT(u32, a.tail.count) + (block), (u32)((p1) - (p0)),       \
+                    (u32)(n_panel), words))                                    \
+            LAST_NORM(f, words);                                               \
+        if (a.tail.kind == TAIL_VALUES)                                        \
+            for (s32 area = (p0) / 16; 16 * area < (p1); area++) {             \
+                s32 from = 16 * area > (p0) ? 16 * area : (p0);                \
+                s32 to = 16 * area + 16 < (p1) ? 16 * area + 16 : (p1);        \
+                s32 all = (n_panel)-16 * area < 16 ? (n_panel)-16 * area : 16; \
+                                                                               \
+                if (is_last(AT(u32, a.tail.count) +                            \
+                                (block) * (((n_panel) + 15) / 16) + area,      \
+                            (u32)(to - from), (u32)(2 * all), words))          \
+                    LAST_VALUES(f, area, words);                               \
+            }                                                                  \
+    } while (0)
+#define LAST_NORM(f, words)                                                    \
+    for (s32 j = 0; j < (f).n; j++) {                                          \
+        s64 first = ((f).out + (s64)j * a.n_head) * a.tail.last.norm.d;        \
+                                                                               \
+        BARRIER();                                                             \
+        last_norm(AT(const float, a.tail.last.norm.x) + first,                 \
+                  AT(float, a.tail.last.norm.out) + first,                     \
+                  AT(const void, a.tail.last.norm.w), a.tail.last.norm.w != 0, \
+                  a.tail.last.norm.format, a.tail.last.norm.d,                 \
+                  a.tail.last.norm.eps,                                        \
+                  AT(u32, a.tail.last.norm.q8) + first / 32 * Q8_DWORDS,       \
+                  a.tail.last.norm.q8 != 0,                                    \
+                  AT(const struct text_span, a.tail.last.norm.span),           \
+                  a.tail.last.norm.n_span, a.tail.last.norm.n_part, words);    \
+    }
+#define LAST_VALUES(f, u, words)                                               \
+    last_values(AT(const float, a.tail.last.values.x),                         \
+                AT(const float, a.tail.last.values.y),                         \
+                AT(float, a.tail.last.values.made),                            \
+                AT(const float, a.tail.last.values.z),                         \
+                a.tail.last.values.z != 0,                                     \
+                AT(float, a.tail.last.values.product),                         \
+                AT(u32, a.tail.last.values.out), a.tail.last.values.out != 0,  \
+                a.tail.last.values.n_span > 0, a.tail.last.values.op,          \
+                a.tail.last.values.lo, a.tail.last.values.hi,                  \
+                a.tail.last.values.alpha, a.tail.last.values.k,                \
+                (s64)(u)*TAIL_COLUMNS, (f).out, a.n_head, (f).n, words)
+#else
+#define GO_ON(f, block, p0, p1, n_panel, words) (void)(words)
+#endif
+
 /* Returns x / n, where `inverse` is the integer part of (2^32 - 1) / n. x and n
  * must be less than 2^31, and n positive. The high half of x * inverse is the
  * quotient or one less. */
