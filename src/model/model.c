@@ -108,6 +108,16 @@ static const struct model_family families[] = {
     {"starcoder2", true, MOE_NEVER, false, NULL, model_starcoder2_read,
      model_starcoder2},
     {"gemma2", true, MOE_NEVER, false, NULL, model_gemma2_read, model_gemma2},
+    {"mamba2", true, MOE_NEVER, false, NULL, model_nemotron_h_read,
+     model_nemotron_h},
+    {"nemotron_h", true, MOE_NEVER, false, NULL, model_nemotron_h_read,
+     model_nemotron_h},
+    {"nemotron_h_moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_nemotron_h_read, model_nemotron_h},
+    {"granitehybrid", false, MOE_IF_GIVEN, false, "feed_forward_length",
+     model_granitehybrid_read, model_granite},
+    {"falcon-h1", true, MOE_NEVER, false, NULL, model_falcon_h1_read,
+     model_falcon_h1},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };
