@@ -82,7 +82,10 @@ static bool is_free(const char *key)
         ".expert_feed_forward_length", ".interleave_moe_layer_step",
         ".use_parallel_residual",
         /* its made model has no RoPE */
-        "granitehybrid.rope.freq_base"};
+        "granitehybrid.rope.freq_base",
+        /* files have both epsilons */
+        "nemotron_h.attention.layer_norm_epsilon",
+        "nemotron_h_moe.attention.layer_norm_epsilon"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ends(key, names[i]))
