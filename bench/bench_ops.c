@@ -281,6 +281,75 @@ static void run_delta_net(const struct cpu_kernels *k, const char *name,
     free(state.data);
 }
 
+/* The sizes of Nemotron Nano 2: 8 groups, 128 heads. */
+enum { SCAN_G = 8, SCAN_N = 128, SCAN_S = 128, SCAN_P = 80, SCAN_SLOTS = 20 };
+enum { SCAN_ROW = (2 * SCAN_G * SCAN_S + SCAN_N * SCAN_P) };
+enum { SCAN_STATE = SCAN_N * SCAN_S * SCAN_P };
+
+struct scan_job {
+    const struct cpu_kernels *k;
+    struct cpu_ssm_scan a;
+    /* [SCAN_SLOTS, SCAN_STATE] states, of which each call uses one */
+    float *state;
+    void *scratch;
+};
+
+static void scan_run(void *arg, int i)
+{
+    struct scan_job *j = arg;
+
+    j->a.state_in = j->state + (int64_t)i % SCAN_SLOTS * SCAN_STATE;
+    j->a.state_out = j->state + (int64_t)(i + 1) % SCAN_SLOTS * SCAN_STATE;
+    j->k->ssm_scan(&j->a, 0, cpu_ssm_scan_items(&j->a), j->scratch);
+}
+
+static void run_ssm_scan(const struct cpu_kernels *k, const char *name,
+                         int64_t n_tok)
+{
+    static int32_t map[SCAN_N];
+    struct cpu_tensor cbx = tensor(n_tok, 1, SCAN_ROW);
+    struct cpu_tensor decay = tensor(n_tok, 1, SCAN_N);
+    struct cpu_tensor out = tensor(n_tok, SCAN_N, SCAN_P);
+    struct cpu_tensor state = tensor(SCAN_SLOTS, SCAN_N, SCAN_S * SCAN_P);
+    float *x = cbx.data, *g = decay.data;
+    struct scan_job job = {
+        .k = k,
+        .state = state.data,
+        .a = {.n_tok = n_tok,
+              .n_group = SCAN_G,
+              .n_head = SCAN_N,
+              .d_state = SCAN_S,
+              .d_head = SCAN_P,
+              .head_map = map,
+              .c = x,
+              .b = x + SCAN_G * SCAN_S,
+              .x = x + 2 * SCAN_G * SCAN_S,
+              .g = g,
+              .c_stride = SCAN_ROW,
+              .b_stride = SCAN_ROW,
+              .x_stride = SCAN_ROW,
+              .g_stride = SCAN_N,
+              .out = out.data,
+              .out_stride = SCAN_N * SCAN_P},
+    };
+
+    for (int i = 0; i < SCAN_N; i++)
+        map[i] = i / (SCAN_N / SCAN_G);
+    for (int64_t i = 0; i < n_tok * SCAN_N; i++)
+        g[i] = -fabsf(g[i]);
+    job.scratch = memory(cpu_ssm_scan_scratch(&job.a));
+    if (strstr(name, only) != NULL)
+        measure(name, scan_run, &job,
+                4.0 * (2.0 * SCAN_STATE +
+                       (double)n_tok * (SCAN_ROW + SCAN_N * SCAN_P)),
+                3.0 * SCAN_STATE * (double)n_tok);
+    free(job.scratch);
+    free(cbx.data);
+    free(decay.data);
+    free(out.data);
+    free(state.data);
+}
+
 struct conv_job {
     const struct cpu_kernels *k;
     struct cpu_short_conv a;
@@ -397,6 +466,8 @@ int main(int argc, char **argv)
     }
     run_delta_net(&k, "delta_net_decode", 1);
     run_delta_net(&k, "delta_net_prefill_512", 512);
+    run_ssm_scan(&k, "ssm_scan_decode", 1);
+    run_ssm_scan(&k, "ssm_scan_prefill_512", 512);
     run_short_conv(&k, "short_conv_1x8192", 1);
     run_short_conv(&k, "short_conv_512x8192", 512);
     return 0;

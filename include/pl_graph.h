@@ -50,7 +50,12 @@ typedef struct pl_dim {
  *   DELTA_GATES  the rows of two such gates; for each key head, the rows of its
  *                value heads of the first gate, then those of the second
  *   STATE        a recurrent state per value head
- *   CONV_STATE   earlier inputs per channel of a convolution */
+ *   CONV_STATE   earlier inputs per channel of a convolution
+ *   SSM_IN       rows of a state space model's z, x, b, c and dt, in this order
+ *   SSM_CONV     convolution taps or biases of the channels of its x, b and c
+ *   SSM_GATE     one value per head of it
+ *   SSM_OUT      columns that belong to values of its heads
+ *   SSM_STATE, SSM_CONV_STATE   as STATE and CONV_STATE */
 #define PL_ROLE_MAP(X)                                                         \
     X(NONE)                                                                    \
     X(TOKEN_EMBD)                                                              \
@@ -99,7 +104,13 @@ typedef struct pl_dim {
     X(CACHE_K)                                                                 \
     X(CACHE_V)                                                                 \
     X(STATE)                                                                   \
-    X(CONV_STATE)
+    X(CONV_STATE)                                                              \
+    X(SSM_IN)                                                                  \
+    X(SSM_CONV)                                                                \
+    X(SSM_GATE)                                                                \
+    X(SSM_OUT)                                                                 \
+    X(SSM_STATE)                                                               \
+    X(SSM_CONV_STATE)
 
 typedef enum pl_role {
 #define PL_ROLE_ENUM(name) PL_ROLE_##name,
@@ -280,6 +291,16 @@ PL_API pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w,
 PL_API pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor decay, pl_tensor beta,
                               pl_tensor state, float eps, bool tiled);
+/* The scan of a state space model (Mamba-2, arXiv:2405.21060): c and b [t,
+ * n_group, d], x [t, n_head, e], already multiplied by the step sizes, decay
+ * [t, n_head] -> [t, n_head, e]. The state [slots, n_head, d * e] is a matrix M
+ * [d, e] per head. For each token in turn:
+ *
+ *   M = exp(decay) M + b x^T;  result M^T c
+ *
+ * Head h uses the c and b of group h / (n_head / n_group). */
+PL_API pl_tensor pl_ssm_scan(pl_graph *g, pl_tensor c, pl_tensor b, pl_tensor x,
+                             pl_tensor decay, pl_tensor state);
 PL_API pl_tensor pl_softmax(pl_graph *g, pl_tensor x);
 /* Chooses the n_used best experts: logits [*, e] -> ids [*, n_used] (I32), best
  * first; of equal ones the lower id comes first. bias [e] is added to the

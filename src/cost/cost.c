@@ -227,15 +227,15 @@ static double attention(const struct program *p, const struct insn_kernel *s,
 }
 
 /* Returns the seconds of a recurrent op, which reads and writes the state of
- * each sequence. For each token, each element of the state takes four
- * multiply-adds: decay, key, query and update. */
-static double recurrent(const struct prog_tensor *state,
+ * each sequence. For each token, each element of the state takes `macs`
+ * multiply-adds: decay, query, update, and in a delta net the key. */
+static double recurrent(const struct prog_tensor *state, int macs,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
     double n = (double)state->dim[1].n * (double)state->dim[2].n;
 
     return fmax(n_seq(z) * n * 2 * sizeof(float) / r->read_bytes_per_s,
-                (double)z->sizes.n_tok * n * 4 / r->attention_macs_per_s);
+                (double)z->sizes.n_tok * n * macs / r->attention_macs_per_s);
 }
 
 /* Returns the seconds to read n floats and write as many, as most ops do. */
@@ -252,7 +252,9 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
     if (kernel_is_attention(k->kernel))
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
-        return recurrent(&p->tensor[k->arg[6].tensor], r, z);
+        return recurrent(&p->tensor[k->arg[6].tensor], 4, r, z);
+    if (k->kernel == KERNEL_ssm_scan)
+        return recurrent(&p->tensor[k->arg[5].tensor], 3, r, z);
     /* an op that updates a tensor writes only as many elements as its operand 1
      * has */
     return seconds_of_values(

@@ -583,6 +583,13 @@ pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
                 ATTR(.eps = eps, .scale = 1 / sqrtf((float)d)), 0, NULL);
 }
 
+pl_tensor pl_ssm_scan(pl_graph *g, pl_tensor c, pl_tensor b, pl_tensor x,
+                      pl_tensor decay, pl_tensor state)
+{
+    return make(g, OP_ssm_scan, 5, IN(c, b, x, decay, state), &no_attr, 0,
+                NULL);
+}
+
 pl_tensor pl_router_topk(pl_graph *g, pl_tensor logits, pl_tensor bias,
                          pl_gating gating, int n_used, int n_group,
                          int n_group_used)

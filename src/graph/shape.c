@@ -397,6 +397,27 @@ static bool shape_delta_net_tiled(struct shape *s)
     return shape_delta_net(s);
 }
 
+static bool shape_ssm_scan(struct shape *s)
+{
+    const struct graph_node *c = s->in[0], *b = s->in[1], *x = s->in[2];
+    const struct graph_node *decay = s->in[3], *state = s->in[4];
+
+    if (c->n_dim != 3 || b->n_dim != 3 || x->n_dim != 3)
+        return fail(s, "c, b and x must be [t, n_head, d]");
+    for (int i = 0; i < 3; i++)
+        if (!dim_equal(c->dim[i], b->dim[i]))
+            return fail(s, "c and b must have the same shape");
+    if (!dim_equal(c->dim[0], x->dim[0]) || x->dim[1].n % c->dim[1].n)
+        return fail(s, "the heads of x must be a multiple of b's groups");
+    if (decay->n_dim != 2 || !dim_equal(decay->dim[0], x->dim[0]) ||
+        !dim_equal(decay->dim[1], x->dim[1]))
+        return fail(s, "the decay must be [t, n_head] of x's heads");
+    if (!dim_equal(state->dim[1], x->dim[1]) ||
+        state->dim[2].n != b->dim[2].n * x->dim[2].n)
+        return fail(s, "the state must be [slots, n_head, d_state * d_head]");
+    return is_state_of(s, x, state) && like(s, x);
+}
+
 static bool shape_softmax(struct shape *s)
 {
     if (last(s->in[0]).symbol != PL_CONST)

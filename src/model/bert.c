@@ -44,7 +44,6 @@ static bool has_positions(const struct model *m)
 pl_status model_bert_read(struct model *m, pl_err *err)
 {
     m->norm_bias = true;
-    m->plain_experts = m->n_expert > 0;
     m->normalise = false;
     if (m->n_expert > 0) {
         PL_TRY(params_dense(m, err));
@@ -90,6 +89,7 @@ void model_bert(struct build *b)
     const struct model_dim e = model_width(b);
     pl_tensor x = with_type(b, model_embed(b)), h;
 
+    b->hidden = o.hidden;
     if (has_positions(b->m))
         x = with_positions(b, x);
     x = model_norm(b, x, "token_embd_norm", e);

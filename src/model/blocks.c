@@ -123,7 +123,9 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d)
 {
     const struct model *m = b->m;
-    pl_tensor w = model_weight(b, base, "weight", PL_ROLE_NORM, false, 1, &d);
+    /* Some files have a norm's name without a suffix. */
+    const char *suffix = model_has(b, base, NULL) ? NULL : "weight";
+    pl_tensor w = model_weight(b, base, suffix, PL_ROLE_NORM, false, 1, &d);
     pl_tensor y = m->layer_norm ? pl_layer_norm(b->g, x, w, m->eps)
                                 : pl_rms_norm(b->g, x, w, m->eps);
 
@@ -489,7 +491,8 @@ static pl_tensor joined(struct build *b, model_glu *glu, pl_tensor gate,
     return pl_mul(b->g, gate, pl_clamp(b->g, up, -c, c));
 }
 
-/* Builds a feed-forward part down(glu(gate h, up h)). Its matrices are named
+/* Builds a feed-forward part down(glu(gate h, up h)), or down(b->hidden(up h))
+ * if that is not NULL. Its matrices are named
  * ffn_gate, ffn_up and ffn_down, each followed by `suffix`. */
 static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
                      const char *suffix, struct width ff)
@@ -503,6 +506,11 @@ static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
     snprintf(both, sizeof both, "ffn_%s%s", b->m->fused_up ? "up" : "gate_up",
              suffix);
     snprintf(down, sizeof down, "ffn_down%s", suffix);
+    if (b->hidden) {
+        up = model_matmul(b, h, up_name, PL_ROLE_FFN_UP, ff.one, e, false);
+        return model_matmul(b, b->hidden(b, up), down, PL_ROLE_FFN_DOWN, e,
+                            ff.one, false);
+    }
     if (b->m->fused_up || model_has(b, both, "weight")) {
         /* The matrix has the rows of gate, then those of up. */
         up = model_matmul(b, h, both, PL_ROLE_FFN_GATE_UP, ff.two, e, false);
@@ -525,18 +533,6 @@ pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu)
 pl_tensor model_relu_squared(struct build *b, pl_tensor x)
 {
     return pl_sqr(b->g, pl_relu(b->g, x));
-}
-
-/* Returns down(hidden(up h)), a feed-forward part without gate. */
-static pl_tensor mlp_without_gate(struct build *b, pl_tensor h,
-                                  model_hidden *hidden)
-{
-    const struct model_dim e = model_width(b);
-    const struct width ff = d_ff(b);
-
-    h = model_matmul(b, h, "ffn_up", PL_ROLE_FFN_UP, ff.one, e, false);
-    return model_matmul(b, hidden(b, h), "ffn_down", PL_ROLE_FFN_DOWN, e,
-                        ff.one, false);
 }
 
 static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
@@ -625,15 +621,15 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
                                     m->routed);
     pl_tensor x = model_heads(b, h, 1, e.n);
-    pl_tensor gate, up, weight, of_result;
+    pl_tensor gate = -1, up, weight, of_result;
 
     model_name(b, ids, "ffn_moe_topk");
-    if (m->plain_experts) {
+    /* The matrices have the rows of gate, then those of up. */
+    if (b->hidden) {
         up = expert_matmul(b, x, ids, "ffn_up_exps", PL_ROLE_FFN_UP_EXPS,
                            ff.one);
-        gate = -1;
+        up = b->hidden(b, up);
     } else if (model_has(b, "ffn_gate_up_exps", "weight")) {
-        /* The matrix has the rows of gate, then those of up. */
         up = expert_matmul(b, x, ids, "ffn_gate_up_exps",
                            PL_ROLE_FFN_GATE_UP_EXPS, ff.two);
         gate = pl_slice(b->g, up, 2, 0, ff.one.n);
@@ -648,8 +644,8 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     /* The scale of the matrix ffn_down_exps is applied before the product, to
      * the hidden values of each expert, together with the expert's weight. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
-    up = m->plain_experts ? pl_gelu(b->g, up)
-                          : joined(b, glu, gate, up, m->clamp_expert);
+    if (!b->hidden)
+        up = joined(b, glu, gate, up, m->clamp_expert);
     x = pl_mul(b->g, up, weight);
     weight =
         expert_weight(b, "ffn_down_exps", PL_ROLE_FFN_DOWN_EXPS, e, ff.one);
@@ -828,8 +824,6 @@ pl_tensor model_feed_forward(struct build *b, pl_tensor h,
 {
     model_glu *glu = o->glu ? o->glu : pl_swiglu;
 
-    if (o->hidden && model_is_dense(b->m, b->layer))
-        return mlp_without_gate(b, h, o->hidden);
     return model_is_dense(b->m, b->layer)
                ? model_mlp(b, h, glu)
                : model_experts(b, h, model_router(b, h), glu);
@@ -840,6 +834,7 @@ void model_decoder(struct build *b, const struct model_layers *o)
     int64_t end = b->m->n_layer;
     pl_tensor x = o->mtp ? model_enter(b, &end) : model_embed(b), h, norm;
 
+    b->hidden = o->hidden;
     if (o->embd_norm)
         x = pl_rms_norm(b->g, x, -1, b->m->eps);
     for (int64_t i = b->first; i < end; i++) {
@@ -848,6 +843,8 @@ void model_decoder(struct build *b, const struct model_layers *o)
         h = b->m->recurrent && b->m->recurrent[i]
                 ? (o->recurrent ? o->recurrent : model_delta_net)(b, norm)
                 : model_attention(b, norm, &o->attention);
+        if (o->beside)
+            h = pl_add(b->g, h, o->beside(b, norm));
         if (o->parallel) {
             h = pl_add(b->g, h, model_feed_forward(b, norm, o));
             x = pl_add(b->g, x, h);

@@ -18,6 +18,11 @@ struct model_kv {
     pl_tensor k, v;
 };
 
+struct build;
+
+/* A function of the hidden values of a feed-forward part without gate. */
+typedef pl_tensor model_hidden(struct build *b, pl_tensor x);
+
 /* A graph being built. */
 struct build {
     const struct model *m;
@@ -35,6 +40,10 @@ struct build {
     pl_format cache_k, cache_v;
     struct model_kv kv; /* the caches that the most recently built attention
                            reads */
+    /* The function of the hidden values of feed-forward parts and experts
+     * without gate: down(hidden(up h)). NULL if they have a gate. */
+    model_hidden *hidden;
+    bool bare_scan; /* the results of Mamba-2 blocks may have no norm */
 };
 
 /* The expected size of a dimension, and the metadata key that it comes from,
@@ -175,15 +184,20 @@ pl_tensor model_tempered(struct build *b, pl_tensor q, int64_t d);
  * recurrent states. Defined in delta.c. */
 pl_tensor model_delta_net(struct build *b, pl_tensor h);
 
+/* Returns the result of a Mamba-2 block for h [n_tok, d_model], which some
+ * layers have instead of attention or besides it: [n_tok, d_model]. Uses the
+ * layer's recurrent states. Defined in mamba2.c, with the function that reads
+ * its sizes. */
+pl_tensor model_mamba2(struct build *b, pl_tensor h);
+pl_status model_mamba2_params(struct model *m, pl_err *err);
+
 /* A function that combines the results of the gate and up matrices: pl_swiglu
  * or pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
-/* A function of the hidden values of a feed-forward part without gate. */
-typedef pl_tensor model_hidden(struct build *b, pl_tensor x);
 /* Returns max(0, x)^2. */
 pl_tensor model_relu_squared(struct build *b, pl_tensor x);
-/* Returns down(glu(gate h, up h)). The matrices gate and up may be fused into
- * ffn_gate_up. */
+/* Returns down(glu(gate h, up h)), or down(b->hidden(up h)). The matrices gate
+ * and up may be fused into ffn_gate_up. */
 pl_tensor model_mlp(struct build *b, pl_tensor h, model_glu *glu);
 /* Returns the logits of the router, ffn_gate_inp times h: [n_tok, n_expert]. */
 pl_tensor model_router(struct build *b, pl_tensor h);
@@ -209,6 +223,9 @@ struct model_layers {
     /* The part instead of attention in recurrent layers; model_delta_net if
      * NULL. */
     pl_tensor (*recurrent)(struct build *b, pl_tensor h);
+    /* Not NULL if layers have another part besides attention, whose result is
+     * added to that of attention. */
+    pl_tensor (*beside)(struct build *b, pl_tensor h);
     model_glu *glu; /* pl_swiglu if NULL */
     /* Not NULL if feed-forward parts have no gate: down(hidden(up h)). */
     model_hidden *hidden;
@@ -317,5 +334,12 @@ void model_modern_bert(struct build *b);
 pl_status model_gemma_embedding_read(struct model *m, pl_err *err);
 pl_status model_starcoder2_read(struct model *m, pl_err *err);
 void model_starcoder2(struct build *b);
+pl_status model_nemotron_h_read(struct model *m, pl_err *err);
+void model_nemotron_h(struct build *b); /* Builds the graph of the families
+                                           mamba2, nemotron_h and
+                                           nemotron_h_moe. */
+pl_status model_granitehybrid_read(struct model *m, pl_err *err);
+pl_status model_falcon_h1_read(struct model *m, pl_err *err);
+void model_falcon_h1(struct build *b);
 
 #endif

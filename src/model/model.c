@@ -117,6 +117,16 @@ static const struct model_family families[] = {
      model_modern_bert},
     {"gemma-embedding", true, MOE_NEVER, false, NULL,
      model_gemma_embedding_read, model_gemma3},
+    {"mamba2", true, MOE_NEVER, false, NULL, model_nemotron_h_read,
+     model_nemotron_h},
+    {"nemotron_h", true, MOE_NEVER, false, NULL, model_nemotron_h_read,
+     model_nemotron_h},
+    {"nemotron_h_moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_nemotron_h_read, model_nemotron_h},
+    {"granitehybrid", false, MOE_IF_GIVEN, false, "feed_forward_length",
+     model_granitehybrid_read, model_granite},
+    {"falcon-h1", true, MOE_NEVER, false, NULL, model_falcon_h1_read,
+     model_falcon_h1},
 };
 
 enum { N_FAMILY = sizeof families / sizeof families[0] };

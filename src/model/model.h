@@ -47,6 +47,13 @@ struct model_delta {
     bool neighbours;
 };
 
+/* Sizes of a Mamba-2 block: n_head heads with d_inner values together, and
+ * n_group groups of them, which share the vectors of d_state values that read
+ * and write the states. n_tap is as in struct model_delta. */
+struct model_ssm {
+    int64_t n_head, n_group, d_inner, d_state, n_tap;
+};
+
 struct model {
     const struct gguf *file; /* the model's file, borrowed until model_close */
     const struct model_family *family;
@@ -113,6 +120,7 @@ struct model {
      * n_dense ones. */
     const bool *dense;
     struct model_delta delta;
+    struct model_ssm ssm;
     int64_t n_tap; /* number of tokens that a short convolution without delta
                       net sums */
     const char *output_norm; /* name of the last norm; NULL for output_norm */
@@ -197,7 +205,7 @@ struct model_graph_options {
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
  *   cache_kv.N               [n_slot, 1, d], instead of these: latents
- *   state.N, conv_state.N    of layers with a delta net
+ *   state.N, conv_state.N    of layers with a delta net or a Mamba-2 block
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output; not of an encoder
  *   scores     F32 [n_out, n_label], marked as output, of a class head

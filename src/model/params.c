@@ -3,6 +3,7 @@
 #include "model/params.h"
 
 #include "base/err.h"
+#include "model/blocks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -65,6 +66,13 @@ static int64_t *layers_alloc(struct model *m, pl_err *err)
     return v;
 }
 
+/* Returns the least number of heads of a layer, and the least width of its
+ * feed-forward part: 0 in families whose layers have one part each. */
+static int64_t least(const struct model *m)
+{
+    return m->family->graph == model_nemotron_h ? 0 : 1;
+}
+
 static pl_status per_layer(struct model *m, const char *name, int64_t lo,
                            int64_t hi, const int64_t *def, const int64_t **out,
                            pl_err *err)
@@ -81,7 +89,7 @@ static pl_status per_layer(struct model *m, const char *name, int64_t lo,
         return PL_NO_MEMORY;
     *out = v;
     if (!kv || kv->type != GGUF_ARRAY) {
-        PL_TRY(params_need(m, name, hi, &v[0], err));
+        PL_TRY(gguf_need_i64(m->file, k.s, least(m), hi, &v[0], err));
         for (int64_t i = 1; i < m->n_layer; i++)
             v[i] = v[0];
         return PL_OK;
@@ -104,7 +112,7 @@ static pl_status per_layer(struct model *m, const char *name, int64_t lo,
 pl_status params_per_layer(struct model *m, const char *name, int64_t hi,
                            const int64_t *def, const int64_t **out, pl_err *err)
 {
-    return per_layer(m, name, 1, hi, def, out, err);
+    return per_layer(m, name, least(m), hi, def, out, err);
 }
 
 static pl_status read_vocab(struct model *m, pl_err *err)
@@ -148,13 +156,19 @@ static pl_status read_attention(struct model *m, pl_err *err)
     PL_TRY(per_layer(m, "attention.head_count_kv", 0, MAX_HEAD, m->n_head,
                      &m->n_head_kv, err));
     for (int64_t i = 0; i < m->n_layer; i++)
-        if (m->n_head_kv[i] > 0 && m->n_head[i] % m->n_head_kv[i])
+        if (m->n_head_kv[i] > 0 &&
+            (m->n_head[i] == 0 || m->n_head[i] % m->n_head_kv[i]))
             return err_set(err, PL_BAD_FILE,
                            "%s: layer %" PRId64 ": %s is %" PRId64
                            ", not a multiple of head_count_kv, %" PRId64,
                            gguf_path(m->file), i,
                            params_key(m, "attention.head_count", &k),
                            m->n_head[i], m->n_head_kv[i]);
+    if (m->n_head[0] == 0) { /* No layer has attention. */
+        PL_TRY(params_head_width(m, "attention.key_length", 2, &m->d_key, err));
+        m->d_value = m->d_key;
+        return PL_OK;
+    }
     def = m->d_model / m->n_head[0];
     if (!params_has(m, "attention.key_length") && m->d_model % m->n_head[0])
         return err_set(err, PL_BAD_FILE,

@@ -28,14 +28,17 @@ enum axis {
     AXIS_KV,   /* indices of KV heads; several query heads share one */
     AXIS_QKV,  /* indices of the heads of q, then of k, then of v, in one
                   tensor */
-    AXIS_GATES, /* two values per query head, ordered by KV head: first one
+    AXIS_GATES,    /* two values per query head, ordered by KV head: first one
                    value of each of the KV head's query heads, then the
                    other value of each */
-    AXIS_FF,    /* width of the feed-forward part */
-    AXIS_FF2,   /* twice the width of the feed-forward part: gate, then up */
-    AXIS_EXP,   /* width of an expert */
-    AXIS_EXP2,  /* twice the width of an expert: gate, then up */
-    AXIS_VOCAB, /* ids of the vocabulary's tokens */
+    AXIS_SSM_HEAD, /* indices of the heads of a state space model */
+    AXIS_SSM,      /* indices of z, x, b, c and dt of a state space model, or
+                      of its x, b and c */
+    AXIS_FF,       /* width of the feed-forward part */
+    AXIS_FF2,      /* twice the width of the feed-forward part: gate, then up */
+    AXIS_EXP,      /* width of an expert */
+    AXIS_EXP2,     /* twice the width of an expert: gate, then up */
+    AXIS_VOCAB,    /* ids of the vocabulary's tokens */
     AXIS_PER_LAYER,  /* per-layer embedding of a single layer */
     AXIS_PER_LAYERS, /* per-layer embeddings of all layers, one after another */
 };
@@ -93,6 +96,12 @@ static const struct role_row {
     [PL_ROLE_CACHE_V] = {"cache_v", AXIS_KV, 1},
     [PL_ROLE_STATE] = {"state", AXIS_HEAD, 1},
     [PL_ROLE_CONV_STATE] = {"conv_state", AXIS_QKV, 1},
+    [PL_ROLE_SSM_IN] = {"ssm_in", AXIS_SSM, 0},
+    [PL_ROLE_SSM_CONV] = {"ssm_conv", AXIS_SSM, 0},
+    [PL_ROLE_SSM_GATE] = {"ssm_gate", AXIS_SSM_HEAD, 0},
+    [PL_ROLE_SSM_OUT] = {"ssm_out", AXIS_SSM_HEAD, 1},
+    [PL_ROLE_SSM_STATE] = {"ssm_state", AXIS_SSM_HEAD, 1},
+    [PL_ROLE_SSM_CONV_STATE] = {"ssm_conv_state", AXIS_SSM, 1},
 };
 
 const char *role_name(pl_role r)
@@ -112,7 +121,8 @@ struct dealt {
 };
 
 /* A layer and its axes. In attention, `head` counts query heads and `kv` KV
- * heads. In a delta net, `head` counts value heads and `kv` key heads. */
+ * heads. In a delta net, `head` counts value heads and `kv` key heads. In a
+ * state space model, `head` counts heads and `kv` groups. */
 struct layer {
     /* Index in deal.layer of the layer that owns the cache that this layer
      * reads; its split of heads applies to this layer, too. */
@@ -124,6 +134,7 @@ struct layer {
                       widths of the output matrices, 0 if
                       unknown */
     bool delta; /* the layer is a delta net, whose q and k have `n_kv` heads */
+    bool ssm;   /* the layer is a state space model with `n_kv` groups */
     bool tiled; /* head h uses KV head h % n_kv; else
                    adjacent heads share a KV head */
     struct dealt head, kv, ff, exp;
@@ -139,6 +150,9 @@ struct deal {
                                     far compared with its share */
     struct layer *layer;         /* [n_layer + 1] the layers; element 0 is for
                                     tensors outside of layers */
+    struct layer *scan;          /* [n_layer + 1] the same, for the heads of a
+                                    state space model, which a layer may have
+                                    besides attention */
     int n_layer;
     struct dealt vocab[2];
     struct dealt per_layer; /* split of per-layer embeddings, common to all
@@ -214,6 +228,25 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
+/* Splits the heads of each group of a state space model alike, so that a norm
+ * over a group needs only the sum of the ranks' squares. All ranks hold b and c
+ * of all groups. Returns false if some rank with a share would get no head. */
+static bool deal_in_groups(struct deal *d, struct layer *y, int64_t uq)
+{
+    int64_t r = y->n_head / y->n_kv, count[PL_MAX_RANKS];
+
+    if (y->n_kv == 1 || r % uq)
+        return false;
+    apportion_units(d, r / uq, y->head.bytes / (double)(r / uq), count);
+    for (int i = 0; i < d->n_rank; i++)
+        if (d->share[i] > 0 && count[i] == 0)
+            return false;
+    account(d, &y->head, count, r / uq);
+    y->head.l = layout_from_counts(d->a, 0, r, uq, d->n_rank, count);
+    y->kv.l = &layout_mirrored;
+    return true;
+}
+
 static void deal_heads(struct deal *d, struct layer *y)
 {
     int64_t r = y->n_head / y->n_kv;
@@ -246,6 +279,8 @@ static void deal_heads(struct deal *d, struct layer *y)
             runs(d, &y->head, ck, r);
         return;
     }
+    if (y->ssm && deal_in_groups(d, y, uq))
+        return;
     account(d, &y->head, cq, nq);
     runs(d, &y->head, cq, uq);
     y->kv.l = &layout_mirrored;
@@ -318,40 +353,76 @@ static const pl_layout *split_gates(const struct deal *d, const struct layer *y,
     return layout_split(d->a, dim, size, (int)y->n_kv, run, d->n_rank);
 }
 
-/* Returns the layout of a tensor with the heads of q, k and v one after another
- * (AXIS_QKV): the layouts of the three segments, concatenated. Returns NULL if
- * the heads are not split or the size is another. */
-static const pl_layout *place_qkv(const struct deal *d, const struct layer *y,
-                                  int dim, int64_t size)
-{
-    const pl_layout *head = y->head.l, *kv = y->kv.l;
-    const pl_layout *part[3] = {y->delta ? kv : head, kv, y->delta ? head : kv};
-    int64_t n[3] = {y->delta ? y->n_kv : y->n_head, y->n_kv,
-                    y->delta ? y->n_head : y->n_kv};
-    int64_t scale[3] = {y->d_k, y->d_k, y->d_v};
-    int k = 0, cap = 0;
-    pl_interval *run;
+/* A part of a dimension: n heads of `scale` indices each, which `l` divides. */
+struct segment {
+    const pl_layout *l;
+    int64_t n, scale;
+};
 
-    if (!y->n_head || head->kind != PL_SPLIT ||
-        size != n[0] * scale[0] + n[1] * scale[1] + n[2] * scale[2])
+/* Returns the layout of a dimension that consists of segments: their layouts,
+ * concatenated. Returns NULL if `head`, the layout of heads, is not a split or
+ * the size is another. */
+static const pl_layout *place_segments(const struct deal *d,
+                                       const pl_layout *head,
+                                       const struct segment *s, int n, int dim,
+                                       int64_t size)
+{
+    int64_t cap = 0, sum = 0;
+    pl_interval *run;
+    int k = 0;
+
+    for (int i = 0; i < n; i++) {
+        cap += s[i].n;
+        sum += s[i].n * s[i].scale;
+    }
+    if (cap == 0 || head->kind != PL_SPLIT || size != sum)
         return NULL;
-    cap = (int)(2 * y->n_head + 2 * y->n_kv);
     run = arena_alloc(d->a, (size_t)cap, sizeof *run);
     if (!run)
         return NULL;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < n; i++) {
         struct run_walk w;
 
-        if (part[i]->kind != PL_SPLIT) {
-            run[k++] = (pl_interval){n[i] * scale[i], ranks_all(d->n_rank)};
+        if (s[i].l->kind != PL_SPLIT) {
+            run[k++] = (pl_interval){s[i].n * s[i].scale, ranks_all(d->n_rank)};
             continue;
         }
-        run_walk_first(&w, part[i], n[i]);
+        run_walk_first(&w, s[i].l, s[i].n);
         do
-            run[k++] = (pl_interval){w.left * scale[i], run_walk_owners(&w)};
+            run[k++] = (pl_interval){w.left * s[i].scale, run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
     return layout_split(d->a, dim, size, k, run, d->n_rank);
+}
+
+/* Returns the layout of a tensor with the heads of q, k and v one after another
+ * (AXIS_QKV). */
+static const pl_layout *place_qkv(const struct deal *d, const struct layer *y,
+                                  int dim, int64_t size)
+{
+    const struct segment head = {y->head.l, y->n_head, y->d_v};
+    const struct segment kv = {y->kv.l, y->n_kv, y->d_k};
+    const struct segment q = {y->head.l, y->n_head, y->d_k};
+    const struct segment v = {y->kv.l, y->n_kv, y->d_v};
+    const struct segment all[3] = {y->delta ? kv : q, kv, y->delta ? head : v};
+
+    return y->n_head ? place_segments(d, y->head.l, all, 3, dim, size) : NULL;
+}
+
+/* Returns the layout of a tensor with z, x, b, c and dt of a state space model
+ * one after another, or only x, b and c (AXIS_SSM). */
+static const pl_layout *place_ssm(const struct deal *d, const struct layer *y,
+                                  int dim, int64_t size)
+{
+    const struct segment x = {y->head.l, y->n_head, y->d_v};
+    const struct segment b = {y->kv.l, y->n_kv, y->d_k};
+    const struct segment dt = {y->head.l, y->n_head, 1};
+    const struct segment all[5] = {x, x, b, b, dt};
+    const bool conv = size == x.n * x.scale + 2 * b.n * b.scale;
+
+    return y->n_head ? place_segments(d, y->head.l, conv ? all + 1 : all,
+                                      conv ? 3 : 5, dim, size)
+                     : NULL;
 }
 
 static double leaf_bytes(const struct graph_node *n)
@@ -374,8 +445,9 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* Returns the cache or state that node n reads if n is attention, a delta net
- * or a short convolution without one, the ops with heads. Else returns -1. */
+/* Returns the cache or state that node n reads if n is attention, a delta net,
+ * a scan or a short convolution without these, the ops with heads. Else returns
+ * -1. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -386,6 +458,8 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     case OP_delta_net:
     case OP_delta_net_tiled:
         return graph_memory(g, n->in[5]);
+    case OP_ssm_scan:
+        return graph_memory(g, n->in[4]);
     case OP_short_conv: {
         int state = graph_memory(g, n->in[2]);
 
@@ -406,7 +480,7 @@ static void find_heads(struct deal *d)
         const struct graph_node *n = &d->g->node[i];
         int k = memory_of_heads(d->g, n);
 
-        if (k >= 0)
+        if (k >= 0 && n->op != OP_ssm_scan)
             d->layer[n->layer + 1].heads = d->g->node[k].layer + 1;
     }
 }
@@ -414,6 +488,13 @@ static void find_heads(struct deal *d)
 static struct layer *heads_of(const struct deal *d, int layer)
 {
     return &d->layer[d->layer[layer + 1].heads];
+}
+
+/* Returns the layer's heads to which a tensor with axis `x` belongs. */
+static struct layer *heads_on(const struct deal *d, int layer, enum axis x)
+{
+    return x == AXIS_SSM || x == AXIS_SSM_HEAD ? &d->scan[layer + 1]
+                                               : heads_of(d, layer);
 }
 
 /* If node n is an op with heads, records their numbers in *h, the layer that
@@ -434,7 +515,8 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     }
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
-    k = &d->g->node[h->delta ? n->in[0] : memory];
+    h->ssm = n->op == OP_ssm_scan;
+    k = &d->g->node[h->delta || h->ssm ? n->in[0] : memory];
     /* If a layer's caches have different numbers of heads, those of the last
      * cache are used. */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
@@ -449,11 +531,12 @@ static void collect_axes(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {
         const struct graph_node *n = &d->g->node[i];
-        struct layer *y = &d->layer[n->layer + 1], *h = heads_of(d, n->layer);
         const struct role_row *row = &rows[n->role];
+        struct layer *y = &d->layer[n->layer + 1];
+        struct layer *h = heads_on(d, n->layer, row->axis);
         int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
 
-        survey_heads(d, n, h);
+        survey_heads(d, n, n->op == OP_ssm_scan ? &d->scan[n->layer + 1] : h);
         if (n->op != OP_weight || size == 0)
             continue;
         switch (row->axis) {
@@ -461,6 +544,8 @@ static void collect_axes(struct deal *d)
         case AXIS_KV:
         case AXIS_QKV:
         case AXIS_GATES:
+        case AXIS_SSM_HEAD:
+        case AXIS_SSM:
             if (row->dim == 1)
                 h->n_out = gcd(h->n_out, size);
             add(&h->head, n, 0);
@@ -498,7 +583,7 @@ static const pl_layout *leaf_layout(const struct deal *d,
 {
     const struct role_row *row = &rows[n->role];
     const struct layer *y = &d->layer[n->layer + 1];
-    const struct layer *h = heads_of(d, n->layer);
+    const struct layer *h = heads_on(d, n->layer, row->axis);
     int64_t size = n->n_dim > row->dim ? n->dim[row->dim].n : 0;
     const pl_layout *l = NULL;
 
@@ -506,11 +591,14 @@ static const pl_layout *leaf_layout(const struct deal *d,
         return NULL;
     switch (row->axis) {
     case AXIS_HEAD:
+    case AXIS_SSM_HEAD:
         return place_heads(d, h->head.l, row->dim, size, h->n_head);
     case AXIS_KV:
         return place_heads(d, h->kv.l, row->dim, size, h->n_kv);
     case AXIS_QKV:
         return place_qkv(d, h, row->dim, size);
+    case AXIS_SSM:
+        return place_ssm(d, h, row->dim, size);
     case AXIS_GATES:
         return split_gates(d, h, row->dim, size);
     case AXIS_FF:
@@ -549,7 +637,8 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
         if (g->node[i].layer >= d.n_layer)
             d.n_layer = g->node[i].layer + 1;
     d.layer = arena_alloc(a, (size_t)d.n_layer + 1, sizeof *d.layer);
-    if (!d.layer)
+    d.scan = arena_alloc(a, (size_t)d.n_layer + 1, sizeof *d.scan);
+    if (!d.layer || !d.scan)
         return err_no_memory(err, "a table of layers");
     find_heads(&d);
     collect_axes(&d);
@@ -561,6 +650,8 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
 
         if (y->n_head)
             deal_heads(&d, y);
+        if (d.scan[i].n_head)
+            deal_heads(&d, &d.scan[i]);
         deal_width(&d, &y->ff);
         deal_width(&d, &y->exp);
     }

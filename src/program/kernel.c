@@ -112,7 +112,9 @@ bool kernel_maps_heads(enum kernel k, int *many, int *few)
 {
     bool attention = kernel_is_attention(k);
 
-    *many = attention ? 1 : k == KERNEL_delta_net ? 3 : -1;
+    *many = attention                                       ? 1
+            : k == KERNEL_delta_net || k == KERNEL_ssm_scan ? 3
+                                                            : -1;
     *few = attention ? 2 : 1;
     return *many >= 0;
 }

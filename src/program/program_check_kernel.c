@@ -342,19 +342,20 @@ static bool latent_fits(const struct insn_kernel *k,
 }
 
 /* Returns true if the row of a recurrent state has the right number of
- * elements. The state of a head of delta_net is a matrix, width of a key by
- * width of a value. The state of a channel of short_conv has one element less
- * than the filter. */
-static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
+ * elements. The state of a head of delta_net and ssm_scan is a matrix, width of
+ * a key by width of a value. The state of a channel of short_conv has one
+ * element less than the filter. `state` is the argument with the state. */
+static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t,
+                       int state)
 {
-    bool delta = k->kernel == KERNEL_delta_net;
-    pl_dim d = t[k->arg[delta ? 6 : 3].tensor].dim[2];
-    pl_dim a = t[k->arg[2].tensor].dim[delta ? 2 : 1];
-    pl_dim b = delta ? t[k->arg[3].tensor].dim[2] : (pl_dim){1, PL_CONST};
+    bool matrix = k->kernel != KERNEL_short_conv;
+    pl_dim d = t[k->arg[state].tensor].dim[2];
+    pl_dim a = t[k->arg[2].tensor].dim[matrix ? 2 : 1];
+    pl_dim b = matrix ? t[k->arg[3].tensor].dim[2] : (pl_dim){1, PL_CONST};
 
     return a.symbol == PL_CONST && b.symbol == PL_CONST && a.n > 0 && b.n > 0 &&
            a.n <= INT32_MAX && b.n <= INT32_MAX &&
-           same(d, (pl_dim){delta ? a.n * b.n : a.n - 1, PL_CONST});
+           same(d, (pl_dim){matrix ? a.n * b.n : a.n - 1, PL_CONST});
 }
 
 static bool permute_fits(const struct graph_attr *a,
@@ -455,9 +456,11 @@ static bool attributes_fit(const struct insn_kernel *k,
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);
     case KERNEL_delta_net:
-        return heads_fit(k, t) && state_fits(k, t);
+        return heads_fit(k, t) && state_fits(k, t, 6);
+    case KERNEL_ssm_scan:
+        return heads_fit(k, t) && state_fits(k, t, 5);
     case KERNEL_short_conv:
-        return state_fits(k, t);
+        return state_fits(k, t, 3);
     case KERNEL_permute:
         return permute_fits(a, k, t);
     case KERNEL_slice:

@@ -12,6 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Granite 4.0 H Small and Nemotron Nano 2, by their configurations. */
+static const struct synth_scan granite_h = {
+    "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", false, 128, 64, 1, 128};
+static const struct synth_scan nemotron_h = {
+    "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
+    true,
+    128,
+    80,
+    8,
+    128};
+
 /* Columns: name, architecture; layers, width, heads, KV heads, head width;
  * feed-forward width, experts, experts used; vocabulary, tied; key heads, value
  * heads and head width of delta nets; width of the shared expert. The shapes
@@ -19,26 +30,31 @@
  * those in the models' published config.json; "tiny" is for tests. */
 static const struct synth_shape shapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true, 0,
-     0, 0, 0},
+     0, 0, 0, NULL},
     {"qwen3moe-2.75b", "qwen3moe", 24, 1024, 16, 4, 128, 512, 64, 8, 102400,
-     false, 0, 0, 0, 0},
+     false, 0, 0, 0, 0, NULL},
     {"llama-1.2b", "llama", 16, 2048, 32, 8, 64, 8192, 0, 0, 102400, true, 0, 0,
-     0, 0},
+     0, 0, NULL},
     {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 0, 0, 151936, false, 0,
-     0, 0, 0},
+     0, 0, 0, NULL},
     {"qwen3moe-30b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 151936,
-     false, 0, 0, 0, 0},
+     false, 0, 0, 0, 0, NULL},
     {"qwen35-0.8b", "qwen35", 24, 1024, 8, 2, 256, 3584, 0, 0, 248320, true, 16,
-     16, 128, 0},
+     16, 128, 0, NULL},
     {"qwen35moe-35b", "qwen35moe", 40, 2048, 16, 2, 256, 512, 256, 8, 248320,
-     false, 16, 32, 128, 512},
+     false, 16, 32, 128, 512, NULL},
     {"smollm3-3b", "smollm3", 36, 2048, 16, 4, 128, 11008, 0, 0, 128256, true,
-     0, 0, 0, 0},
+     0, 0, 0, 0, NULL},
     {"granite-8b", "granite", 40, 4096, 32, 8, 128, 12800, 0, 0, 49159, true, 0,
-     0, 0, 0},
+     0, 0, 0, NULL},
     {"granitemoe-3b", "granitemoe", 32, 1536, 24, 8, 64, 512, 40, 8, 49155,
-     true, 0, 0, 0, 0},
-    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false, 0, 0, 0, 0},
+     true, 0, 0, 0, 0, NULL},
+    {"granitehybrid-32b", "granitehybrid", 40, 4096, 32, 8, 128, 768, 72, 10,
+     100352, true, 0, 0, 0, 1536, &granite_h},
+    {"nemotron_h-9b", "nemotron_h", 56, 4480, 40, 8, 128, 15680, 0, 0, 131072,
+     false, 0, 0, 0, 0, &nemotron_h},
+    {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false, 0, 0, 0, 0,
+     NULL},
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
 
@@ -163,9 +179,9 @@ static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
     }
     x = &w->filled[w->n++];
     x->w = w;
-    if (n_dim == 1 && strstr(name, "ssm_a"))
+    if ((n_dim == 1 || width == 1) && strstr(name, "ssm_a"))
         synth_fill_decay(&x->fill, (uint64_t)w->n);
-    else if (n_dim == 1)
+    else if (n_dim == 1 || width == 1)
         synth_fill_norm(&x->fill, (uint64_t)w->n);
     else /* With this root mean square, a product's results are about as large
             as its inputs. */
@@ -188,9 +204,17 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
     const int64_t kv = s->n_head_kv * s->d_head, ff = s->d_ff, e = s->n_expert;
     const pl_format most = t->most;
     const pl_format some = more_bits(il, s->n_layer) ? t->some : most;
-    const bool moe = e > 0, normed = !strncmp(s->arch, "qwen", 4);
+    const bool normed = !strncmp(s->arch, "qwen", 4);
     const bool hybrid = s->n_key > 0, delta = hybrid && (il + 1) % 4 != 0;
-    const bool attends = !delta, shared = s->d_shared > 0;
+    const struct synth_scan *c = s->scan;
+    const char part = c ? c->parts[il] : '*';
+    const bool scan = part == 'M', attends = !delta && part == '*';
+    const bool ff_part = !c || !c->single || part == '-';
+    const bool gate = ff_part && !(c && c->single);
+    const bool moe = ff_part && e > 0, dense = ff_part && e == 0;
+    const bool shared = moe && s->d_shared > 0;
+    const int64_t n_h = c ? c->n_head : 0, inner = c ? n_h * c->d_head : 0;
+    const int64_t mixed_rows = c ? inner + 2 * c->n_group * c->d_state : 0;
     const int64_t n_v = s->n_value * s->d_delta;
     const int64_t conv = 2 * s->n_key * s->d_delta + n_v, fs = s->d_shared;
     const struct {
@@ -216,19 +240,31 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
         {"ssm_a", delta, PL_F32, 1, {s->n_value}},
         {"ssm_norm.weight", delta, PL_F32, 1, {s->d_delta}},
         {"ssm_out.weight", delta, most, 2, {d, n_v}},
+        {"ssm_in.weight", scan, most, 2, {inner + mixed_rows + n_h, d}},
+        {"ssm_conv1d.weight", scan, PL_F32, 2, {mixed_rows, 4}},
+        {"ssm_conv1d.bias", scan, PL_F32, 1, {mixed_rows}},
+        {"ssm_dt.bias", scan, PL_F32, 1, {n_h}},
+        {"ssm_a", scan, PL_F32, 2, {n_h, 1}},
+        {"ssm_d", scan, PL_F32, 2, {n_h, 1}},
+        {"ssm_norm.weight",
+         scan,
+         PL_F32,
+         2,
+         {c ? c->n_group : 0, c ? inner / c->n_group : 0}},
+        {"ssm_out.weight", scan, most, 2, {d, inner}},
         {hybrid ? "post_attention_norm.weight" : "ffn_norm.weight",
-         true,
+         !(c && c->single),
          PL_F32,
          1,
          {d}},
-        {"ffn_gate.weight", !moe, most, 2, {ff, d}},
-        {"ffn_up.weight", !moe, most, 2, {ff, d}},
-        {"ffn_down.weight", !moe, some, 2, {d, ff}},
+        {"ffn_gate.weight", dense && gate, most, 2, {ff, d}},
+        {"ffn_up.weight", dense, most, 2, {ff, d}},
+        {"ffn_down.weight", dense, some, 2, {d, ff}},
         {"ffn_gate_inp.weight", moe, PL_F32, 2, {e, d}},
         {"ffn_gate_exps.weight", moe, most, 3, {e, ff, d}},
         {"ffn_up_exps.weight", moe, most, 3, {e, ff, d}},
         {"ffn_down_exps.weight", moe, some, 3, {e, d, ff}},
-        {"ffn_gate_inp_shexp.weight", shared, PL_F32, 1, {d}},
+        {"ffn_gate_inp_shexp.weight", shared && !c, PL_F32, 1, {d}},
         {"ffn_gate_shexp.weight", shared, most, 2, {fs, d}},
         {"ffn_up_shexp.weight", shared, most, 2, {fs, d}},
         {"ffn_down_shexp.weight", shared, some, 2, {d, fs}},
@@ -257,8 +293,23 @@ static void tensors(struct writer *w, const struct synth_type *t)
 
 /* ---- writing the file ---------------------------------------------------- */
 
+/* Writes the key `name` with one number per layer: `value` in layers whose part
+ * has the letter `part`, 0 in others. */
+static void layer_key(struct gguf_writer *w, const struct synth_shape *s,
+                      const char *name, char part, int64_t value)
+{
+    int32_t v[64] = {0};
+    char key[64];
+
+    for (int64_t i = 0; i < s->n_layer && i < 64; i++)
+        v[i] = s->scan->parts[i] == part ? (int32_t)value : 0;
+    snprintf(key, sizeof key, "%s.%s", s->arch, name);
+    gguf_put_array(w, key, GGUF_I32, v, (uint64_t)s->n_layer);
+}
+
 static void keys(struct gguf_writer *w, const struct synth_shape *s)
 {
+    const struct synth_scan *c = s->scan;
     const struct {
         const char *key;
         int64_t value;
@@ -266,9 +317,9 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
         {"context_length", 32768},
         {"embedding_length", s->d_model},
         {"block_count", s->n_layer},
-        {"feed_forward_length", s->d_ff},
+        {"feed_forward_length", c && c->single ? 0 : s->d_ff},
         {"attention.head_count", s->n_head},
-        {"attention.head_count_kv", s->n_head_kv},
+        {"attention.head_count_kv", c ? 0 : s->n_head_kv},
         {"attention.key_length", s->d_head},
         {"attention.value_length", s->d_head},
         {"rope.dimension_count", s->n_key ? s->d_head / 4 : s->d_head},
@@ -277,11 +328,11 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
         {"expert_used_count", s->n_used},
         {"expert_feed_forward_length", s->n_expert ? s->d_ff : 0},
         {"expert_shared_feed_forward_length", s->d_shared},
-        {"ssm.conv_kernel", s->n_key ? 4 : 0},
-        {"ssm.state_size", s->d_delta},
-        {"ssm.group_count", s->n_key},
-        {"ssm.time_step_rank", s->n_value},
-        {"ssm.inner_size", s->n_value * s->d_delta},
+        {"ssm.conv_kernel", s->n_key || c ? 4 : 0},
+        {"ssm.state_size", c ? c->d_state : s->d_delta},
+        {"ssm.group_count", c ? c->n_group : s->n_key},
+        {"ssm.time_step_rank", c ? c->n_head : s->n_value},
+        {"ssm.inner_size", c ? c->n_head * c->d_head : s->n_value * s->d_delta},
     };
     char key[64];
 
@@ -292,6 +343,10 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
         if (rows[i].value > 0)
             gguf_put_u32(w, key, (uint32_t)rows[i].value);
     }
+    if (c)
+        layer_key(w, s, "attention.head_count_kv", '*', s->n_head_kv);
+    if (c && c->single)
+        layer_key(w, s, "feed_forward_length", '-', s->d_ff);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", s->arch);
     gguf_put_f32(w, key, 1e-6f);
     snprintf(key, sizeof key, "%s.rope.freq_base", s->arch);
@@ -310,7 +365,7 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
                      const char *path, bool hole,
                      const struct synth_watch *watch, pl_err *err)
 {
-    enum { A_LAYER = 24, OUTSIDE = 3 };
+    enum { A_LAYER = 28, OUTSIDE = 3 };
     struct writer w = {.shape = s, .hole = hole, .watch = watch};
     pl_status status;
 

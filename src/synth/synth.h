@@ -6,9 +6,19 @@
 
 #include "gguf/gguf_write.h"
 
+/* The parts of a model with Mamba-2 blocks. */
+struct synth_scan {
+    /* One letter per layer: M for a block, * for attention, - for a
+     * feed-forward part alone. */
+    const char *parts;
+    bool single; /* layers with M or * have no feed-forward part, and such parts
+                    have no gate */
+    int64_t n_head, d_head, n_group, d_state;
+};
+
 /* The shape of a synthetic model, of the families llama, qwen3, qwen3moe,
  * qwen35 or qwen35moe, or of one with the tensors of llama or of its
- * experts. */
+ * experts, with Mamba-2 blocks or without. */
 struct synth_shape {
     const char *name; /* name of the shape, such as "qwen3-8b" */
     const char *arch; /* value of the key general.architecture */
@@ -23,6 +33,7 @@ struct synth_shape {
      * of the delta nets, which three of four layers contain; width of these
      * heads; width of the shared expert, 0 if there is none. */
     int64_t n_key, n_value, d_delta, d_shared;
+    const struct synth_scan *scan; /* NULL for families without Mamba-2 */
 };
 
 /* The formats of a synthetic model's matrices. Vectors and routers are F32. */

@@ -229,6 +229,8 @@ static void ops(struct walk *w)
         made(w, pl_short_conv(g, t[0], t[1], t[2], on));
     else if (!strcmp(c, "pl_delta_net"))
         made(w, pl_delta_net(g, t[0], t[1], t[2], t[3], t[4], t[5], f, on));
+    else if (!strcmp(c, "pl_ssm_scan"))
+        made(w, pl_ssm_scan(g, t[0], t[1], t[2], t[3], t[4]));
     else if (!strcmp(c, "pl_router_topk"))
         made(w, pl_router_topk(g, t[0], on ? t[1] : -1, (pl_gating)i, k,
                                walk_i(w, 1), walk_i(w, 1)));
@@ -618,6 +620,7 @@ static const struct walk_row rows[] = {
     {"pl_latent_attention", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},
+    {"pl_ssm_scan", ops},
     {"pl_softmax", plain_op},
     {"pl_router_topk", ops},
     {"pl_router_weights", ops},

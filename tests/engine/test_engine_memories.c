@@ -34,6 +34,7 @@ static const struct {
     {"deepseek2-mla-f32.gguf", true},
     {"lfm2-f32.gguf", false},
     {"cohere2-f32.gguf", false},
+    {"nemotron_h-f32.gguf", false},
 };
 
 static const struct {
@@ -505,6 +506,7 @@ CALLS(gemma4, 6)
 CALLS(deepseek2, 7)
 CALLS(lfm2, 8)
 CALLS(cohere2, 9)
+CALLS(nemotron_h, 10)
 
 /* ---- states -------------------------------------------------------------- */
 

@@ -18,11 +18,11 @@
 #include "lib/cache_formats.h"
 #include "lib/engine_run.h"
 
-static const char *const models[] = {"qwen2-bias-f32.gguf", "qwen3moe-f32.gguf",
-                                     "gemma4-ple-sharedkv-f32.gguf",
-                                     "qwen35moe-f32.gguf", "lfm2-f32.gguf"};
+static const char *const models[] = {
+    "qwen2-bias-f32.gguf", "qwen3moe-f32.gguf", "gemma4-ple-sharedkv-f32.gguf",
+    "qwen35moe-f32.gguf",  "lfm2-f32.gguf",     "falcon-h1-f32.gguf"};
 static const char *const small = "llama-q-q4_0.gguf";
-enum { N_MODEL = 5, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
+enum { N_MODEL = 6, N_PAST = 150, N_MORE = 20, MAX_TOKEN = 400 };
 
 /* ---- helpers ------------------------------------------------------------- */
 

@@ -55,6 +55,7 @@ static enum part part_of(pl_role r, int *from_last)
     *from_last = 1;
     switch (r) {
     case PL_ROLE_ATTN_OUT:
+    case PL_ROLE_SSM_OUT:
         *from_last = 0;
         return PART_Q;
     case PL_ROLE_ATTN_Q:
@@ -62,6 +63,7 @@ static enum part part_of(pl_role r, int *from_last)
     case PL_ROLE_ATTN_GATE:
     case PL_ROLE_DELTA_GATE:
     case PL_ROLE_DELTA_GATES:
+    case PL_ROLE_SSM_GATE:
         return PART_Q;
     case PL_ROLE_ATTN_K_B:
     case PL_ROLE_ATTN_V_B:
@@ -71,6 +73,8 @@ static enum part part_of(pl_role r, int *from_last)
     case PL_ROLE_ATTN_V:
     case PL_ROLE_ATTN_QKV:
     case PL_ROLE_CONV:
+    case PL_ROLE_SSM_IN:
+    case PL_ROLE_SSM_CONV:
         return PART_KV;
     case PL_ROLE_FFN_DOWN:
         *from_last = 0;
@@ -334,7 +338,8 @@ static void judge_sums(const struct split *s)
 
 static void survey_heads(struct split *s, const struct graph_node *x)
 {
-    bool delta = x->op == OP_delta_net || x->op == OP_delta_net_tiled;
+    bool delta = x->op == OP_delta_net || x->op == OP_delta_net_tiled ||
+                 x->op == OP_ssm_scan;
     const struct graph_node *k;
     int layer = x->layer + 1;
 

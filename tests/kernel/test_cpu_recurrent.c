@@ -1,4 +1,5 @@
-/* The short convolution and the gated delta net. Every kernel set has the bits
+/* The short convolution, the gated delta net and the scan of a state space
+ * model. Every kernel set has the bits
  * of the specified order of operations, however a sequence is cut into runs,
  * threads share a run, and wherever states are. That order agrees with the
  * recurrence in double. */
@@ -536,5 +537,188 @@ TEST(cpu_delta_net_takes_keys_of_zeros)
         for (int e = 0; e < 4; e++)
             assert_true(fabs((double)out[e] - (0.6 * e - 0.8 * (4 + e)) / 4) <
                         1e-6);
+    }
+}
+
+/* ---- scan of a state space model ----------------------------------------- */
+
+/* A sequence and its expected result. */
+struct scan_case {
+    struct cpu_ssm_scan a; /* call that computes the whole sequence */
+    float *before;         /* state before the sequence; NULL for zeros */
+    /* expected result and expected state after the sequence */
+    float *out, *state;
+    int64_t n_state;
+};
+
+/* Computes column e of head `head` as specified, and compares it with the
+ * recurrence in double. */
+static void scan_column(struct scan_case *s, int64_t head, int64_t e)
+{
+    const struct cpu_ssm_scan *a = &s->a;
+    const int64_t n = a->d_state, group = a->head_map[head] * n;
+    float *m = s->state + head * n * a->d_head + e;
+    double *m64 = test_need((size_t)n, sizeof *m64);
+    double *want = test_need((size_t)n, sizeof *want);
+    float *have = test_need((size_t)n, sizeof *have);
+
+    for (int64_t d = 0; d < n; d++)
+        m64[d] = (double)m[d * a->d_head];
+    for (int64_t t = 0; t < a->n_tok; t++) {
+        const float *b = a->b + t * a->b_stride + group;
+        const float *c = a->c + t * a->c_stride + group;
+        float g = a->g[t * a->g_stride + head];
+        float gamma = one_lane(lanes_exp(lanes_set(g)));
+        float x = a->x[t * a->x_stride + head * a->d_head + e];
+        double sum = 0, size = 0;
+        float y;
+
+        for (int64_t d = 0; d < n; d++) {
+            float *v = &m[d * a->d_head];
+
+            *v = fmaf(b[d], x, gamma * *v);
+            m64[d] = m64[d] * exp((double)g) + (double)b[d] * (double)x;
+            sum += m64[d] * (double)c[d];
+            size += fabs(m64[d] * (double)c[d]);
+        }
+        y = four_chains(m, a->d_head, c, n);
+        s->out[(t * a->n_head + head) * a->d_head + e] = y;
+        assert_true(fabs((double)y - sum) <= 1e-5 * (size + 1));
+    }
+    for (int64_t d = 0; d < n; d++) {
+        have[d] = m[d * a->d_head];
+        want[d] = m64[d];
+    }
+    close_to(have, want, n);
+    free(m64);
+    free(want);
+    free(have);
+}
+
+/* Computes the same with a kernel set, in any runs and by any threads. */
+static void scan_runs(const struct scan_case *s, enum kernel_set set,
+                      uint64_t *seed)
+{
+    const int64_t n = s->a.n_head * s->a.d_head;
+    const size_t state_bytes = (size_t)s->n_state * sizeof(float);
+    const size_t n_out = (size_t)(s->a.n_tok * s->a.out_stride);
+    float *state[N_STATE];
+    float *out = rubbish(n_out * sizeof(*out));
+    float *want = rubbish(n_out * sizeof(*out));
+    struct cpu_kernels k;
+    int now = -1;
+
+    cpu_kernels_init(&k, set);
+    for (int i = 0; i < N_STATE; i++)
+        state[i] = rubbish(state_bytes);
+    if (s->before)
+        memcpy(state[now = 0], s->before, state_bytes);
+    for (int64_t t = 0; t < s->a.n_tok;) {
+        struct cpu_ssm_scan a = s->a;
+        const size_t scratch_bytes = cpu_ssm_scan_scratch(&a);
+        int next = next_state(now, seed);
+
+        a.n_tok = next_run(s->a.n_tok - t, seed);
+        a.c += t * a.c_stride;
+        a.b += t * a.b_stride;
+        a.x += t * a.x_stride;
+        a.g += t * a.g_stride;
+        a.out = out + t * a.out_stride;
+        a.state_in = now < 0 ? NULL : state[now];
+        a.state_out = state[next];
+        for (int64_t i = 0; i < cpu_ssm_scan_items(&a);) {
+            char *scratch = scratch_make(scratch_bytes);
+            int64_t part = 1 + test_below(seed, cpu_ssm_scan_items(&a) - i);
+
+            k.ssm_scan(&a, i, part, scratch);
+            scratch_free(scratch, scratch_bytes);
+            i += part;
+        }
+        now = next;
+        t += a.n_tok;
+    }
+    for (int64_t t = 0; t < s->a.n_tok; t++)
+        memcpy(want + t * s->a.out_stride, s->out + t * n,
+               (size_t)n * sizeof(*out));
+    assert_memory_equal(out, want, n_out * sizeof(*out));
+    assert_memory_equal(state[now], s->state, state_bytes);
+    for (int i = 0; i < N_STATE; i++)
+        free(state[i]);
+    free(out);
+    free(want);
+}
+
+/* Returns rows of n floats for all tokens, sometimes with a gap between
+ * them. */
+static float *gapped_rows(int64_t n_tok, int64_t n, int64_t *stride,
+                          uint64_t *seed)
+{
+    *stride = n + (test_below(seed, 2) ? test_below(seed, 30) : 0);
+    return floats(n_tok * *stride, 1, seed);
+}
+
+static void scan_check(struct cpu_ssm_scan shape, bool zero, uint64_t *seed)
+{
+    struct scan_case s = {.a = shape};
+    struct cpu_ssm_scan *a = &s.a;
+    int32_t *map = test_need((size_t)a->n_head, sizeof(*map));
+    const int64_t n = a->n_head * a->d_head, n_b = a->n_group * a->d_state;
+    float *c = gapped_rows(a->n_tok, n_b, &a->c_stride, seed);
+    float *b = gapped_rows(a->n_tok, n_b, &a->b_stride, seed);
+    float *x = gapped_rows(a->n_tok, n, &a->x_stride, seed);
+    float *g = gapped_rows(a->n_tok, a->n_head, &a->g_stride, seed);
+
+    for (int64_t i = 0; i < a->n_head; i++)
+        map[i] = (int32_t)test_below(seed, a->n_group);
+    for (int64_t i = 0; i < a->n_tok * a->g_stride; i++)
+        g[i] = -fabsf(g[i]);
+    a->head_map = map;
+    a->c = c;
+    a->b = b;
+    a->x = x;
+    a->g = g;
+    a->out_stride = n + test_below(seed, 30);
+    s.n_state = n * a->d_state;
+    s.before = zero ? NULL : floats(s.n_state, 1, seed);
+    s.state = test_need((size_t)s.n_state, sizeof(float));
+    s.out = test_need((size_t)(a->n_tok * n), sizeof(float));
+    if (s.before)
+        memcpy(s.state, s.before, (size_t)s.n_state * sizeof(float));
+    for (int64_t i = 0; i < n; i++)
+        scan_column(&s, i / a->d_head, i % a->d_head);
+    for (int f = KERNEL_SET_REFERENCE; f < KERNEL_SET_COUNT; f++)
+        if (kernel_set_runs(f))
+            scan_runs(&s, f, seed);
+    free(map);
+    free(c);
+    free(b);
+    free(x);
+    free(g);
+    free(s.before);
+    free(s.state);
+    free(s.out);
+}
+
+TEST(cpu_ssm_scan_is_the_recurrence_as_it_is_written)
+{
+    static const struct cpu_ssm_scan shapes[] = {
+        {.n_tok = 130, .n_group = 1, .n_head = 2, .d_state = 64, .d_head = 48},
+        {.n_tok = 3, .n_group = 2, .n_head = 4, .d_state = 128, .d_head = 80},
+        {.n_tok = 2, .n_group = 1, .n_head = 1, .d_state = 256, .d_head = 64},
+    };
+    uint64_t seed = test_seed() + 23;
+
+    for (int i = 0; i < 3; i++)
+        scan_check(shapes[i], i == 2, &seed);
+    for (int i = 0; i < 40; i++) {
+        struct cpu_ssm_scan a = {
+            .n_tok = 1 + test_below(&seed, 20),
+            .n_group = 1 + test_below(&seed, 3),
+            .n_head = 1 + test_below(&seed, 5),
+            .d_state = 1 + test_below(&seed, i % 2 ? 70 : 7),
+            .d_head = 1 + test_below(&seed, 70),
+        };
+
+        scan_check(a, i % 4 == 0, &seed);
     }
 }

@@ -670,6 +670,47 @@ TEST(gpu_delta_net_of_many_sequences)
     free_call(&c);
 }
 
+static void scan(int64_t d_state, int64_t d_head, int64_t longest,
+                 uint64_t *seed)
+{
+    static const struct graph_attr a;
+    int64_t n_b = 1 + test_below(seed, 3), n_x = 1 + test_below(seed, 4);
+    struct cpu_call c = {.n_in = 5, .attr = &a};
+    int32_t map[4];
+    struct sequences s;
+    int64_t n;
+
+    sequences_make(&s, longest, seed);
+    n = s.table.n_tok;
+    for (int i = 0; i < 4; i++)
+        map[i] = (int32_t)test_below(seed, n_b);
+    c.table = &s.table;
+    c.head_map = map;
+    c.in[0] = call_tensor(PL_F32, 3, (int64_t[]){n, n_b, d_state}, 1, seed);
+    c.in[1] = call_tensor(PL_F32, 3, (int64_t[]){n, n_b, d_state}, 1, seed);
+    c.in[2] = call_tensor(PL_F32, 3, (int64_t[]){n, n_x, d_head}, 1, seed);
+    c.in[3] = call_tensor(PL_F32, 2, (int64_t[]){n, n_x}, 1, seed);
+    c.in[4] = call_tensor(PL_F32, 3, (int64_t[]){N_SLOT, n_x, d_state * d_head},
+                          1, seed);
+    c.out = call_tensor(PL_F32, 3, (int64_t[]){n, n_x, d_head}, 1, seed);
+    for (int64_t i = 0; i < n * n_x; i++)
+        ((float *)c.in[3].data)[i] = -fabsf(((float *)c.in[3].data)[i]);
+    same_states(KERNEL_ssm_scan, c, 4);
+    free_call(&c);
+}
+
+TEST(gpu_ssm_scan_goes_on_from_slots)
+{
+    static const int64_t d_state[] = {1, 5, 64, 65, 128, 130, 256, 257, 300};
+    uint64_t seed = test_seed() + 42;
+
+    for (int i = 0; i < 9; i++) {
+        scan(d_state[i], 1 + test_below(&seed, 70), 3, &seed);
+        scan(d_state[i], 64, 1, &seed);
+    }
+    scan(100, 40, 12, &seed);
+}
+
 /* ---- copies of instructions ---------------------------------------------- */
 
 static void launch(enum gpu_kernel k, int64_t n_group, const void *args)

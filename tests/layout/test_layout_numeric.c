@@ -866,6 +866,87 @@ TEST(layout_numeric_delta_nets_lie_together)
     }
 }
 
+/* Two groups of three heads, three values wide, with states of two rows. */
+static const char scan_text[] =
+    "x: f32[n_tok, 8] = input\n"
+    "in: f32[50, 8] = weight role=ssm_in\n"
+    "taps: f32[26, 4] = weight role=ssm_conv\n"
+    "before: f32[n_slot, 26, 3] = memory state=1 role=ssm_conv_state\n"
+    "state: f32[n_slot, 6, 6] = memory state=1 role=ssm_state\n"
+    "bias: f32[6] = weight role=ssm_gate\n"
+    "out: f32[8, 18] = weight role=ssm_out\n"
+    "y: f32[n_tok, 50] = matmul(x, in)\n"
+    "z: f32[n_tok, 18] = slice(y) axis=1\n"
+    "xbc: f32[n_tok, 26] = slice(y) axis=1 start=18\n"
+    "dt: f32[n_tok, 6] = slice(y) axis=1 start=44\n"
+    "v: f32[n_tok, 26] = short_conv(xbc, taps, before) silu=1\n"
+    "xs: f32[n_tok, 18] = slice(v) axis=1\n"
+    "b: f32[n_tok, 4] = slice(v) axis=1 start=18\n"
+    "c: f32[n_tok, 4] = slice(v) axis=1 start=22\n"
+    "xh: f32[n_tok, 6, 3] = reshape(xs)\nbh: f32[n_tok, 2, 2] = reshape(b)\n"
+    "ch: f32[n_tok, 2, 2] = reshape(c)\nd: f32[n_tok, 6] = add(dt, bias)\n"
+    "m: f32[n_tok, 6, 3] = ssm_scan(ch, bh, xh, d, state)\n"
+    "f: f32[n_tok, 18] = reshape(m)\nn: f32[n_tok, 18] = swiglu(z, f)\n"
+    "q: f32[n_tok, 18] = sqr(n)\nq4: f32[n_tok, 2, 9, 1] = reshape(q)\n"
+    "s: f32[n_tok, 2, 1] = sum(q4)\nnh: f32[n_tok, 2, 9] = reshape(n)\n"
+    "g: f32[n_tok, 2, 9] = div(nh, s)\ne: f32[n_tok, 18] = reshape(g)\n"
+    "o: f32[n_tok, 8] = matmul(e, out)\nr: f32[n_tok, 8] = add(o, x) "
+    "!output\n";
+
+/* The owner of a head has all of its own data and b and c of its group. Up to
+ * three ranks, each has whole groups or some heads of each, so that only sums
+ * are exchanged: those of the norm and those of the output. */
+static void scan_lies_together(int n_rank)
+{
+    struct planned_text t;
+    rankset group[2] = {0};
+    int n_reduce = 0;
+
+    plan(&t, scan_text, n_rank, NULL);
+    for (int h = 0; h < 6; h++) {
+        rankset o = naive_owners(layout_of(&t, "state"), h, n_rank);
+
+        assert_true(o != 0);
+        group[h / 3] |= o;
+        owned(&t, "bias", h, o);
+        owned(&t, "in", 44 + h, o);
+        for (int i = 0; i < 3; i++) {
+            owned(&t, "in", 3 * h + i, o);
+            owned(&t, "in", 18 + 3 * h + i, o);
+            owned(&t, "out", 3 * h + i, o);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        owned(&t, "in", 36 + i, group[i / 2]);
+        owned(&t, "in", 40 + i, group[i / 2]);
+    }
+    for (int i = 0; i < 26; i++) {
+        rankset o = naive_owners(layout_of(&t, "in"), 18 + i, n_rank);
+
+        owned(&t, "taps", i, o);
+        owned(&t, "before", i, o);
+    }
+    for (int i = 0; i < t.p->n && n_rank <= 3; i++) {
+        enum num_kind k = t.p->node[i].kind;
+
+        n_reduce += k == NUM_ALL_REDUCE;
+        if (k != NUM_OP && k != NUM_SLICE && k != NUM_ALL_REDUCE)
+            fail_msg("%d ranks: %s of %s", n_rank, num_kind_name(k),
+                     t.g->node[t.p->node[i].node].name);
+    }
+    if (n_rank <= 3)
+        assert_int_equal(n_reduce, n_rank - 1);
+    drop(&t);
+}
+
+TEST(layout_numeric_scans_lie_together)
+{
+    static const int ranks[] = {1, 2, 3, 5, 8};
+
+    for (int i = 0; i < 5; i++)
+        scan_lies_together(ranks[i]);
+}
+
 TEST(layout_numeric_out_of_memory_is_a_status)
 {
     for (int64_t n = 0; alloc_each(&n);) {

@@ -415,6 +415,30 @@ static void delta_net(const struct graph_node *n, const struct eval_value *in,
     }
 }
 
+static void ssm_scan(const struct eval_value *in, const struct eval_rows *rows,
+                     struct eval_value *out, const struct eval_value *state)
+{
+    int64_t g = in[0].dim[1], d = in[0].dim[2];
+    int64_t h = in[2].dim[1], e = in[2].dim[2];
+
+    shape(out, 3, in[2].dim);
+    for (int64_t t = 0; t < in[2].dim[0]; t++) {
+        double *m = state_row(state, rows, t);
+
+        for (int64_t i = t * h; i < (t + 1) * h; i++) {
+            int64_t group = t * g + i % h / (h / g);
+
+            for (int64_t j = 0; j < e; j++)
+                out->x[i * e + j] = 0;
+            for (int64_t k = 0; k < d * e; k++, m++) {
+                *m = *m * exp(in[3].x[i]) +
+                     in[1].x[group * d + k / e] * in[2].x[i * e + k % e];
+                out->x[i * e + k % e] += *m * in[0].x[group * d + k / e];
+            }
+        }
+    }
+}
+
 /* ---- choosing experts ---------------------------------------------------- */
 
 static void softmax_row(double *y, const double *x, int64_t n)
@@ -845,6 +869,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
     case OP_delta_net:
     case OP_delta_net_tiled:
         delta_net(n, in, rows, out, state_of(n, in));
+        break;
+    case OP_ssm_scan:
+        ssm_scan(in, rows, out, state_of(n, in));
         break;
     case OP_softmax:
         softmax(in, out);

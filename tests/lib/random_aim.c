@@ -75,6 +75,7 @@ static const struct {
     [OP_short_conv] = {"ffs", false},
     [OP_delta_net] = {"fffffs", false},
     [OP_delta_net_tiled] = {"fffffs", false},
+    [OP_ssm_scan] = {"ffffs", false},
     [OP_softmax] = {"f", false},
     [OP_router_topk] = {"ff", false},
     [OP_router_weights] = {"fi", false},
@@ -138,6 +139,7 @@ static const struct {
     {OP_short_conv, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_delta_net, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_delta_net_tiled, 't', ANY, "the rows are the step's, a symbolic size"},
+    {OP_ssm_scan, 't', ANY, "the rows are the step's, a symbolic size"},
     {OP_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
     {OP_head_matmul, 'k', TO_ALL, "both operands have all of k: no broadcast"},
     {OP_head_matmul, 'h', TO_ALL, "both operands have all heads"},
@@ -156,6 +158,7 @@ static const struct {
     {OP_latent_attention, 'r', TO_ALL, "queries have all heads"},
     {OP_delta_net, 'g', TO_ALL, "all have all heads of the state"},
     {OP_delta_net_tiled, 'g', TO_ALL, "all have all heads of the state"},
+    {OP_ssm_scan, 'g', TO_ALL, "all have all heads of the state"},
     {OP_short_conv, 'c', TO_ALL, "x and taps have all channels"},
     {OP_router_weights, '*', TO_ALL, "logits and ids have the same rows"},
 };

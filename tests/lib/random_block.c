@@ -111,6 +111,11 @@ static pl_tensor make_delta_net_tiled(struct draw *d, const pl_tensor *in)
                         true);
 }
 
+static pl_tensor make_ssm_scan(struct draw *d, const pl_tensor *in)
+{
+    return pl_ssm_scan(d->g, in[0], in[1], in[2], in[3], in[4]);
+}
+
 static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
 {
     int64_t n = last(at(d, in[1])).n;
@@ -275,11 +280,17 @@ static bool is_delta_net(enum op op)
     return op == OP_delta_net || op == OP_delta_net_tiled;
 }
 
-/* Returns true if the aim is a delta net in which all ranks need a key head
- * because each has some of its value heads. */
+/* Returns true if the op's state is a matrix for each head. */
+static bool has_matrix(enum op op)
+{
+    return is_delta_net(op) || op == OP_ssm_scan;
+}
+
+/* Returns true if the aim is a delta net or a scan in which all ranks need a
+ * key head because each has some of its value heads. */
 static bool shares_head(const struct block *b)
 {
-    return is_delta_net(b->a->op) && b->a->letter == 'r' &&
+    return has_matrix(b->a->op) && b->a->letter == 'r' &&
            (1 << b->a->kind & TO_ALL);
 }
 
@@ -474,12 +485,14 @@ static pl_tensor weight(struct draw *d, int n_dim, const pl_dim *dim)
 
 /* Returns the factor for values of operand i, which are then factor *
  * exp(tanh(x)), that is, 0.3 to 3 times the factor; 0 if the operand may have
- * any values. A delta net's decay must be below 0 and its beta small, so that
- * states stay small. */
+ * any values. The decay of a delta net or a scan must be below 0 and a delta
+ * net's beta small, so that states stay small. */
 static float sign_of(enum op op, int i)
 {
     if (is_delta_net(op) && (i == 3 || i == 4))
         return i == 3 ? -0.25f : 0.25f;
+    if (op == OP_ssm_scan && i == 3)
+        return -0.25f;
     return op == OP_sqrt || (op == OP_div && i == 1) ? 1.0f : 0;
 }
 
@@ -559,8 +572,7 @@ static pl_tensor state(struct block *b, int i)
 
     snprintf(name, sizeof name, "aimed_state%d", b->d->n_leaf++);
     return pl_state(b->d->g, name, b->dim[i][1].n, b->dim[i][2].n,
-                    is_delta_net(b->a->op) ? PL_ROLE_STATE
-                                           : PL_ROLE_CONV_STATE);
+                    has_matrix(b->a->op) ? PL_ROLE_STATE : PL_ROLE_CONV_STATE);
 }
 
 static pl_tensor written(struct block *b, pl_tensor cache)

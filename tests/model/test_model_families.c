@@ -77,16 +77,17 @@ static bool ends(const char *s, const char *end)
  * same. */
 static bool is_free(const char *key)
 {
-    static const char *const names[] = {".context_length",
-                                        ".vocab_size",
-                                        ".block_count",
-                                        ".rope.dimension_sections",
-                                        ".n_deepstack_layers",
-                                        ".feed_forward_length",
-                                        ".expert_shared_count",
-                                        ".expert_feed_forward_length",
-                                        ".interleave_moe_layer_step",
-                                        ".use_parallel_residual"};
+    static const char *const names[] = {
+        ".context_length", ".vocab_size", ".block_count",
+        ".rope.dimension_sections", ".n_deepstack_layers",
+        ".feed_forward_length", ".expert_shared_count",
+        ".expert_feed_forward_length", ".interleave_moe_layer_step",
+        ".use_parallel_residual",
+        /* its made model has no RoPE */
+        "granitehybrid.rope.freq_base",
+        /* files have both epsilons */
+        "nemotron_h.attention.layer_norm_epsilon",
+        "nemotron_h_moe.attention.layer_norm_epsilon"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ends(key, names[i]))

@@ -446,6 +446,12 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "%0 = delta_net(%1, %1, %2, %3, %1, %4, %5) "
               "heads(0, 0, 1, 1)",
               dims);
+    kernel_is(DELTA, "%0 = ssm_scan(%1, %1, %2, %3, %4, %5) heads(1, 0, 1, 0)",
+              NULL);
+    kernel_is(DELTA, "%0 = ssm_scan(%1, %1, %2, %3, %4, %5) heads(0, 0, 2, 1)",
+              beyond);
+    kernel_is(DELTA, "%0 = ssm_scan(%1, %1, %2, %3, %6, %5) heads(0, 0, 1, 1)",
+              beyond);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",
               "%0 = rope(%0, %1) n_rot=8", NULL);
     kernel_is("%0: f32[n_tok, 2, 8]\n%1: i32[n_tok]",

@@ -143,7 +143,7 @@ static bool kernel_is_small(const struct insn_kernel *k,
     if (w)
         return parts * w->n_row * w->k <= FEW_MACS;
     if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
-        k->kernel == KERNEL_custom)
+        k->kernel == KERNEL_ssm_scan || k->kernel == KERNEL_custom)
         return false;
     /* A kernel that updates a tensor, such as a cache, writes only part of it.
      * That part is as large as the operand, so the operand's values are

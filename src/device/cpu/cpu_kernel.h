@@ -117,6 +117,7 @@ struct cpu_kernels {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
     cpu_short_conv_fn *short_conv;
     cpu_delta_net_fn *delta_net;
+    cpu_ssm_scan_fn *ssm_scan;
 };
 
 /* Returns the functions of a kernel for an op with the attributes `attr`; NULL

@@ -19,3 +19,10 @@ size_t cpu_delta_net_scratch(const struct cpu_delta_net *a)
 
     return delta_init(&x, a, NULL);
 }
+
+size_t cpu_ssm_scan_scratch(const struct cpu_ssm_scan *a)
+{
+    struct scan x;
+
+    return scan_init(&x, a, NULL);
+}

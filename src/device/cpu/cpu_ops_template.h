@@ -26,6 +26,7 @@
     X(latent_attention, latent_attention_scratch)                              \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \
+    X(ssm_scan, ssm_scan_scratch)                                              \
     X(softmax, NULL)                                                           \
     X(router_topk, router_scratch)                                             \
     X(router_weights, router_scratch)                                          \
@@ -60,6 +61,7 @@ void CPU_OPS_INIT(struct cpu_kernels *k)
         attention_init_bf16(k);
     k->short_conv = short_conv_channels;
     k->delta_net = delta_net_items;
+    k->ssm_scan = ssm_scan_items;
     cpu_move_init(k);
 }
 

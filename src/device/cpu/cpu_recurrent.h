@@ -1,6 +1,6 @@
-/* Kernels of recurrent layers: a short causal convolution of each channel, and
- * the gated delta net. Instead of a cache that grows, such a layer keeps a
- * state of fixed size for each sequence.
+/* Kernels of recurrent layers: a short causal convolution of each channel, the
+ * gated delta net and the scan of a state space model. Instead of a cache that
+ * grows, such a layer keeps a state of fixed size for each sequence.
  *
  * A call computes one run: consecutive tokens of one sequence. It reads the
  * state before the run, state_in, and writes the state after it, state_out. The
@@ -11,7 +11,8 @@
  * A call consists of *items*, which a caller can divide among threads. No two
  * items write the same memory, and none reads memory that another writes.
  * Strides are in floats, from one token to the next. The orders of operations
- * are defined in cpu_short_conv_template.h and cpu_delta_net_template.h. */
+ * are defined in cpu_short_conv_template.h, cpu_delta_net_template.h and
+ * cpu_ssm_scan_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_H
 #define DEVICE_CPU_CPU_RECURRENT_H
 
@@ -88,17 +89,58 @@ static inline int64_t cpu_delta_net_items(const struct cpu_delta_net *a)
     return a->n_head_v * cpu_delta_net_blocks(a);
 }
 
+/* Number of columns in an item of the scan. An item, the unit that threads
+ * divide, is this many columns of the state matrix of one head. */
+enum { CPU_SCAN_COLUMNS = 32 };
+
+struct cpu_ssm_scan {
+    /* number of consecutive tokens of one sequence, at least 1 */
+    int64_t n_tok;
+    int64_t n_group, n_head;
+    /* number of rows of a head's state, and of values of a head */
+    int64_t d_state, d_head;
+    /* [n_head] index of the group whose b and c each head uses */
+    const int32_t *head_map;
+    /* [n_tok, n_group, d_state] the vectors by which a token reads the states,
+     * and by which it writes to them */
+    const float *c, *b;
+    /* [n_tok, n_head, d_head] the values that each token adds */
+    const float *x;
+    /* [n_tok, n_head] logarithm of the factor by which a token's state
+     * decays; at most 0 */
+    const float *g;
+    int64_t c_stride, b_stride, x_stride, g_stride;
+    /* [n_head, d_state, d_head] state of each head before the call; NULL if it
+     * is 0 */
+    const float *state_in;
+    float *state_out;
+    float *out; /* [n_tok, n_head, d_head] result of each token and head */
+    int64_t out_stride;
+};
+
+static inline int64_t cpu_ssm_scan_blocks(const struct cpu_ssm_scan *a)
+{
+    return (a->d_head + CPU_SCAN_COLUMNS - 1) / CPU_SCAN_COLUMNS;
+}
+
+static inline int64_t cpu_ssm_scan_items(const struct cpu_ssm_scan *a)
+{
+    return a->n_head * cpu_ssm_scan_blocks(a);
+}
+
 /* Return the size in bytes of the scratch that each thread needs for calls with
  * at most a->n_tok tokens. The scratch must be 64-aligned. */
 size_t cpu_short_conv_scratch(const struct cpu_short_conv *a);
 size_t cpu_delta_net_scratch(const struct cpu_delta_net *a);
+size_t cpu_ssm_scan_scratch(const struct cpu_ssm_scan *a);
 
 /* Compute items first .. first + n - 1 of a call: channels of the short
- * convolution, or blocks of CPU_DELTA_COLUMNS state columns of the delta
- * net. */
+ * convolution, or blocks of state columns of the delta net and of the scan. */
 typedef void cpu_short_conv_fn(const struct cpu_short_conv *a, int64_t first,
                                int64_t n, void *scratch);
 typedef void cpu_delta_net_fn(const struct cpu_delta_net *a, int64_t first,
                               int64_t n, void *scratch);
+typedef void cpu_ssm_scan_fn(const struct cpu_ssm_scan *a, int64_t first,
+                             int64_t n, void *scratch);
 
 #endif

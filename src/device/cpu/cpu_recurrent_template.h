@@ -1,12 +1,13 @@
-/* The kernels short_conv and delta_net. They divide a step's tokens into runs,
- * the consecutive tokens of one sequence. For each run they find the sequence's
- * state and call the functions of cpu_recurrent.h. Included by
+/* The kernels short_conv, delta_net and ssm_scan. They divide a step's tokens
+ * into runs, the consecutive tokens of one sequence. For each run they find the
+ * sequence's state and call the functions of cpu_recurrent.h. Included by
  * cpu_ops_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
 #include "device/cpu/cpu_delta_net_template.h"
 #include "device/cpu/cpu_short_conv_template.h"
+#include "device/cpu/cpu_ssm_scan_template.h"
 #include "device/cpu/cpu_steal.h"
 
 /* A run: n consecutive tokens of one sequence, from token `tok` of the step on.
@@ -133,6 +134,16 @@ static inline size_t delta_net_scratch(const struct cpu_call *c)
     return cpu_delta_net_scratch(&a);
 }
 
+/* Returns the number of runs in the token table. */
+static inline int64_t count_runs(const struct token_table *b)
+{
+    int64_t n = 0;
+
+    for (int64_t t = 0; t < b->n_tok; t++)
+        n += t == 0 || b->seq[t] != b->seq[t - 1];
+    return n;
+}
+
 /* Computes delta_net:
  *
  *   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
@@ -147,11 +158,9 @@ static inline void delta_net_run(const struct cpu_call *c)
     int64_t n_item = cpu_delta_net_items(&a);
     struct cpu_part p;
     struct state_run r;
-    int64_t n_run = 0, k = 0;
+    int64_t k = 0;
 
-    for (int64_t t = 0; t < b->n_tok; t++)
-        n_run += t == 0 || b->seq[t] != b->seq[t - 1];
-    p = cpu_part(n_run * n_item, 1, c->ith, c->nth);
+    p = cpu_part(count_runs(b) * n_item, 1, c->ith, c->nth);
     for (int64_t t = 0; t < b->n_tok && n_item > 0; t += r.n, k++) {
         int64_t lo = p.lo - k * n_item, hi = p.hi - k * n_item;
 
@@ -170,6 +179,68 @@ static inline void delta_net_run(const struct cpu_call *c)
         a.state_out = r.out;
         a.out = (float *)c->out.data + t * a.out_stride;
         delta_net_items(&a, lo, hi - lo, c->scratch);
+    }
+}
+
+/* ---- scan of a state space model ----------------------------------------- */
+
+static inline struct cpu_ssm_scan scan_args(const struct cpu_call *c)
+{
+    int64_t n_group = c->in[0].dim[1], n_head = c->out.dim[1];
+    int64_t d_state = c->in[0].dim[2], d_head = c->out.dim[2];
+
+    return (struct cpu_ssm_scan){.n_tok = c->out.dim[0],
+                                 .n_group = n_group,
+                                 .n_head = n_head,
+                                 .d_state = d_state,
+                                 .d_head = d_head,
+                                 .head_map = c->head_map,
+                                 .c_stride = n_group * d_state,
+                                 .b_stride = n_group * d_state,
+                                 .x_stride = n_head * d_head,
+                                 .g_stride = n_head,
+                                 .out_stride = n_head * d_head};
+}
+
+static inline size_t ssm_scan_scratch(const struct cpu_call *c)
+{
+    struct cpu_ssm_scan a = scan_args(c);
+
+    return cpu_ssm_scan_scratch(&a);
+}
+
+/* Computes ssm_scan:
+ *
+ *   c, b [n_tok, n_group, d], x [n_tok, n_head, e], decay [n_tok, n_head],
+ *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e]
+ *
+ * Threads divide the blocks of state columns (items of cpu_recurrent.h) of all
+ * heads and all sequences of the step. */
+static inline void ssm_scan_run(const struct cpu_call *c)
+{
+    const struct token_table *b = c->table;
+    struct cpu_ssm_scan a = scan_args(c);
+    int64_t n_item = cpu_ssm_scan_items(&a), k = 0;
+    struct cpu_part p = cpu_part(count_runs(b) * n_item, 1, c->ith, c->nth);
+    struct state_run r;
+
+    for (int64_t t = 0; t < b->n_tok && n_item > 0; t += r.n, k++) {
+        int64_t lo = p.lo - k * n_item, hi = p.hi - k * n_item;
+
+        r = state_run(b, t, c->in[4].data, state_bytes(&c->in[4]));
+        lo = lo > 0 ? lo : 0;
+        hi = hi < n_item ? hi : n_item;
+        if (lo >= hi)
+            continue;
+        a.n_tok = r.n;
+        a.c = (const float *)c->in[0].data + t * a.c_stride;
+        a.b = (const float *)c->in[1].data + t * a.b_stride;
+        a.x = (const float *)c->in[2].data + t * a.x_stride;
+        a.g = (const float *)c->in[3].data + t * a.g_stride;
+        a.state_in = r.in;
+        a.state_out = r.out;
+        a.out = (float *)c->out.data + t * a.out_stride;
+        ssm_scan_items(&a, lo, hi - lo, c->scratch);
     }
 }
 

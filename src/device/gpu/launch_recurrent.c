@@ -60,9 +60,11 @@ static enum gpu_kernel delta_kernel(int64_t d_k)
                         : GPU_delta_net_wide;
 }
 
+/* most token ranges that are processed in parallel */
+enum { SPLIT = 32 };
+
 void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
 {
-    enum { SPLIT = 32 }; /* most token ranges that are processed in parallel */
     uint64_t at[N_PART];
     struct delta_net_args a = {.out = c->out.at,
                                .q = c->in[0].at,
@@ -94,4 +96,37 @@ void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_delta_norm, a.n_tok * a.n_head_k + 1, &a);
     gpu_list_add(l, delta_kernel(a.d_k),
                  a.n_split * a.n_head_v * gpu_groups(a.d_v, 32), &a);
+}
+
+static enum gpu_kernel scan_kernel(int64_t d_state)
+{
+    return d_state <= 64    ? GPU_ssm_scan_64
+           : d_state <= 128 ? GPU_ssm_scan_128
+           : d_state <= 256 ? GPU_ssm_scan_256
+                            : GPU_ssm_scan_wide;
+}
+
+void gpu_launch_ssm_scan(struct launch_list *l, const struct gpu_call *c)
+{
+    struct ssm_scan_args a = {.out = c->out.at,
+                              .c = c->in[0].at,
+                              .b = c->in[1].at,
+                              .x = c->in[2].at,
+                              .g = c->in[3].at,
+                              .state = c->in[4].at,
+                              .head_map = c->head_map_at,
+                              .pos = c->pos,
+                              .seq = c->seq,
+                              .pages = c->pages,
+                              .page_stride = c->table.page_stride,
+                              .n_group = c->in[0].dim[1],
+                              .n_head = c->out.dim[1],
+                              .d_state = c->in[0].dim[2],
+                              .d_head = c->out.dim[2],
+                              .n_tok = (int32_t)c->table.n_tok};
+
+    a.n_split = a.n_tok < SPLIT ? a.n_tok : SPLIT;
+    if (a.n_tok > 0)
+        gpu_list_add(l, scan_kernel(a.d_state),
+                     a.n_split * a.n_head * gpu_groups(a.d_head, 32), &a);
 }

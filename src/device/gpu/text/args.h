@@ -594,6 +594,14 @@ struct delta_net_args {
     s32 n_tok, n_split;
     float eps;
 };
+struct ssm_scan_args {
+    /* as in struct cpu_ssm_scan (cpu_recurrent.h) */
+    u64 out, c, b, x, g, state, head_map;
+    u64 pos, seq, pages;
+    s64 page_stride, n_group, n_head, d_state, d_head;
+    /* n_split: work groups among which the runs are divided in turn */
+    s32 n_tok, n_split;
+};
 enum { STATE_READ_WORD, STATE_WRITTEN_WORD, STATE_AT_WORD };
 /* Arguments of the kernels that sort (token, expert) pairs by expert, for the
  * matmul kernels. Pair i = t * n_used + u is the u-th expert of token t. In

@@ -1,6 +1,7 @@
-/* Kernels of recurrent layers: the short convolution and the gated delta net.
- * Orders of operations are those of device/cpu/cpu_short_conv_template.h and
- * device/cpu/cpu_delta_net_template.h. A *run* is the tokens of one sequence in
+/* Kernels of recurrent layers: the short convolution, the gated delta net and
+ * the scan of a state space model. Orders of operations are those of
+ * device/cpu/cpu_short_conv_template.h, device/cpu/cpu_delta_net_template.h and
+ * device/cpu/cpu_ssm_scan_template.h. A *run* is the tokens of one sequence in
  * a micro-batch; they are adjacent. */
 
 /* Returns the state slot that a run reads if its first token is at position
@@ -263,6 +264,91 @@ KERNEL(delta_net_wide, struct delta_net_args, 128)
                 AT(float, a.out)[at * a.d_v + e] = y;
             for (s64 d = j; e < a.d_v && d < a.d_k; d += 4)
                 m[d * a.d_v] = fma_(kn[d], u, mul_(gamma, m[d * a.d_v]));
+        }
+    }
+}
+
+/* ---- the scan of a state space model ------------------------------------- */
+
+/* columns of the state of a work group; each has four lanes */
+enum { SCAN_COLUMNS = 32 };
+
+/* Returns the end of the run that begins at token t. */
+DEV s32 run_end(GLOBAL const s32 *seq, s32 t, s32 n_tok)
+{
+    s32 end = t + 1;
+
+    while (end < n_tok && seq[end] == seq[t])
+        end++;
+    return end;
+}
+
+#define HELD 16
+#define NAME ssm_scan_64
+#include "scan_tmpl.h"
+
+#define HELD 32
+#define NAME ssm_scan_128
+#include "scan_tmpl.h"
+
+#define HELD 64
+#define NAME ssm_scan_256
+#include "scan_tmpl.h"
+
+/* The scan for states with any number of rows d_state. The state [d_state,
+ * d_head] of a head stays in device memory.
+ *
+ * Lanes: four have a column of the state, each every fourth element. Shared
+ * memory: the lanes' chains. Order of sums: four chains of fma by index mod 4,
+ * added in pairs. */
+KERNEL(ssm_scan_wide, struct ssm_scan_args, 128)
+{
+    LOCAL_ARRAY(float, chain, 2 * 128);
+    s32 blocks = (s32)((a.d_head + SCAN_COLUMNS - 1) / SCAN_COLUMNS), turn = 0;
+    s32 lane = LANE(), j = lane / SCAN_COLUMNS, col = lane % SCAN_COLUMNS;
+    s64 head = GROUP() / blocks % a.n_head;
+    s64 e = (s64)(GROUP() % blocks) * SCAN_COLUMNS + col;
+    s64 group = AT(const s32, a.head_map)[head];
+    GLOBAL float *out = AT(float, a.out) + e;
+    GLOBAL const s32 *seq = AT(const s32, a.seq);
+    s32 mine = (s32)(GROUP() / blocks / a.n_head), r = 0;
+
+    for (s32 first = 0, end; first < a.n_tok; first = end, r++) {
+        GLOBAL const s32 *words =
+            AT(const s32, a.pages) + seq[first] * a.page_stride;
+        s64 from = state_read(words, AT(const s32, a.pos)[first]);
+        s64 to = words[STATE_WRITTEN_WORD];
+        GLOBAL const float *in =
+            AT(const float, a.state) +
+            (from * a.n_head + head) * a.d_state * a.d_head + e;
+        GLOBAL float *m = AT(float, a.state) +
+                          (to * a.n_head + head) * a.d_state * a.d_head + e;
+
+        end = run_end(seq, first, a.n_tok);
+        if (r % a.n_split != mine)
+            continue;
+        for (s64 d = j; e < a.d_head && from != to && d < a.d_state; d += 4)
+            m[d * a.d_head] = from >= 0 ? in[d * a.d_head] : 0.0f;
+        for (s32 t = first; t < end; t++, turn++) {
+            GLOBAL const float *b =
+                AT(const float, a.b) + (t * a.n_group + group) * a.d_state;
+            GLOBAL const float *c =
+                AT(const float, a.c) + (t * a.n_group + group) * a.d_state;
+            s64 at = t * a.n_head + head;
+            float gamma = exp_(AT(const float, a.g)[at]), x = 0, y = 0;
+            LOCAL float *p = chain + turn % 2 * 128;
+
+            if (e < a.d_head)
+                x = AT(const float, a.x)[at * a.d_head + e];
+            for (s64 d = j; e < a.d_head && d < a.d_state; d += 4) {
+                m[d * a.d_head] = fma_(b[d], x, mul_(gamma, m[d * a.d_head]));
+                y = fma_(m[d * a.d_head], c[d], y);
+            }
+            p[lane] = y;
+            BARRIER();
+            if (j == 0 && e < a.d_head)
+                out[at * a.d_head] = add_(add_(p[col], p[col + 32]),
+                                          add_(p[col + 64], p[col + 96]));
         }
     }
 }
