@@ -154,7 +154,6 @@ struct model {
     int64_t n_label;    /* number of scores of the class head, 0 if none */
     bool encoder;       /* tokens attend to the whole text, and there are no
                            logits */
-    bool plain_experts; /* experts have no gate: down(gelu(up h)) */
     int64_t n_unused;   /* number of tensors of the file that the graph does
                             not read */
     /* text of a warning with the keys and tensors of the file that plait does

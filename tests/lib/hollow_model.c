@@ -21,12 +21,17 @@ const struct hollow_model hollow_400b = {
 pl_status hollow_model_write(const char *path, const struct hollow_model *m,
                              pl_err *err)
 {
-    const struct synth_shape s = {"hollow",   "qwen3moe", m->n_layer,
-                                  m->d_model, m->n_head,  m->n_head_kv,
-                                  m->d_head,  m->d_ff,    m->n_expert,
-                                  m->n_used,  m->n_vocab, false,
-                                  0,          0,          0,
-                                  0};
+    const struct synth_shape s = {.name = "hollow",
+                                  .arch = "qwen3moe",
+                                  .n_layer = m->n_layer,
+                                  .d_model = m->d_model,
+                                  .n_head = m->n_head,
+                                  .n_head_kv = m->n_head_kv,
+                                  .d_head = m->d_head,
+                                  .d_ff = m->d_ff,
+                                  .n_expert = m->n_expert,
+                                  .n_used = m->n_used,
+                                  .n_vocab = m->n_vocab};
     const struct synth_type t = {"hollow", m->format, m->format, m->format};
 
     return synth_save(&s, &t, path, true, NULL, err);

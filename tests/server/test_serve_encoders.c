@@ -98,7 +98,7 @@ TEST(serve_computes_texts_of_an_encoder_whole)
     j = serve_try_json(body);
     free(body);
     for (size_t i = 0; i < 8; i++) {
-        snprintf(one, sizeof one, "{\"input\": \"%s\"}", text[i]);
+        snprintf(one, sizeof one, "{\"input\": \"%.399s\"}", text[i]);
         body = serve_try_post(&s, "/v1/embeddings", one, 200);
         k = serve_try_json(body);
         free(body);
