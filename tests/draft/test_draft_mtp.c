@@ -102,7 +102,7 @@ static void hash_of(const pl_plan *p, char hash[20])
     snprintf(hash, 20, "%.16s", at + 1);
 }
 
-/* What an engine computes: logits of the model, its hidden values and the
+/* The results of an engine: logits of the model, its hidden values and the
  * logits of the block. */
 struct computed {
     float logits[24 * N_VOCAB], block[24 * N_VOCAB];

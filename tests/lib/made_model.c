@@ -599,14 +599,14 @@ const char *made_model_with_block(const char *name)
                         "blk.%.nextn.eh_proj.weight", "F32", (json_int_t)width,
                         (json_int_t)(2 * width), -0.2, 0.2, n));
     for (int k = 0; k < 3; k++) {
-        static const char *const norms[] = {"blk.%.nextn.enorm.weight",
-                                            "blk.%.nextn.hnorm.weight",
-                                            "blk.%.nextn.shared_head_norm."
-                                            "weight"};
+        static const char *const norms[] = {"enorm", "hnorm",
+                                            "shared_head_norm"};
+        char base[60];
 
+        snprintf(base, sizeof base, "blk.%%.nextn.%s.weight", norms[k]);
         json_array_append_new(rows,
-                              json_pack("[s, s, [I], [f, f], [i]]", norms[k],
-                                        "F32", (json_int_t)width, 0.5, 1.5, n));
+                              json_pack("[s, s, [I], [f, f], [i]]", base, "F32",
+                                        (json_int_t)width, 0.5, 1.5, n));
     }
     snprintf(temp, sizeof temp, "block-%.80s.gguf", name);
     path = test_temp(temp);
