@@ -14,7 +14,8 @@
  * A token is one pass over M, with a load, a store and three operations per
  * element. Columns are independent, so that a block of columns stays in the
  * first-level cache for all tokens. A single token instead passes over whole
- * rows, so that memory is read and written in order. Source: Mamba-2, arXiv:2405.21060. */
+ * rows, so that memory is read and written in order. Source: Mamba-2,
+ * arXiv:2405.21060. */
 #ifndef DEVICE_CPU_CPU_SSM_SCAN_TEMPLATE_H
 #define DEVICE_CPU_CPU_SSM_SCAN_TEMPLATE_H
 
