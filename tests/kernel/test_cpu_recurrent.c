@@ -1,8 +1,7 @@
 /* The short convolution, the gated delta net and the scan of a state space
- * model. Every kernel set has the bits
- * of the specified order of operations, however a sequence is cut into runs,
- * threads share a run, and wherever states are. That order agrees with the
- * recurrence in double. */
+ * model. Every kernel set has the bits of the specified order of operations,
+ * however a sequence is cut into runs, threads share a run, and wherever states
+ * are. That order agrees with the recurrence in double. */
 #include "device/cpu/cpu_lanes_math.h"
 #include "lib/support.h"
 
@@ -559,11 +558,12 @@ static void scan_column(struct scan_case *s, int64_t head, int64_t e)
     const int64_t n = a->d_state, group = a->head_map[head] * n;
     float *m = s->state + head * n * a->d_head + e;
     double *m64 = test_need((size_t)n, sizeof *m64);
-    double *want = test_need((size_t)n, sizeof *want);
-    float *have = test_need((size_t)n, sizeof *have);
+    double *most = test_need((size_t)n, sizeof *most);
 
-    for (int64_t d = 0; d < n; d++)
+    for (int64_t d = 0; d < n; d++) {
         m64[d] = (double)m[d * a->d_head];
+        most[d] = fabs(m64[d]);
+    }
     for (int64_t t = 0; t < a->n_tok; t++) {
         const float *b = a->b + t * a->b_stride + group;
         const float *c = a->c + t * a->c_stride + group;
@@ -578,6 +578,7 @@ static void scan_column(struct scan_case *s, int64_t head, int64_t e)
 
             *v = fmaf(b[d], x, gamma * *v);
             m64[d] = m64[d] * exp((double)g) + (double)b[d] * (double)x;
+            most[d] = most[d] * exp((double)g) + fabs((double)b[d] * (double)x);
             sum += m64[d] * (double)c[d];
             size += fabs(m64[d] * (double)c[d]);
         }
@@ -585,14 +586,11 @@ static void scan_column(struct scan_case *s, int64_t head, int64_t e)
         s->out[(t * a->n_head + head) * a->d_head + e] = y;
         assert_true(fabs((double)y - sum) <= 1e-5 * (size + 1));
     }
-    for (int64_t d = 0; d < n; d++) {
-        have[d] = m[d * a->d_head];
-        want[d] = m64[d];
-    }
-    close_to(have, want, n);
+    /* A state is a sum, whose error depends on the size of its terms. */
+    for (int64_t d = 0; d < n; d++)
+        assert_true(fabs((double)m[d * a->d_head] - m64[d]) <= 1e-5 * most[d]);
     free(m64);
-    free(want);
-    free(have);
+    free(most);
 }
 
 /* Computes the same with a kernel set, in any runs and by any threads. */

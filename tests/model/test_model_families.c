@@ -83,6 +83,8 @@ static bool is_free(const char *key)
         ".feed_forward_length", ".expert_shared_count",
         ".expert_feed_forward_length", ".interleave_moe_layer_step",
         ".use_parallel_residual",
+        /* used with several groups of experts only */
+        "nemotron_h_moe.expert_group_used_count",
         /* its made model has no RoPE */
         "granitehybrid.rope.freq_base",
         /* files have both epsilons */
