@@ -204,7 +204,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -sm hybrid", "hybrid:N"},
         {"plait run " MODEL "-p x -sm hybrid:0", "hybrid:N"},
         {"plait run " MODEL "-p x -sm columns", "tensor"},
-        {"plait run " MODEL "-p x -sm hybrid:513", "1 to 512"},
+        {"plait run " MODEL "-p x -sm hybrid:1025", "1 to 1024"},
         {"plait run " MODEL "-p x -mg -1", "from 0"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -mg 2", "(-mg) is 2"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1", "1 share for 2 devices"},
