@@ -118,7 +118,9 @@ static bool is_on_devices(const struct fit *f, const struct plan_config *in)
            in->n_override == 0;
 }
 
-/* Sets f->alone_s and f->fixed_s by a plan on one device with the rates r. */
+/* Sets f->alone_s and f->fixed_s by a plan on one device with the rates r,
+ * unless another device was faster: devices of machines that are alike may
+ * differ in their networks. */
 static void time_alone(struct fit *f, const struct fit_candidate *p,
                        const struct cost_rates *r)
 {
@@ -130,6 +132,8 @@ static void time_alone(struct fit *f, const struct fit_candidate *p,
         n += x->insn[i].kind == INSN_KERNEL &&
              (x->insn[i].max_rows == 0 ||
               insn_predicate_holds(&x->insn[i], &one));
+    if (f->alone_s > 0 && f->alone_s <= p->seconds - p->prompt_s)
+        return;
     f->alone_s = p->seconds - p->prompt_s;
     f->fixed_s = FIT_ANSWER * n * r[d].insn_s;
 }
