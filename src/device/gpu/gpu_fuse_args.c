@@ -35,7 +35,8 @@ int64_t gpu_fold_norms(struct gpu_fold *f)
     return groups(f);
 }
 
-/* Has the norm also quantize its result, unless a row is too long. */
+/* Lets the norm quantize its result, too. Returns false if a row is too
+ * long. */
 static bool set_blocks(struct rms_norm_args *a, const struct quantize_args *b)
 {
     enum { LONGEST = 16384 }; /* values that one work group should quantize */
