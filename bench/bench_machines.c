@@ -12,12 +12,12 @@
  * T tensor over both, L layers across, 1 one machine. Its estimate, of a prompt
  * of 512 tokens and an answer of 128, is compared with that of one machine: the
  * last column has the least ratio. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_plan_read.h"
 #include "pl.h"
 #include "synth/synth.h"
 #include "timing.h"
@@ -63,23 +63,6 @@ static const struct {
       0, 0, 0, NULL}},
 };
 
-struct text {
-    char *at;
-    size_t n;
-};
-
-static void keep(void *user, const char *text, size_t n)
-{
-    struct text *t = user;
-    char *more = realloc(t->at, t->n + n);
-
-    if (!more)
-        bench_die("a plan", "no memory");
-    memcpy(more + t->n, text, n);
-    t->at = more;
-    t->n += n;
-}
-
 /* An estimate of a plan. */
 struct guess {
     double tps;     /* generated tokens per second */
@@ -112,21 +95,10 @@ static struct guess estimate(const pl_model *m, const char *spec,
                       .hybrid_size = width,
                       .n_ctx = 4096,
                       .n_seq = 1};
-    struct text t = {NULL, 0};
+    json_t *all = bench_plan_read(m, &opt, spec);
     const json_t *e;
     struct guess g;
-    pl_err err = {0};
-    pl_plan *p = NULL;
-    json_t *all;
 
-    if (pl_plan_create(&p, m, &opt, &err) != PL_OK ||
-        pl_plan_print(p, true, keep, &t, &err) != PL_OK)
-        bench_die(spec, err.message);
-    pl_plan_free(p);
-    all = json_loadb(t.at, t.n, 0, NULL);
-    free(t.at);
-    if (!all)
-        bench_die(spec, "the plan is no JSON");
     e = json_object_get(all, "estimate");
     g.tps = json_number_value(json_object_get(e, "decode_tps"));
     g.seconds = ANSWER / g.tps +

@@ -9,12 +9,12 @@
  *
  * For dense models it also prints which share of the bandwidth of all devices
  * generation would use: tokens per second times the bytes of the weights. */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_plan_read.h"
 #include "pl.h"
 #include "synth/synth.h"
 #include "timing.h"
@@ -46,42 +46,6 @@ static const struct subject {
 } subjects[] = {
     {"qwen3-8b", "q4_k_m"}, {"qwen3-8b", "q8_0"}, {"qwen3moe-30b", "q4_k_m"}};
 
-struct text {
-    char *at;
-    size_t n;
-};
-
-static void keep(void *user, const char *text, size_t n)
-{
-    struct text *t = user;
-    char *more = realloc(t->at, t->n + n);
-
-    if (!more)
-        bench_die("a plan", "no memory");
-    memcpy(more + t->n, text, n);
-    t->at = more;
-    t->n += n;
-}
-
-static json_t *plan_of(const pl_model *m, const pl_options *opt,
-                       const char *what)
-{
-    struct text t = {NULL, 0};
-    pl_err err = {0};
-    pl_plan *p = NULL;
-    json_t *all;
-
-    if (pl_plan_create(&p, m, opt, &err) != PL_OK ||
-        pl_plan_print(p, true, keep, &t, &err) != PL_OK)
-        bench_die(what, err.message);
-    pl_plan_free(p);
-    all = json_loadb(t.at, t.n, 0, NULL);
-    if (!all)
-        bench_die(what, "the plan is no JSON");
-    free(t.at);
-    return all;
-}
-
 static void row(const struct machine *w, const struct subject *x,
                 const pl_model *m, double weights, bool dense)
 {
@@ -90,7 +54,7 @@ static void row(const struct machine *w, const struct subject *x,
                       .split_mode = PL_SPLIT_AUTO,
                       .n_ctx = 4096,
                       .n_seq = 1};
-    json_t *all = plan_of(m, &opt, w->name);
+    json_t *all = bench_plan_read(m, &opt, w->name);
     const json_t *e = json_object_get(all, "estimate");
     double gen = json_number_value(json_object_get(e, "decode_tps"));
 
