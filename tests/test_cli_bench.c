@@ -182,7 +182,7 @@ static void limit_is_that_of_reading(const char *model, const char *unread)
 TEST(bench_limit_is_that_of_reading)
 {
     limit_is_that_of_reading(test_file("tests/refs/llama-q-q8_0.gguf"), "none");
-    limit_is_that_of_reading(test_file("tests/refs/llama-wide-q4_k_m.gguf"),
+    limit_is_that_of_reading(test_ref_need("llama-wide-q4_k_m.gguf"),
                              "token_embd.weight");
     limit_is_that_of_reading(test_ref_need("gemma4-ple-sharedkv-f32.gguf"),
                              "per_layer_token_embd.weight");

@@ -65,8 +65,9 @@ TEST(cli_grammar_of_a_schema_is_kept)
     assert_non_null(f);
     fputs(schema, f);
     fclose(f);
-    for (int seed = 1; seed <= 4; seed++)
-        for (int t = 0; t < 3; t++) {
+    for (int seed = 1; seed <= (test_brief() ? 2 : 4); seed++)
+        for (int t = test_brief() ? seed : 0; t < 3;
+             t += test_brief() ? 2 : 1) {
             char line[256];
             json_error_t e;
             struct ran r;
@@ -100,7 +101,7 @@ TEST(cli_grammar_gbnf_is_kept_to_the_end)
 /* A grammar that allows any text changes nothing. */
 TEST(cli_grammar_of_any_text_changes_no_token)
 {
-    for (int seed = 1; seed <= 3; seed++) {
+    for (int seed = 1; seed <= test_draws(3, 3); seed++) {
         struct ran free, kept;
         char line[256];
 

@@ -534,19 +534,25 @@ void pack_scales(const struct pack_rule *rule, const void *sup,
 void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
                  const uint8_t *c, float *dst)
 {
+    int level[32];
+
+    for (int v = 0; v < 32; v++)
+        level[v] = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
     for (int h = 0; h < 2; h++) {
-        float ds = s->d[h] * (float)s->s[h], dm = s->dmin * (float)s->m[h];
+        const float ds = s->d[h] * (float)s->s[h],
+                    dm = s->dmin * (float)s->m[h];
+        const float d = s->d[h];
+        const int scale = s->s[h], min = s->m[h], *l = level + 16 * h;
+        float *to = dst + 16 * h;
 
-        for (int v = 16 * h; v < 16 * h + 16; v++) {
-            int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
-
-            /* S L(c) - M is computed in integers here. The result is the same
-             * as with floats unless d is infinite. */
-            if (rule->sup == PACK_SUP_D_8TH)
-                dst[v] = s->d[h] * (float)(s->s[h] * level - s->m[h]);
-            else
-                dst[v] = ds * (float)level - dm;
-        }
+        /* S L(c) - M is computed in integers here. The result is the same as
+         * with floats unless d is infinite. */
+        if (rule->sup == PACK_SUP_D_8TH)
+            for (int v = 0; v < 16; v++)
+                to[v] = d * (float)(scale * l[v] - min);
+        else
+            for (int v = 0; v < 16; v++)
+                to[v] = ds * (float)l[v] - dm;
     }
 }
 

@@ -461,7 +461,7 @@ TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
     } else {
         pairs_init(&pairs, P_COUNT, n_values);
         for (; pairs_next(&pairs, v, &random); n_run++)
-            run(v, -1);
+            run(v, only_of(v, &random));
         for (int m = n_first; m < n_model; m++)
             for (int kernels = 0; kernels < 2; kernels++, n_run++) {
                 pairs_draw(&pairs, v, &random);

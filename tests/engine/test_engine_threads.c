@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const model = "models/fable-moe-Q8_0.gguf";
+static const char *const model = "llama-yarn-f32.gguf";
 
 enum { N_TOK = 5, N_THREAD = 2 };
 
@@ -156,7 +156,7 @@ TEST(threads_of_one_engine_get_right_logits_or_busy)
         float *want;
 
         o.devices = devices[d];
-        engine_run_open(&r, test_file(model), model, &o);
+        engine_run_open(&r, test_ref_need(model), model, &o);
         want = alone(&r);
         workers_init(w, &r, want);
         work_together(w);
@@ -178,7 +178,7 @@ TEST(threads_with_engines_of_their_own_get_right_logits)
     fake_cuda_use();
     o.n_ranks = 2;
     o.devices = devices[0];
-    engine_run_open(&r, test_file(model), model, &o);
+    engine_run_open(&r, test_ref_need(model), model, &o);
     want = alone(&r);
     for (int d = 0; d < 2; d++) {
         o.devices = devices[d];
@@ -309,7 +309,7 @@ TEST(threads_meet_a_busy_engine_at_every_door)
     float *before, *after;
     pl_err err;
 
-    engine_run_open(&r, test_file(model), model, &o);
+    engine_run_open(&r, test_ref_need(model), model, &o);
     before = alone(&r);
     TEST_OK(pl_state_save(r.engine, 0, 0, -1, write_and_intrude, &t, &err),
             err);
@@ -349,7 +349,7 @@ TEST(threads_share_the_spans_of_a_token)
         o.devices = "cpu*1";
         o.n_threads = threads[k];
         o.n_ctx = PROMPT + AFTER;
-        engine_run_open(&r, model, model, &o);
+        engine_run_open(&r, test_ref_need(model), model, &o);
         if (k == 0)
             engine_run_tokens(&r, &random, PROMPT + AFTER, token);
         have = test_need(AFTER * (size_t)r.n_vocab, sizeof *have);

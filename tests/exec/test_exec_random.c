@@ -504,7 +504,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
 /* Returns how often each combination of op, split and conversion must occur. */
 static int64_t often(void)
 {
-    return test_draws(8, 100);
+    return test_draws(4, 100);
 }
 
 /* Returns true if the counts must be complete. The brief tier draws too few
@@ -609,7 +609,7 @@ static bool complete(void)
 
 TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
-    const int enough = test_draws(800, 20000);
+    const int enough = test_draws(600, 20000);
     const int most = counts() ? 5 * enough : enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;

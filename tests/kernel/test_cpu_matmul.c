@@ -920,9 +920,13 @@ static double exact_dot(const float *w, const float *x, int64_t n, bool bf16,
         double mw = 0, mx = 0;
 
         for (int64_t i = b; i < b + 32; i++) {
-            sum += (double)rounded(w[i], bf16) * (double)rounded(x[i], bf16);
-            mw = fmax(mw, fabs((double)w[i]));
-            mx = fmax(mx, fabs((double)x[i]));
+            double aw = fabs((double)w[i]), ax = fabs((double)x[i]);
+
+            sum +=
+                bf16 ? (double)rounded(w[i], true) * (double)rounded(x[i], true)
+                     : (double)w[i] * (double)x[i];
+            mw = aw > mw ? aw : mw;
+            mx = ax > mx ? ax : mx;
         }
         *scale += 32 * mw * mx;
     }

@@ -144,7 +144,7 @@ TEST(chat_published_templates_give_what_jinja2_gives)
         assert_true(i < n_case);
         snprintf(file, sizeof file, "../templates/%s", name);
         path = test_ref(file);
-        if (path)
+        if (path && (!test_brief() || n_done % 4 == 0))
             compare_case(path, c[i], hash);
         n_done += path != NULL;
         n_absent += path == NULL;
@@ -174,7 +174,10 @@ TEST(chat_random_templates_give_what_jinja2_gives)
         char *text = NULL;
         pl_err err;
 
-        n++;
+        if (n++ % 4 != 0 && test_brief()) {
+            json_decref(line);
+            continue;
+        }
         if (pl_template_create(&t, form, strlen(form), NULL, &err) == PL_OK)
             pl_template_render(t, &v, &text, NULL, &err);
         if ((text == NULL) != (want == NULL))

@@ -1129,7 +1129,9 @@ TEST(tokenizer_megabytes_of_one_character_take_no_time)
             size_t n = strlen(units[u]), len = 0;
             struct token_list l = {0};
 
-            while (len + n <= BYTES / (test_long() ? 1 : 16)) {
+            while (len + n <= BYTES / (test_long()    ? 1
+                                       : test_brief() ? 64
+                                                      : 16)) {
                 memcpy(text + len, units[u], n);
                 len += n;
             }
