@@ -14,5 +14,10 @@
 pl_status synthetic_model(const struct synth_shape *s, const char *type,
                           const char *dir, char *path, size_t size,
                           pl_err *err);
+/* The same with a block for multi-token prediction after the layers, a copy of
+ * the shapes of a layer. Its projection is 0. */
+pl_status synthetic_with_block(const struct synth_shape *s, const char *type,
+                               const char *dir, char *path, size_t size,
+                               pl_err *err);
 
 #endif

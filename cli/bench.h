@@ -1,6 +1,6 @@
 /* The parts of plait bench: what is measured (cmd_bench.c), how (bench_run.c),
- * the upper bound (bench_roofline.c), and the output formats (bench_print.c,
- * bench_svg.c).
+ * generation with drafts (bench_drafts.c), the upper bound (bench_roofline.c),
+ * and the output formats (bench_print.c, bench_svg.c).
  *
  * A *test* computes a prompt of n_prompt tokens, generates n_gen tokens one by
  * one, or does both. It does so in n_seq sequences at once, each with n_depth
@@ -10,6 +10,7 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
+#include "drafts.h"
 #include "options.h"
 #include "pl_graph.h"
 #include "session.h"
@@ -97,6 +98,18 @@ struct bench_share {
     double compute, wait, copy;
 };
 
+/* A test that generates a text without drafts and with them. */
+struct bench_drafted {
+    double *seconds; /* [n_round], owned: of runs with drafts */
+    int32_t *token;  /* [n_seq][stride], owned: tokens of the texts, with those
+                        that precede the generated ones */
+    int64_t stride;
+    uint64_t hash; /* of the generated tokens and their logits */
+    /* Sums over the rounds, as in pl_draft_counters. */
+    uint64_t n_token, n_accepted;
+    uint64_t drafted_at[PL_DRAFT_MAX], accepted_at[PL_DRAFT_MAX];
+};
+
 struct bench_config {
     /* the command's options; each option that was given several values has one
      * of them here */
@@ -114,6 +127,13 @@ struct bench_config {
     int n_dev; /* number of devices, including the host */
     /* [n_test][n_dev], owned: how each device spent its time in a test */
     struct bench_share *share;
+    /* Sources of drafts, all NULL without --spec-type. */
+    struct draft_sources drafts;
+    bool drafting;                 /* the run in progress has drafts */
+    struct bench_drafted *drafted; /* [n_test], owned; NULL without drafts */
+    /* [n_seq], owned: 1 + index of the test whose text a sequence begins with,
+     * and the same of the drafter's; 0 for none */
+    int *held, *held_drafts;
 };
 
 /* State shared by all configurations. */
@@ -147,13 +167,34 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
  * the trace, and closes the engine. */
 enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
 
+/* ---- bench_drafts.c; no effect without --spec-type ----------------------- */
+
+/* Creates the drafter of a configuration whose session is open. It must exist
+ * before the engine, whose options bench_connect_drafts sets. */
+enum exit_code bench_open_drafts(struct bench_config *c,
+                                 const struct bench_set *b);
+void bench_connect_drafts(struct bench_config *c, const struct bench_set *b);
+/* Frees the drafter, and the results of all tests. */
+void bench_close_drafts(struct bench_config *c, const struct bench_set *b);
+/* Returns true if a test is run with drafts, too. */
+bool bench_has_drafts(const struct bench_config *c, const struct bench_test *t);
+/* Runs each such test once without drafts and once with them. Fails if the
+ * texts or their logits differ. */
+enum exit_code bench_warm_drafts(struct bench_config *c,
+                                 const struct bench_set *b);
+/* Runs test i once without drafts, which takes *seconds, and once with them,
+ * whose time is stored for this round. Fails if the texts differ. */
+enum exit_code bench_time_drafts(struct bench_config *c,
+                                 const struct bench_set *b, int i, int round,
+                                 double *seconds);
+
 /* ---- bench_print.c, bench_svg.c ------------------------------------------ */
 
 /* Returns the row of test `i`: its times, its work, and the upper bound of its
- * speed under the limits measured around each run. Returns NULL if out of
- * memory. */
+ * speed under the limits measured around each run. With `drafts`, returns the
+ * row of its runs with drafts. Returns NULL if out of memory. */
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
-                  int i, const struct bench_model *m);
+                  int i, const struct bench_model *m, bool drafts);
 /* Prints the rows. `best` contains the best limits measured during the
  * benchmark; NULL if limits were not requested. */
 enum exit_code bench_print(const struct options *o, json_t *rows,

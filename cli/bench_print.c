@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "server/json_text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -102,8 +103,9 @@ static void add_samples(json_t **row, const char *unit, double *v, int n)
 }
 
 /* Adds the fractions of each device's time in a test (struct bench_share) and
- * their means over the devices to the row. */
-static void add_shares(json_t **row, const struct bench_config *c, int test)
+ * their means over the devices to the row. They are not known with drafts. */
+static void add_shares(json_t **row, const struct bench_config *c, int test,
+                       bool drafts)
 {
     const struct bench_share *s = c->share + test * c->n_dev;
     json_t *all = json_array(), *d;
@@ -111,6 +113,8 @@ static void add_shares(json_t **row, const struct bench_config *c, int test)
     size_t i;
 
     json_array_foreach (json_object_get(c->plan, "devices"), i, d) {
+        if (drafts)
+            break;
         mean.compute += s[i].compute / c->n_dev;
         mean.wait += s[i].wait / c->n_dev;
         mean.copy += s[i].copy / c->n_dev;
@@ -119,9 +123,12 @@ static void add_shares(json_t **row, const struct bench_config *c, int test)
                                       s[i].compute, "wait_share", s[i].wait,
                                       "copy_share", s[i].copy));
     }
-    json_text_put(row, "compute_share", json_real(mean.compute));
-    json_text_put(row, "wait_share", json_real(mean.wait));
-    json_text_put(row, "copy_share", json_real(mean.copy));
+    json_text_put(row, "compute_share",
+                  drafts ? json_null() : json_real(mean.compute));
+    json_text_put(row, "wait_share",
+                  drafts ? json_null() : json_real(mean.wait));
+    json_text_put(row, "copy_share",
+                  drafts ? json_null() : json_real(mean.copy));
     json_text_put(row, "device_shares", all);
 }
 
@@ -134,7 +141,8 @@ static bool on_processors(const json_t *row)
 
 /* Adds the medians of the limits measured around n runs. Also adds the median
  * fraction of the upper bound of its speed that a run reached; seconds[i] is
- * the time of run i. `v` is scratch memory for n values. */
+ * the time of run i; it is NULL if the bound is not known, with drafts. `v` is
+ * scratch memory for n values. */
 static void add_limits(json_t **row, const pl_limits *l, const double *seconds,
                        int n, double tokens, const struct bench_work *work,
                        double *v)
@@ -149,7 +157,7 @@ static void add_limits(json_t **row, const pl_limits *l, const double *seconds,
         {"amx_ops_per_s", offsetof(pl_limits, amx_ops_per_s)},
         {"bf16_ops_per_s", offsetof(pl_limits, bf16_ops_per_s)},
     };
-    bool known = on_processors(*row);
+    bool known = seconds != NULL && on_processors(*row);
     json_t *limits = json_array(), *shares = json_array();
 
     for (int i = 0; i < n && known; i++) {
@@ -178,11 +186,50 @@ static void add_limits(json_t **row, const pl_limits *l, const double *seconds,
     json_text_put(row, "float_unit", json_string(l->float_unit));
 }
 
+/* Adds the numbers of drafts of test i to a row: their tokens, those that were
+ * accepted, both by position, and how much faster the runs with drafts are. In
+ * a row without drafts they are 0 or null. `v` is scratch memory. */
+static void add_drafts(json_t **row, const struct bench_config *c, int i, int n,
+                       bool drafts, double *v)
+{
+    const struct bench_drafted none = {0};
+    const struct bench_drafted *d = c->drafted ? &c->drafted[i] : &none;
+    const bool hashed = c->drafted != NULL && d->hash != 0;
+    json_t *drafted = json_array(), *accepted = json_array();
+    char types[100] = "", hash[20] = "";
+
+    if (!drafts)
+        d = &none;
+    for (int k = 0; k < PL_DRAFT_N_SOURCE && drafts; k++)
+        if (drafts_enabled(&c->o) >> k & 1)
+            snprintf(types + strlen(types), sizeof(types) - strlen(types),
+                     "%s%.20s", types[0] != '\0' ? "," : "",
+                     pl_draft_source_name(k));
+    if (hashed)
+        snprintf(hash, sizeof(hash), "%016" PRIx64, c->drafted[i].hash);
+    json_text_put(row, "spec_type", json_string(types));
+    json_text_put(row, "draft_n", json_integer((json_int_t)d->n_token));
+    json_text_put(row, "draft_n_accepted",
+                  json_integer((json_int_t)d->n_accepted));
+    for (int k = 0; k < PL_DRAFT_MAX && d->drafted_at[k] > 0; k++) {
+        json_text_add(&drafted, json_integer((json_int_t)d->drafted_at[k]));
+        json_text_add(&accepted, json_integer((json_int_t)d->accepted_at[k]));
+    }
+    json_text_put(row, "drafted_at", drafted);
+    json_text_put(row, "accepted_at", accepted);
+    for (int r = 0; r < n && drafts; r++)
+        v[r] = c->seconds[i * n + r] / d->seconds[r];
+    json_text_put(row, "speedup",
+                  drafts ? json_real(median(v, n)) : json_null());
+    json_text_put(row, "text_hash", json_string(hash));
+}
+
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
-                  int i, const struct bench_model *m)
+                  int i, const struct bench_model *m, bool drafts)
 {
     const struct bench_test *t = &b->test[i];
     const int n = b->o->n_round;
+    const double *seconds = drafts ? c->drafted[i].seconds : c->seconds + i * n;
     const struct bench_work work = bench_work(m, t, c->o.pl.numerics);
     double tokens = (double)t->n_seq * (t->n_prompt + t->n_gen);
     double *v = malloc((size_t)n * sizeof(*v));
@@ -217,15 +264,16 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         t->n_seq, "read_bytes", work.read_bytes, "int8_ops", work.int8_ops,
         "float_ops", work.float_ops, "bf16_ops", work.bf16_ops);
     for (int r = 0; r < n; r++)
-        v[r] = tokens / c->seconds[i * n + r];
+        v[r] = tokens / seconds[r];
     add_samples(&row, "ts", v, n);
     for (int r = 0; r < n; r++)
-        v[r] = c->seconds[i * n + r] * 1e9;
+        v[r] = seconds[r] * 1e9;
     add_samples(&row, "ns", v, n);
-    add_shares(&row, c, i);
+    add_shares(&row, c, i, drafts);
     if (b->meter != NULL)
-        add_limits(&row, c->limits + i * n, c->seconds + i * n, n, tokens,
+        add_limits(&row, c->limits + i * n, drafts ? NULL : seconds, n, tokens,
                    &work, v);
+    add_drafts(&row, c, i, n, drafts, v);
     free(v);
     return row;
 }
@@ -431,7 +479,8 @@ static void cell_shares(char *buf, const json_t *r, const char *key)
     json_t *all = json_object_get(r, "device_shares"), *d;
     size_t i, n = 0;
 
-    if (json_array_size(all) > 8) { /* a longer list would make the table too
+    if (json_array_size(all) == 0 ||
+        json_array_size(all) > 8) { /* a longer list would make the table too
                                        wide, so show the mean */
         cell_percent(buf, r, key);
         return;
@@ -440,6 +489,33 @@ static void cell_shares(char *buf, const json_t *r, const char *key)
         n += (size_t)snprintf(buf + n, BENCH_CELL - n, "%s%.0f",
                               i > 0 ? ", " : "", 100 * bench_number(d, key));
     snprintf(buf + n, BENCH_CELL - n, " %%");
+}
+
+/* Writes how many drafted tokens were accepted at each position, in percent of
+ * the drafts that had a token there. */
+static void cell_accepted(char *buf, const json_t *r, const char *key)
+{
+    enum { SHOWN_POSITIONS = 8 };
+    const json_t *drafted = json_object_get(r, "drafted_at");
+    const json_t *accepted = json_object_get(r, key);
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < json_array_size(drafted) && i < SHOWN_POSITIONS; i++)
+        n += (size_t)snprintf(
+            buf + n, BENCH_CELL - n, "%s%.0f", i > 0 ? ", " : "",
+            100 * json_number_value(json_array_get(accepted, i)) /
+                json_number_value(json_array_get(drafted, i)));
+    if (n > 0)
+        snprintf(buf + n, BENCH_CELL - n, "%s %%",
+                 json_array_size(drafted) > SHOWN_POSITIONS ? " ..." : "");
+}
+
+static void cell_speedup(char *buf, const json_t *r, const char *key)
+{
+    buf[0] = '\0';
+    if (json_is_number(json_object_get(r, key)))
+        bench_cell_figure(buf, r, key);
 }
 
 static const struct bench_column columns[] = {
@@ -452,8 +528,11 @@ static const struct bench_column columns[] = {
     {"split", cell_split, "split_mode", false},
     {"options", bench_cell_text, "varied", false},
     {"test", cell_test, NULL, false},
+    {"drafts", bench_cell_text, "spec_type", false},
     {"t/s", bench_cell_figure, "median_ts", true},
     {"spread", cell_spread, NULL, true},
+    {"speedup", cell_speedup, "speedup", true},
+    {"accepted", cell_accepted, "accepted_at", true},
     {"% of limit", cell_percent, "limit_share", true},
     {"compute", cell_shares, "compute_share", true},
     {"wait", cell_shares, "wait_share", true},

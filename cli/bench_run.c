@@ -43,6 +43,9 @@ enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
     c->s.pl.n_out = b->n_seq;
     c->s.pl.progress = term_progress;
     c->s.pl.progress_user = &c->s.progress;
+    c->s.pl.hidden = NULL;
+    if (trace == NULL)
+        bench_connect_drafts(c, b);
     c->s.pl.trace = trace != NULL ? bench_text_add : NULL;
     c->s.pl.trace_user = trace;
     r = pl_engine_create(&c->s.engine, c->s.model, &c->s.pl, &err);
@@ -151,11 +154,16 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
     double s;
 
     for (int i = 0; i < b->n_test && code == EXIT_DONE; i++) {
-        pl_status r = fill(c, &b->test[i], &err);
+        pl_status r;
 
+        if (c->s.pl.trace == NULL && bench_has_drafts(c, &b->test[i]))
+            continue;
+        r = fill(c, &b->test[i], &err);
         code = r == PL_OK ? bench_time(c, &b->test[i], ENOUGH, &s)
                           : report(&c->o, r, &err);
     }
+    if (c->s.pl.trace == NULL && code == EXIT_DONE)
+        code = bench_warm_drafts(c, b);
     return code;
 }
 

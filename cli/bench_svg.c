@@ -24,10 +24,11 @@ static bool in_panel(const json_t *row, bool prompt)
 static void line_name(char *buf, size_t size, const json_t *row, const char *x)
 {
     static const char *const keys[] = {
-        "model_filename", "split_mode", "tensor_split", "devices",  "varied",
-        "n_threads",      "n_depth",    "n_seq",        "n_prompt", "n_gen"};
+        "model_filename", "split_mode", "tensor_split", "devices",
+        "varied",         "spec_type",  "n_threads",    "n_depth",
+        "n_seq",          "n_prompt",   "n_gen"};
     static const char *const units[] = {
-        "", "", "", "", "", " threads", " deep", " seq", " tok", " tok"};
+        "", "", "", "", "", "", " threads", " deep", " seq", " tok", " tok"};
     bool over_devices = strcmp(x, "n_devices") == 0;
     size_t n = 0;
 

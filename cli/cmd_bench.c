@@ -8,7 +8,10 @@
  * limits of the machine are measured before and after each run, and the run is
  * compared with their mean: on shared machines the memory bandwidth changes by
  * half within seconds. The trace, which shows where time is spent, is recorded
- * in a separate run at the end, because tracing itself takes time. */
+ * in a separate run at the end, because tracing itself takes time.
+ *
+ * With --spec-type, each generation has two rows, without drafts and with
+ * them. */
 #include "bench.h"
 #include "bench/bench_serve.h"
 #include "cmd.h"
@@ -226,7 +229,9 @@ static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
 
     renew_limits(b);
     before = b->now;
-    code = bench_time(c, &b->test[t], INT32_MAX, &c->seconds[at]);
+    code = bench_has_drafts(c, &b->test[t])
+               ? bench_time_drafts(c, b, t, r, &c->seconds[at])
+               : bench_time(c, &b->test[t], INT32_MAX, &c->seconds[at]);
     renew_limits(b);
     c->limits[at] = around(&before, &b->now);
     return code;
@@ -301,7 +306,9 @@ static enum exit_code measure(struct bench_config *c, int n,
     uint64_t done = 0, total = (uint64_t)rounds * (uint64_t)(b->n_test * n);
 
     for (int i = 0; i < n && code == EXIT_DONE; i++) {
-        code = bench_open(&c[i], b, NULL);
+        code = bench_open_drafts(&c[i], b);
+        if (code == EXIT_DONE)
+            code = bench_open(&c[i], b, NULL);
         if (code == EXIT_DONE)
             code = bench_warm(&c[i], b);
     }
@@ -317,6 +324,7 @@ static enum exit_code measure(struct bench_config *c, int n,
     for (int i = 0; i < n; i++) {
         pl_engine_free(c[i].s.engine);
         c[i].s.engine = NULL;
+        drafts_close(&c[i].drafts);
     }
     for (int i = 0; i < n && code == EXIT_DONE; i++)
         code = bench_trace(&c[i], b);
@@ -335,8 +343,11 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
     ok = bench_model_read(
         &m, b->o->shape != NULL ? name : bench_word(inspect, "file"), inspect,
         c->plan);
-    for (int t = 0; t < b->n_test && ok; t++)
-        ok = json_array_append_new(rows, bench_row(c, b, t, &m)) == 0;
+    for (int t = 0; t < b->n_test && ok; t++) {
+        ok = json_array_append_new(rows, bench_row(c, b, t, &m, false)) == 0;
+        if (ok && bench_has_drafts(c, &b->test[t]))
+            ok = json_array_append_new(rows, bench_row(c, b, t, &m, true)) == 0;
+    }
     return ok ? EXIT_DONE
               : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
@@ -431,6 +442,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
         else
             code = bench_model(c, (int)n_config, b, rows);
         for (int64_t i = 0; c != NULL && i < n_config; i++) {
+            bench_close_drafts(&c[i], b);
             code = session_close(&c[i].s, code);
             json_decref(c[i].plan);
             free(c[i].share);
@@ -471,6 +483,10 @@ enum exit_code cmd_bench(const struct options *o)
             CMD_BENCH, EXIT_USAGE,
             "-m names a file, but %s selects random weights; leave one out",
             o->shape != NULL ? "--shape" : "--type");
+    if (o->file != NULL && !o->drafts_given && o->model_draft == NULL)
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-f is the text that drafts are measured on; give "
+                         "--spec-type, or leave -f out");
     rows = json_array();
     c = make_tests(&b, o, &tests);
     if (c == EXIT_DONE && !o->no_limits)

@@ -152,12 +152,22 @@ PL_API pl_status pl_draft_check_model(const pl_model *m, const pl_model *draft,
 /* Creates an engine of the model's first block for multi-token prediction, for
  * pl_draft_options.mtp_engine. `opt` are the options of the model's engine,
  * whose devices, split, placement and cache it shares; n_seq is the number of
- * texts. Created before the model's engine, it gets its memory, and the model
- * is fitted to the rest. With pl_options.machines, the block runs on this
- * machine alone. PL_BAD_ARGUMENT: the model has no such block
- * (pl_model_n_mtp). Other statuses are those of pl_engine_create. */
+ * texts, and the engine has more sequences, which keep texts that ended.
+ * Created before the model's engine, it gets its memory, and the model is
+ * fitted to the rest. With pl_options.machines, the block runs on this machine
+ * alone. PL_BAD_ARGUMENT: the model has no such block (pl_model_n_mtp). Other
+ * statuses are those of pl_engine_create. */
 PL_API pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
                                      const pl_options *opt, pl_err *err);
+/* Begins text `seq`, whose tokens are text[0 .. n_text - 1] as far as they are
+ * known. The first n_done of them came from a cache or a saved state, so the
+ * model's engine does not compute them. Without this call the source draft-mtp
+ * drafts with the later tokens alone. With it, the block takes these tokens'
+ * rows from a text that begins alike: a present one, or one that ended while
+ * its engine has space. Drafts are then more often right; nothing else changes.
+ * Has no effect if `seq` is not in 0 .. n_seq - 1, or without that source. */
+PL_API void pl_draft_begin(pl_drafter *d, int seq, const int32_t *text,
+                           int64_t n_text, int64_t n_done);
 /* Takes hidden values for the source draft-mtp; for pl_options.hidden.
  * `drafter` is a pl_drafter; without that source nothing happens. May compute
  * with the block's engine. */

@@ -28,6 +28,12 @@ static int64_t most_useful(const struct loop *l, const struct task *w)
     return most - 1;
 }
 
+void loop_drafts_begin(struct loop *l, const struct task *w)
+{
+    if (w->n_done > 0)
+        pl_draft_begin(l->o.drafter, w->seq, w->text, w->n_text, w->n_done);
+}
+
 void loop_drafts_propose(struct loop *l)
 {
     int64_t rows = 0;

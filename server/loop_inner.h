@@ -203,6 +203,8 @@ bool loop_step(struct loop *l);
 
 /* Drafts tokens for the decoding tasks of the step in l->run. */
 void loop_drafts_propose(struct loop *l);
+/* Tells the drafter of a task whose sequence begins with tokens of a cache. */
+void loop_drafts_begin(struct loop *l, const struct task *w);
 /* Ends the verification of a task's draft: removes the tokens that were not
  * accepted from the task's sequence. Called before the task ends, or when its
  * logits were used. */

@@ -161,11 +161,14 @@ static bool resume(struct loop *l, struct task *w)
     free(w->saved);
     w->saved = NULL;
     loop_set_state(l, w, last_token_is_left(w) ? TASK_DECODING : TASK_PREFILL);
-    if (s == PL_OK) /* The tokens are needed only for caching this sequence as a
-                       prefix later, so errors are ignored. */
+    if (s == PL_OK) {
+        /* The tokens are needed only for caching this sequence as a prefix
+         * later, so errors are ignored. */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
-    if (s != PL_OK)
+        loop_drafts_begin(l, w);
+    } else {
         loop_finish_task(l, w, FINISH_ERROR, &err);
+    }
     return s == PL_OK;
 }
 
@@ -180,6 +183,8 @@ static void start_prefill(struct loop *l, struct task *w)
         w->n_cached = 0;
     w->n_done = w->n_shared = w->n_cached;
     loop_set_state(l, w, loop_tiers_start(l, w) ? TASK_LOADING : TASK_PREFILL);
+    if (w->at == TASK_PREFILL)
+        loop_drafts_begin(l, w);
 }
 
 /* Preempts a task: swaps its sequence out to host memory. A task whose sequence

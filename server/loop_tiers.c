@@ -128,6 +128,7 @@ static void finish_loading(struct loop *l, struct task *w)
     if (pl_seq_trim(l->e, w->seq, w->n_done, &kept, NULL) != PL_OK)
         return;
     w->n_done = w->n_cached = kept;
+    loop_drafts_begin(l, w);
 }
 
 void loop_tiers_abort(struct loop *l, struct task *w)

@@ -1,6 +1,7 @@
 /* plait bench and plait synth as their users run them, and the script that
  * compares with llama.cpp: their output is right. No test checks speed. */
 #include "lib/command.h"
+#include "lib/made_model.h"
 #include "lib/support.h"
 #include "quant/format.h"
 
@@ -311,6 +312,73 @@ TEST(bench_lists_multiply_out)
     json_decref(all);
 }
 
+static double sum_of(const json_t *row, const char *key)
+{
+    json_t *v;
+    double sum = 0;
+    size_t i;
+
+    json_array_foreach (json_object_get(row, key), i, v)
+        sum += json_number_value(v);
+    return sum;
+}
+
+/* Checks a row without drafts and the next one, with them. */
+static void has_drafts(json_t *all, size_t i, const char *type)
+{
+    const json_t *a = json_array_get(all, i), *b = json_array_get(all, i + 1);
+
+    assert_string_equal(text(a, "spec_type"), "");
+    assert_string_equal(text(b, "spec_type"), type);
+    assert_true(number(a, "n_gen") == number(b, "n_gen"));
+    assert_true(number(a, "n_seq") == number(b, "n_seq"));
+    assert_true(number(a, "draft_n") == 0);
+    assert_true(json_is_null(json_object_get(a, "speedup")));
+    assert_true(number(b, "draft_n") > 0);
+    assert_true(number(b, "draft_n") == sum_of(b, "drafted_at"));
+    assert_true(number(b, "draft_n_accepted") == sum_of(b, "accepted_at"));
+    assert_true(number(b, "draft_n_accepted") < number(b, "draft_n"));
+    assert_int_equal(strlen(text(b, "text_hash")), 16);
+    assert_string_equal(text(a, "text_hash"), text(b, "text_hash"));
+    assert_true(number(b, "speedup") > 0);
+}
+
+/* A generation with --spec-type has two rows of the same text. Costs half a
+ * second. */
+TEST(bench_generates_the_same_text_with_drafts)
+{
+    char line[500];
+    json_t *all =
+        rows("plait bench " MODEL "--no-limits -r 2 -p 4 -n 30 -d 0,70 -np 2 "
+             "-f models/heldout.txt --spec-type ngram-simple "
+             "--spec-ngram-simple-size-n 1 --draft-max 4 -t 1 -o json");
+
+    assert_int_equal(json_array_size(all), 2 * 3);
+    has_drafts(all, 1, "ngram-simple");
+    has_drafts(all, 4, "ngram-simple");
+    assert_string_not_equal(text(json_array_get(all, 1), "text_hash"),
+                            text(json_array_get(all, 4), "text_hash"));
+    json_decref(all);
+    snprintf(line, sizeof line,
+             "plait bench -m %s --no-limits -r 2 -p 0 -n 20 -pg 5,9 -d 70 "
+             "-t 1 --spec-type draft-mtp --draft-max 3 -o json",
+             made_model_with_block("qwen35-dense-f32"));
+    all = rows(line);
+    assert_int_equal(json_array_size(all), 4);
+    has_drafts(all, 0, "draft-mtp");
+    has_drafts(all, 2, "draft-mtp");
+    json_decref(all);
+    all = rows("plait bench " MODEL "--no-limits -r 1 -p 0 -n 20 -t 1 -md "
+               "models/fable-moe-Q8_0.gguf --draft-max 1,2 "
+               "-o json");
+    assert_int_equal(json_array_size(all), 2 * 2);
+    assert_true(number(json_array_get(all, 1), "draft_n_accepted") > 0);
+    assert_int_equal(
+        json_array_size(json_object_get(json_array_get(all, 3), "drafted_at")),
+        2);
+    json_decref(all);
+}
+
 static int count(const char *s, const char *word)
 {
     int n = 0;
@@ -323,7 +391,7 @@ static int count(const char *s, const char *word)
 TEST(bench_tables_have_as_many_cells_in_each_line)
 {
     struct ran md = sh(0, TINY "-d 0,5 -dev 'cpu*2'"),
-               csv = sh(0, TINY "-o csv");
+               csv = sh(0, TINY "--spec-type ngram-simple -o csv");
     char *line, *rest = md.out;
     int columns = 0, lines = 0;
 
@@ -342,7 +410,7 @@ TEST(bench_tables_have_as_many_cells_in_each_line)
             columns = count(line, "\",\"");
         assert_int_equal(count(line, "\",\""), columns);
     }
-    assert_int_equal(lines, 1 + 2);
+    assert_int_equal(lines, 1 + 3);
 }
 
 /* Each element of the SVG picture that is opened is also closed. */
@@ -390,6 +458,9 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
         {TINY "-np 0", "from 1 to", 2},
         {TINY "-t 1,,2", "whole number", 2},
         {TINY "-o xml", "md, csv, json, jsonl or sql", 2},
+        {TINY "-f models/heldout.txt", "give --spec-type", 2},
+        {TINY "-d 9 -f /dev/null --spec-type ngram-simple",
+         "give a longer text", 2},
         {TINY "-c 5", "-c is an option of `plait run`", 2},
         {"plait bench -m nothing.gguf", "nothing.gguf", 1},
         {"TMPDIR=/nowhere " TINY, "set TMPDIR", 1},

@@ -490,11 +490,22 @@ pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
     o.n_keep = 1;
     o.mtp = 1;
     o.n_out = o.n_seq > 0 && o.n_seq < LOGITS ? o.n_seq : LOGITS;
+    if (o.n_seq > 0)
+        o.n_seq = draft_mtp_sequences((int)o.n_seq);
     o.prefix_cache = false;
     o.hidden = NULL;
     o.trace = NULL;
     o.machines = NULL;
     return pl_engine_create(out, m, &o, err);
+}
+
+void pl_draft_begin(pl_drafter *d, int seq, const int32_t *text, int64_t n_text,
+                    int64_t n_done)
+{
+    if (d && seq >= 0 && seq < d->o.n_seq && text && n_text > 0 &&
+        d->o.mtp_engine && !d->failed[PL_DRAFT_MTP])
+        draft_mtp_begin(&d->mtp, seq, text, n_text,
+                        n_done < n_text ? n_done : n_text);
 }
 
 void pl_draft_hidden(void *drafter, const pl_hidden_rows *rows)

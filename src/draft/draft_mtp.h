@@ -13,8 +13,12 @@
  * the text. To draft, it goes on with its own hidden values and its own most
  * probable tokens. After that its sequence is trimmed to the text again.
  *
- * A text whose first tokens come from a cache or a saved state begins for the
- * block with the first token that the model computes. */
+ * A text whose first tokens come from a cache or a saved state lacks their
+ * hidden values. So the block keeps the sequences of texts that ended, as long
+ * as it has space, and gives the new text what the most similar one has of
+ * these tokens (draft_mtp_begin). Positions that are still missing are left
+ * out: the block's next row follows the last one that it has. Such drafts are
+ * less often right, which changes no text. */
 #ifndef DRAFT_MTP_H
 #define DRAFT_MTP_H
 
@@ -25,9 +29,14 @@ struct mtp_text;
 struct draft_mtp {
     pl_engine *engine; /* borrowed; NULL if there is no block */
     int64_t n_vocab, d_model;
-    bool normed;               /* pl_model_mtp_normed */
-    int n_seq;                 /* number of texts */
-    struct mtp_text *text;     /* owned, [n_seq] */
+    bool normed; /* pl_model_mtp_normed */
+    int n_seq;   /* number of texts */
+    /* The engine's sequences: those of the texts, and those that keep texts
+     * that ended. */
+    int n_text;
+    struct mtp_text *text;     /* owned, [n_text]: what each sequence has */
+    int *slot;                 /* owned, [n_seq]: the sequence of each text */
+    uint64_t clock;            /* number of texts that ended */
     struct cost_times times;   /* times of the engine's steps, by the number of
                                 tokens */
     int64_t wall_ns, count_ns; /* as in struct draft_model */
@@ -40,11 +49,18 @@ struct draft_mtp {
 };
 
 /* Initializes *m for n_seq texts. `engine` runs the first block of the model
- * `model` and has as many sequences, which are empty. The caller calls
- * draft_mtp_fini in all cases. */
+ * `model` and has as many sequences, which are empty; further ones keep rows of
+ * texts that ended. The caller calls draft_mtp_fini in all cases. */
 pl_status draft_mtp_init(struct draft_mtp *m, pl_engine *engine,
                          const pl_model *model, int n_seq, pl_err *err);
 void draft_mtp_fini(struct draft_mtp *m);
+/* Returns the number of sequences that a block's engine has for n_seq texts and
+ * for those that ended. */
+int draft_mtp_sequences(int n_seq);
+/* Begins an empty text whose first n_done tokens the model's engine does not
+ * compute. text[0 .. n_text - 1] are its tokens as far as they are known. */
+void draft_mtp_begin(struct draft_mtp *m, int seq, const int32_t *text,
+                     int64_t n_text, int64_t n_done);
 /* Takes the hidden values of a step of the model's engine, whose sequences have
  * the numbers of the texts. */
 void draft_mtp_receive(struct draft_mtp *m, const pl_hidden_rows *rows);
@@ -53,7 +69,7 @@ void draft_mtp_receive(struct draft_mtp *m, const pl_hidden_rows *rows);
  * engine that failed. */
 pl_status draft_mtp_propose(struct draft_mtp *m, struct model_draft *d, int n,
                             pl_err *err);
-/* Empties the sequence of a text. */
+/* Ends a text. Its rows are kept for others that begin alike. */
 void draft_mtp_forget(struct draft_mtp *m, int seq);
 
 #endif
