@@ -27,10 +27,6 @@ static const double latency_s = 10e-6; /* default fixed time of a copy in
 static const double network_bytes_per_s = 0.117e9, network_s = 50e-6;
 static const double launch_s = 2e-6; /* default fixed time of a kernel launch
                                           in seconds */
-/* Launches per instruction. Several instructions may be fused into one launch
- * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
- * 142 instructions. */
-static const double launches_a_step = 0.44;
 /* The fractions of a device's peak bandwidth and peak multiply-adds that
  * kernels reach. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
@@ -70,7 +66,7 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
         .network_bytes_per_s = d->network_bytes_per_s,
         .network_s = d->network_latency_s,
         .has_copy_engine = d->accelerator,
-        .insn_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
+        .insn_s = d->launch_s > 0 ? d->launch_s : launch_s,
     };
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
@@ -548,7 +544,7 @@ double cost_insn_s(const struct cost_machine *m, int dev, const struct insn *s,
 
     switch (s->kind) {
     case INSN_KERNEL:
-        return r->insn_s + kernel(p, &s->kernel, r, z);
+        return (s->in_launch ? 0 : r->insn_s) + kernel(p, &s->kernel, r, z);
     case INSN_MERGE:
         return merge(m, dev, &s->merge, z);
     case INSN_PULL:

@@ -23,7 +23,8 @@ struct cost_rates {
                                 weights */
     double float_macs_per_s; /* multiply-adds per second with float weights */
     double attention_macs_per_s; /* multiply-adds per second in attention */
-    double insn_s;               /* fixed time per instruction, in seconds */
+    double insn_s; /* fixed time in seconds per instruction; of accelerators,
+                      per launch (insn.in_launch) */
     double collective_s; /* fixed time per collective or copy, in seconds */
     /* Bandwidth of the device's link, for collectives and copies to and from
      * the device. If out_bytes_per_s is set, it holds only for data that the

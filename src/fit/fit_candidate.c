@@ -129,7 +129,7 @@ static void time_alone(struct fit *f, const struct fit_candidate *p,
     const struct variant *x = &p->q->low->prog[d].variant[0];
 
     for (int i = 0; i < x->n_insn; i++)
-        n += x->insn[i].kind == INSN_KERNEL &&
+        n += x->insn[i].kind == INSN_KERNEL && !x->insn[i].in_launch &&
              (x->insn[i].max_rows == 0 ||
               insn_predicate_holds(&x->insn[i], &one));
     if (f->alone_s > 0 && f->alone_s <= p->seconds - p->prompt_s)

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "device/device_ops.h"
 #include "device/device_spec.h"
+#include "device/gpu/gpu_fuse.h"
 #include "kv/pages.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
@@ -222,6 +223,15 @@ static pl_status add_variant(struct compiled *p, struct lower_variant *variant,
     return PL_OK;
 }
 
+/* Marks the instructions that GPUs fuse, in programs of accelerators. */
+static pl_status mark_fused(struct compiled *p, pl_err *err)
+{
+    for (int d = 0; d < p->low->n_dev; d++)
+        if (p->list.dev[d].accelerator && !gpu_fuse_mark(&p->low->prog[d]))
+            return err_no_memory(err, "a plan");
+    return PL_OK;
+}
+
 /* Lowers the variants. If that of streaming cannot be lowered, the programs do
  * not have it. */
 static pl_status lower_all(struct compiled *p, pl_err *err)
@@ -256,7 +266,7 @@ static pl_status lower_all(struct compiled *p, pl_err *err)
     }
     if (s != PL_OK && err)
         *err = e;
-    return s;
+    return s == PL_OK ? mark_fused(p, err) : s;
 }
 
 pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,

@@ -296,6 +296,9 @@ struct insn {
      * micro-batch, or n_out if pred_out, is between min_rows and max_rows. If
      * max_rows is 0, it is always executed. */
     bool pred_out; /* the predicate tests n_out, else n_tok */
+    /* for estimates: in steps of few tokens a GPU does the instruction in the
+     * launch of an earlier one (gpu_fuse_mark()) */
+    bool in_launch;
     int64_t min_rows, max_rows;
     union { /* `kind` tells which member is valid */
         struct insn_kernel kernel;

@@ -495,6 +495,109 @@ TEST(gpu_fuse_lets_the_last_work_group_go_on)
            0, 1, 1, 1);
 }
 
+/* A bias is added before the residual sum, and before the values of two
+ * matrices are computed. */
+TEST(gpu_fuse_lets_the_last_work_group_go_on_after_biases)
+{
+    static const char tensors[] = "  %0: f32[n_tok, 64]\n"
+                                  "  %1: f32[64, 64] weights\n"
+                                  "  %2: f32[64] work\n"
+                                  "  %3: f32[n_tok, 64]\n"
+                                  "  %4: f32[n_tok, 64]\n"
+                                  "  %5: f32[n_tok, 64]\n"
+                                  "  %6: f32[n_tok, 64]\n"
+                                  "  %7: f32[n_tok, 64]\n"
+                                  "  %8: f32[n_tok, 64] q8\n";
+
+    FEW_GROUPS(tensors,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %4 = add(%3, %2)\n"
+               "  0: %6 = add(%5, %4)\n"
+               "  0: %7 = rms_norm(%6, -)\n"
+               "  0: %8 = quantize(%7)\n",
+               0, 0, 0, 0, 0);
+    FEW_GROUPS(tensors,
+               "  0: %3 = matmul(%0, %1, -)\n"
+               "  0: %4 = matmul(%0, %1, -)\n"
+               "  0: %5 = add(%3, %2)\n"
+               "  0: %6 = add(%4, %2)\n"
+               "  0: %7 = swiglu_oai(%5, %6)\n"
+               "  0: %8 = quantize(%7)\n",
+               0, 0, 0, 0, 0, 0);
+    /* a sum that is no result of the launch */
+    FEW_GROUPS(tensors,
+               "  0: %4 = add(%3, %2)\n"
+               "  0: %6 = add(%5, %4)\n",
+               0, 1);
+}
+
+/* The last work group of a router chooses the experts and computes their
+ * weights, with a bias or without. */
+TEST(gpu_fuse_lets_the_last_work_group_choose)
+{
+    static const char tensors[] = "  %0: f32[n_tok, 64]\n"
+                                  "  %1: f32[8, 64] weights\n"
+                                  "  %2: f32[n_tok, 8]\n"
+                                  "  %3: f32[8] work\n"
+                                  "  %4: f32[n_tok, 8]\n"
+                                  "  %5: i32[n_tok, 2]\n"
+                                  "  %6: f32[n_tok, 2]\n"
+                                  "  %7: i32[n_tok, 2]\n"
+                                  "  %8: f32[8, 64] weights packed\n";
+    static const char plain[] = "  0: %2 = matmul(%0, %1, -)\n"
+                                "  0: %5 = router_topk(%2, -) n_used=2\n"
+                                "  0: %6 = router_weights(%2, %5)\n";
+
+    FEW_GROUPS(tensors, plain, 0, 0, 0);
+    GROUPS(tensors, plain, 0, 1, 1);
+    FEW_GROUPS(tensors,
+               "  0: %2 = matmul(%0, %1, -)\n"
+               "  0: %4 = add(%2, %3)\n"
+               "  0: %5 = router_topk(%4, -) n_used=2\n"
+               "  0: %6 = router_weights(%4, %5)\n",
+               0, 0, 0, 0);
+    /* other logits, then other experts */
+    FEW_GROUPS(tensors,
+               "  0: %2 = matmul(%0, %1, -)\n"
+               "  0: %5 = router_topk(%4, -) n_used=2\n",
+               0, 1);
+    FEW_GROUPS(tensors,
+               "  0: %2 = matmul(%0, %1, -)\n"
+               "  0: %5 = router_topk(%2, -) n_used=2\n"
+               "  0: %6 = router_weights(%2, %7)\n",
+               0, 0, 2);
+}
+
+/* A choice is executed with its router, before the instructions in between. So
+ * none of these may have something in the scratch memory that it uses. */
+TEST(gpu_fuse_keeps_scratch_between_router_and_choice)
+{
+    for (int scratch = 0; scratch < 2; scratch++) {
+        struct gpu_fused f[3] = {0};
+        struct arena a = {0};
+        const struct program *p =
+            build_text(&a,
+                       "programs 1\n"
+                       "max n_tok 3\n"
+                       "device 0\n"
+                       "  %0: f32[n_tok, 64]\n"
+                       "  %1: f32[8, 64] weights\n"
+                       "  %2: f32[n_tok, 8]\n"
+                       "  %3: f32[n_tok, 8]\n"
+                       "  %4: i32[n_tok, 2]\n"
+                       "variant\n"
+                       "  0: %2 = matmul(%0, %1, -)\n"
+                       "  0: %3 = scale(%3)\n"
+                       "  0: %4 = router_topk(%2, -) n_used=2\n",
+                       1);
+
+        f[1].has_scratch = scratch;
+        gpu_fuse_plan(f, p, p->variant, true);
+        assert_int_equal(f[2].group, scratch ? 2 : 0);
+        arena_fini(&a);
+    }
+}
+
 /* ---- launches ------------------------------------------------------------ */
 
 /* Returns true if one launch can do both, in a list of these two. */
@@ -570,6 +673,35 @@ TEST(gpu_fuse_quantizes_units_of_columns)
         assert_true(gpu_fuse_launches(&l, 0, REWRITE_LAST_PARTS, false, 0x1000,
                                       0x3000, &parts) == row[i].folds);
         gpu_list_free(&l);
+    }
+}
+
+/* The last work group of a KV head quantizes its heads' columns, so the parts of
+ * a row must be among these. */
+TEST(gpu_fuse_quantizes_columns_of_heads)
+{
+    static const struct {
+        int32_t heads, per_kv, n_span, n_part;
+        bool counts, folds;
+    } row[] = {{4, 4, 1, 2, true, true},  {4, 4, 1, 2, false, false},
+               {2, 2, 1, 2, true, false}, {2, 2, 0, 0, true, true},
+               {4, 4, 1, 3, true, false}, {4, 4, 2, 2, true, false},
+               {4, 6, 1, 2, true, false}};
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct attend_args attend = {
+            .n_head = 8,
+            .e = 64,
+            .heads = row[i].heads,
+            .per_kv = row[i].per_kv,
+            .tail = {.count = row[i].counts ? 0x3000 : 0}};
+        const struct quantize_args blocks = {.k = 512,
+                                             .n_span = row[i].n_span,
+                                             .n_part = row[i].n_part,
+                                             .whole = 1};
+
+        assert_true(folds(REWRITE_ATTEND_BLOCKS, GPU_attend_8, &attend,
+                          GPU_quantize, &blocks, false) == row[i].folds);
     }
 }
 

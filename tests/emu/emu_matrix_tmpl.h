@@ -11,6 +11,8 @@
 #include "device/gpu/text/quantize.h"
 #include "device/gpu/text/rows.h"
 
+#include "device/gpu/text/router.h"
+
 #include "device/gpu/text/mma.h"
 
 #include "device/gpu/text/weights.h"

@@ -1,4 +1,4 @@
-/* Executes the work groups of a launch, on one thread. A fiber executes lanes
+/* Executes the work groups of a launch, on one thread, in random order. A fiber executes lanes
  * one after another, from begin to end. A lane that waits at a barrier keeps
  * its fiber, and another fiber begins the next lanes. So a kernel without
  * barriers needs no switches between fibers. */
@@ -329,11 +329,31 @@ static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
     return found;
 }
 
+/* Returns a number, at least `from`, that has no divisor in common with n. */
+static int64_t coprime(int64_t from, int64_t n)
+{
+    for (;; from++) {
+        int64_t a = from, b = n;
+
+        while (b > 0) {
+            int64_t rest = a % b;
+
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return from;
+    }
+}
+
 const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
                        const void *args)
 {
+    int64_t first = n_group > 0 ? (int64_t)draw(e) % n_group : 0;
+    int64_t stride = n_group > 0 ? (int64_t)draw(e) % n_group + 1 : 1;
     const char *wrong;
 
+    stride = coprime(stride, n_group);
     e->kernel = any_of(e, k);
     e->args = args;
     e->n_lane = gpu_kernel_lanes(k);
@@ -341,7 +361,10 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
     e->wrong = NULL;
     fiber_enter(&e->main);
     for (int32_t i = 0; i < n_group && !e->wrong; i++) {
-        emu_now = (struct emu_lane){.group = i, .n_group = n_group, .emu = e};
+        emu_now = (struct emu_lane){
+            .group = (int32_t)((first + i * stride) % n_group),
+            .n_group = n_group,
+            .emu = e};
         run_group(e);
     }
     wrong = e->wrong;

@@ -291,9 +291,12 @@ static uint64_t result_of(enum gpu_kernel k, const void *args)
         return ((const struct contract_args *)args)->out;
     if (k == GPU_attend_merge)
         return ((const struct attend_merge_args *)args)->out;
-    /* address of the sums of the first partial result */
-    if (strncmp(name, "attend", 6) == 0)
-        return ((const struct attend_args *)args)->part + 4 * TEXT_SOFT;
+    /* the merged result, or the sums of the first partial one */
+    if (strncmp(name, "attend", 6) == 0) {
+        const struct attend_args *a = args;
+
+        return a->tail.count ? a->tail.out : a->part + 4 * TEXT_SOFT;
+    }
     if (k == GPU_merge_tree)
         return ((const struct merge_tree_args *)args)->piece.dst;
     if (k == GPU_route_keys)

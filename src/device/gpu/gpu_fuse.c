@@ -3,6 +3,7 @@
  * tensors, whose sizes are those of the largest step. */
 #include "device/gpu/gpu_fuse.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/gpu/gpu_fuse_args.h"
@@ -268,11 +269,44 @@ static bool fits_matrix_sum(const struct planning *x, int i, int k)
            has_values(row, row_of(out)) && same_dims(arg(x, k, 1), out);
 }
 
+/* Returns true if instruction i computes the one sum of a contraction, or adds
+ * a bias to it in the same launch. */
+static bool is_summed(const struct planning *x, int i)
+{
+    const struct gpu_fused *f = &x->plan[i];
+    enum kernel k = kernel_of(x, i)->kernel;
+
+    if (k == KERNEL_add)
+        return f->with >= 0 && (f->rewrite == REWRITE_MATRIX_SUM ||
+                                f->rewrite == REWRITE_ROWS_SUM);
+    return k <= KERNEL_expert_down && kernel_of(x, i)->tree.n_out == 1;
+}
+
 /* Requires that a value as large as the result is added to it. */
 static bool fits_residual(const struct planning *x, int i, int k)
 {
-    (void)i;
-    return is_plain(x, k);
+    return is_summed(x, i) && is_plain(x, k);
+}
+
+/* Requires a router whose launch leaves the scratch memory to the choice. No
+ * instruction in between may use that, because the choice is executed first. */
+static bool fits_choice(const struct planning *x, int i, int k)
+{
+    int h = x->plan[i].group;
+
+    if (!is_summed(x, i) || kernel_of(x, h)->kernel != KERNEL_matmul)
+        return false;
+    for (int m = h; m < k; m++)
+        if (x->v->insn[m].queue == x->v->insn[k].queue &&
+            x->plan[m].has_scratch)
+            return false;
+    return true;
+}
+
+/* Requires that the ids are those that the first instruction has chosen. */
+static bool fits_weights(const struct planning *x, int i, int k)
+{
+    return is_result(x, i, k, 2);
 }
 
 /* ---- rewrites ------------------------------------------------------------ */
@@ -280,7 +314,7 @@ static bool fits_residual(const struct planning *x, int i, int k)
 #define ONE(kernel)   KERNEL_##kernel, KERNEL_##kernel
 #define BINARY        KERNEL_add, KERNEL_swiglu_oai
 #define MATRIX        KERNEL_matmul, KERNEL_expert_matmul
-#define CONTRACTION   KERNEL_matmul, KERNEL_expert_down
+#define SUMMED        KERNEL_matmul, KERNEL_add
 #define ATTENTION     KERNEL_attention, KERNEL_latent_attention
 #define FUSED(kernel) GPU_##kernel
 #define KEPT          GPU_KERNEL_COUNT
@@ -296,7 +330,8 @@ static bool fits_residual(const struct planning *x, int i, int k)
 /* Rewrites of plans for few rows only. */
 #define LAST_REWRITES                                                          \
     (SET(RESIDUAL) | SET(LAST_NORM) | SET(LAST_BLOCKS) | SET(LAST_VALUES) |    \
-     SET(LAST_PRODUCT) | SET(LAST_PARTS))
+     SET(LAST_PRODUCT) | SET(LAST_PARTS) | SET(LAST_CHOICE) |                  \
+     SET(LAST_WEIGHTS))
 
 static const struct rewrite {
     /* kernels first .. first_end and second .. second_end */
@@ -459,6 +494,23 @@ void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
             find_routes(&x);
         find_group(&x);
     }
+}
+
+bool gpu_fuse_mark(struct program *p)
+{
+    for (int i = 0; i < p->n_variant; i++) {
+        const struct variant *v = &p->variant[i];
+        struct insn *insn = (struct insn *)v->insn;
+        struct gpu_fused *plan = calloc((size_t)v->n_insn + 1, sizeof *plan);
+
+        if (!plan)
+            return false;
+        gpu_fuse_plan(plan, p, v, true);
+        for (int k = 0; k < v->n_insn; k++)
+            insn[k].in_launch = plan[k].with >= 0;
+        free(plan);
+    }
+    return true;
 }
 
 /* ---- launches ------------------------------------------------------------ */

@@ -72,6 +72,10 @@ struct gpu_fused {
 void gpu_fuse_plan(struct gpu_fused *plan, const struct program *p,
                    const struct variant *v, bool few);
 
+/* Sets in_launch of the instructions of all variants of *p, as planned for few
+ * rows. Returns false if out of memory. */
+bool gpu_fuse_mark(struct program *p);
+
 /* Returns true if the rewrite is for two instructions with these kernels. */
 bool gpu_fuse_is_of(enum gpu_rewrite r, enum kernel first, enum kernel second);
 

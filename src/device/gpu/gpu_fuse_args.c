@@ -102,6 +102,24 @@ int64_t gpu_fold_blocks(struct gpu_fold *f)
     return f->second.n_group;
 }
 
+/* The work groups that merge states as the last ones also quantize. Parts of
+ * rows must be among their heads' columns. */
+static int64_t quantize_last(struct gpu_fold *f)
+{
+    struct attend_args *a = &f->first.a.attend;
+    const struct quantize_args *b = &f->second.a.blocks;
+
+    if (a->e % 32 != 0 ||
+        (b->n_span > 0 &&
+         (b->n_span > 1 || !b->whole || b->k != (int64_t)a->n_head * a->e ||
+          b->n_part != b->k / MERGE_PART || a->heads * a->e % MERGE_PART != 0 ||
+          a->per_kv * a->e % MERGE_PART != 0)))
+        return 0;
+    a->tail.q8 = b->out;
+    a->tail.by_part = b->n_span > 0;
+    return f->first.n_group;
+}
+
 /* The last launch of attention also quantizes. Parts of rows are quantized by
  * groups that merge whole rows, which must have few states. */
 int64_t gpu_fold_attend_blocks(struct gpu_fold *f)
@@ -109,6 +127,8 @@ int64_t gpu_fold_attend_blocks(struct gpu_fold *f)
     struct attend_merge_args *a = &f->first.a.merge;
     const struct quantize_args *b = &f->second.a.blocks;
 
+    if (f->first.kernel != GPU_attend_merge)
+        return f->first.a.attend.tail.count ? quantize_last(f) : 0;
     if (a->first != 0 || a->e % MERGE_COLUMNS != 0 ||
         (b->n_span > 0 && (!b->whole || a->n_state > PART_STATES ||
                            b->k != (int64_t)a->n_head * a->e)))
@@ -215,21 +235,6 @@ int64_t gpu_fold_writes(struct gpu_fold *f)
     return f->first.n_group + (rotated ? 0 : heads_groups(b->n_tok, b->n_head));
 }
 
-/* ---- routers ------------------------------------------------------------- */
-
-int64_t gpu_fold_weights(struct gpu_fold *f)
-{
-    struct router_topk_args *a = &f->first.a.choice;
-    const struct router_weights_args *b = &f->second.a.weights;
-
-    if (a->gating != b->gating)
-        return 0;
-    a->weights = b->out;
-    a->normalise = b->normalise;
-    a->weight = b->scale;
-    return f->first.n_group;
-}
-
 /* ---- contractions -------------------------------------------------------- */
 
 /* Only the kernels for few rows take further matrices and biases. */
@@ -300,17 +305,25 @@ int64_t gpu_fold_matrix_sum(struct gpu_fold *f)
     return f->first.n_group;
 }
 
+/* Returns the address of a matrix's result with its bias; 0 if the launch only
+ * looks the bias up. */
+static uint64_t biased(uint64_t out, const struct contract_bias *b)
+{
+    return b->from ? b->sum : out;
+}
+
 /* Adds a value as large as the result, of a launch with one matrix. */
 int64_t gpu_fold_residual(struct gpu_fold *f)
 {
     struct contract_args *a = &f->first.a.matrix;
     const struct binary_args *b = &f->second.a.binary;
+    uint64_t result = biased(a->out, &a->bias);
 
-    if (!is_skinny(f->first.kernel) || a->n_head != 1 || a->bias.from ||
+    if (!is_skinny(f->first.kernel) || a->n_head != 1 || result == 0 ||
         a->more[0].first != CONTRACT_NO_MORE || b->dim[0] != b->n ||
-        a->out != f->result)
+        result != f->result)
         return 0;
-    a->tail.y = b->x == a->out ? b->y : b->x;
+    a->tail.y = b->x == result ? b->y : b->x;
     a->tail.sum = b->out;
     return f->first.n_group;
 }
@@ -353,12 +366,12 @@ int64_t gpu_fold_last_values(struct gpu_fold *f)
     const struct contract_more *m = &a->more[0];
     const struct binary_args *b = &f->second.a.binary;
     int64_t n_unit = gpu_groups(a->n, TAIL_COLUMNS);
+    uint64_t x = biased(a->out, &a->bias), y = biased(m->out, &m->bias);
 
     if (!f->count || !is_skinny(f->first.kernel) || a->n_head != 1 ||
         m->first == CONTRACT_NO_MORE || a->more[1].first != CONTRACT_NO_MORE ||
-        a->n != m->n || a->bias.from || m->bias.from || b->dim[0] != b->n ||
-        !((b->x == a->out && b->y == m->out) ||
-          (b->x == m->out && b->y == a->out)) ||
+        a->n != m->n || x == 0 || y == 0 || b->dim[0] != b->n ||
+        !((b->x == x && b->y == y) || (b->x == y && b->y == x)) ||
         a->n % 32 != 0 || a->n_slice == 0 ||
         m->first / a->n_slice * n_unit > TAIL_COUNTERS)
         return 0;
@@ -396,6 +409,24 @@ int64_t gpu_fold_last_parts(struct gpu_fold *f)
     return f->first.n_group;
 }
 
+/* Chooses experts by the result of a router of floats. */
+int64_t gpu_fold_last_choice(struct gpu_fold *f)
+{
+    struct contract_args *a = &f->first.a.matrix;
+    const struct router_topk_args *b = &f->second.a.choice;
+
+    if (!f->count || f->first.kernel < GPU_matvec_f32 ||
+        f->first.kernel > GPU_matvec_bf16 || a->mode != CONTRACT_HEADS ||
+        a->n_head != 1 || a->more[0].first != CONTRACT_NO_MORE ||
+        a->n != b->e || b->x != biased(a->out, &a->bias) || a->n_slice == 0 ||
+        f->first.n_group > (int64_t)a->n_slice * TAIL_COUNTERS)
+        return 0;
+    a->tail.kind = TAIL_CHOICE;
+    a->tail.count = f->count;
+    a->tail.last.choice = *b;
+    return f->first.n_group;
+}
+
 int64_t gpu_fold_rows_sum(struct gpu_fold *f)
 {
     struct contract_bias *bias = bias_of(f);
@@ -405,4 +436,32 @@ int64_t gpu_fold_rows_sum(struct gpu_fold *f)
         return 0;
     bias->sum = b->out;
     return f->first.n_group;
+}
+
+/* ---- routers -------------------------------------------------------------- */
+
+static bool set_weights(struct router_topk_args *a,
+                        const struct router_weights_args *b)
+{
+    if (a->gating != b->gating)
+        return false;
+    a->weights = b->out;
+    a->normalise = b->normalise;
+    a->weight = b->scale;
+    return true;
+}
+
+int64_t gpu_fold_weights(struct gpu_fold *f)
+{
+    return set_weights(&f->first.a.choice, &f->second.a.weights)
+               ? f->first.n_group
+               : 0;
+}
+
+int64_t gpu_fold_last_weights(struct gpu_fold *f)
+{
+    return set_weights(&f->first.a.matrix.tail.last.choice,
+                       &f->second.a.weights)
+               ? f->first.n_group
+               : 0;
 }

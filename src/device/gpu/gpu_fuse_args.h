@@ -16,6 +16,7 @@ struct gpu_fold {
             struct quantize_args blocks;
             struct rope_args rope;
             struct cache_write_args write;
+            struct attend_args attend;
             struct attend_merge_args merge;
             struct router_topk_args choice;
             struct router_weights_args weights;
@@ -44,6 +45,6 @@ gpu_fold_fn gpu_fold_sum_norm, gpu_fold_norms, gpu_fold_norm_blocks,
     gpu_fold_matrices, gpu_fold_matrix_rows, gpu_fold_matrix_sum,
     gpu_fold_rows_sum, gpu_fold_residual, gpu_fold_last_norm,
     gpu_fold_last_blocks, gpu_fold_last_values, gpu_fold_last_product,
-    gpu_fold_last_parts;
+    gpu_fold_last_parts, gpu_fold_last_choice, gpu_fold_last_weights;
 
 #endif

@@ -174,7 +174,16 @@ static void fill_tensors(struct gpu_call *c, const struct program *p,
     }
 }
 
-static void add_kernel(struct gpu_image *m, const struct insn *st)
+/* Returns the device address of the counters for the launch of instruction h,
+ * or 0. */
+static uint64_t counters_of(const struct gpu_image *m, int h)
+{
+    return m->counters_at
+               ? m->counters_at + (uint64_t)h * TAIL_COUNTERS * sizeof(uint32_t)
+               : 0;
+}
+
+static void add_kernel(struct gpu_image *m, const struct insn *st, int i)
 {
     const struct insn_kernel *k = &st->kernel;
     struct gpu_call c;
@@ -187,6 +196,7 @@ static void add_kernel(struct gpu_image *m, const struct insn *st)
     c.span_at = at(m, k->span, span_bytes(k));
     c.head_map_at = at(m, k->head_map, head_map_bytes(k, m->prog->tensor));
     c.scratch = m->scratch[st->queue];
+    c.count = counters_of(m, i);
     gpu_entries[k->kernel].launch(&m->list, &c);
 }
 
@@ -462,15 +472,6 @@ static bool is_apart(const struct gpu_image *m, const struct variant *v, int h,
     return true;
 }
 
-/* Returns the device address of the counters for the launch of instruction h,
- * or 0. */
-static uint64_t counters_of(const struct gpu_image *m, int h)
-{
-    return m->counters_at
-               ? m->counters_at + (uint64_t)h * TAIL_COUNTERS * sizeof(uint32_t)
-               : 0;
-}
-
 /* Returns true if no micro-batch of the step has so many tokens that kernels
  * for many rows may be chosen. */
 static bool has_few_rows(const struct device_run *run)
@@ -544,7 +545,7 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
         if (m->inbox.n > m->inbox.first[i])
             arrived[st->queue] = i;
         if (st->kind == INSN_KERNEL)
-            add_kernel(m, st);
+            add_kernel(m, st, i);
         else if (!insn_is_event(st) && gpu_image_reaches(m, st))
             gpu_move_launch(m, st);
         if (st->kind == INSN_KERNEL && !m->list.no_memory)

@@ -78,6 +78,9 @@ struct gpu_call {
     /* device address, a multiple of 256, of as many bytes as
      * gpu_entry.scratch() returned */
     uint64_t scratch;
+    /* device address of TAIL_COUNTERS counters of work groups, all 0, that only
+     * this call uses; 0 if work groups are not to be counted */
+    uint64_t count;
 };
 
 /* Copies the host table `t` to c->table, except its pointers, and computes

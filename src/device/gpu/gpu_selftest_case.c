@@ -110,9 +110,13 @@ static const struct row {
     /* before the calls of behind[], gather_rows looks up rows by the ids of the
      * first call */
     bool by_id;
-    /* add adds values as large as the result; the call beside has as many
-     * weight rows, and behind[0] reads the results of both */
-    bool residual, even;
+    /* number of the add, from 1, that adds values as large as the result; 0:
+     * none */
+    int residual;
+    /* the call beside has as many weight rows, and behind[0] reads the results
+     * of both, or if `biased` the sums of these and a row */
+    bool even, biased;
+    bool merges; /* softmax states are merged by a launch of their own */
     int64_t ids; /* upper bound of the ids that are generated; all are less */
     enum trial_values values;
     struct trial_tokens tokens;
@@ -442,6 +446,8 @@ static void add_launches(struct selftest_case *t, enum kernel k,
     g.scratch = t->at + t->n;
     if (e->scratch)
         g.scratch = trial_at(t, trial_room(t, e->scratch(&g)));
+    if (t->counts && !t->merges)
+        g.count = trial_at(t, t->counter);
     e->launch(&t->list, &g);
 }
 
@@ -555,14 +561,17 @@ static void sum_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
     int64_t n = c->out.dim[c->out.n_dim - 1];
+    int n_add = 0;
 
+    for (int i = 0; i < t->n_also; i++)
+        n_add += t->also[i] == KERNEL_add;
     if (t->n_also > 1 && t->also[t->n_also - 2] == KERNEL_gather_rows) {
         c->in[1] = c->in[0];
         c->in[0] = t->call.out;
         return;
     }
     c->in[1] =
-        m->r->residual
+        n_add == m->r->residual
             ? c->in[0]
             : (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {n}};
     give_result(t, &c->in[1]);
@@ -588,12 +597,17 @@ static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
         rows_behind(m, c);
     } else if (k == KERNEL_add) {
         sum_behind(m, c);
-    } else if (m->r->even && k != KERNEL_mul) {
-        c->in[1] = t->also_call[0].out;
+    } else if (k == KERNEL_router_topk) {
+        c->n_in = 1;
+        c->out.dim[c->out.n_dim - 1] = t->attr.n_used;
+        c->out.format = PL_I32;
     } else if (k == KERNEL_router_weights) {
-        c->in[0] = t->call.in[0];
+        c->in[0] =
+            t->n_also > 1 ? t->also_call[t->n_also - 2].in[0] : t->call.in[0];
         c->in[1] = last.out;
         c->out.format = PL_F32;
+    } else if (m->r->even && k != KERNEL_mul) {
+        c->in[1] = t->also_call[m->r->biased ? 2 : 0].out;
     } else {
         c->in[1] = last.out;
         c->in[1].dim[k == KERNEL_rms_norm ? 0 : last.out.n_dim - 1] = 1;
@@ -614,6 +628,11 @@ static void add_calls(struct making *m)
     add_beside(m);
     if (by_id)
         add_behind(m, KERNEL_gather_rows, t->call);
+    if (m->r->biased) {
+        add_behind(m, KERNEL_add, t->call);
+        add_behind(m, KERNEL_add, t->also_call[0]);
+        by_id = 2;
+    }
     for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++) {
         int at = i + by_id + (m->r->even && i > 0 ? m->r->beside : 0);
 
@@ -727,6 +746,7 @@ static void make_call(struct selftest_case *t, const struct row *r,
     bool updates = kernel_access(k, 0) == ACCESS_UPDATE;
 
     t->kernel = k;
+    t->merges = r->merges;
     t->attr = r->attr;
     c->attr = &t->attr;
     for (int i = 0; i < GRAPH_MAX_IN; i++) {

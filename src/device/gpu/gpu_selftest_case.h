@@ -13,7 +13,7 @@
 enum {
     TRIAL_IMAGE = 1 << 20,
     TRIAL_MOST = 4096, /* upper bound of the number of cases */
-    TRIAL_CALLS = 5    /* most calls that are fused into one launch */
+    TRIAL_CALLS = 6    /* most calls that are fused into one launch */
 };
 
 struct selftest_case {
@@ -33,6 +33,7 @@ struct selftest_case {
                                 reference */
     struct launch_list list; /* the launches of the case; owned */
     bool counts; /* the device counts work groups (struct gpu_driver) */
+    bool merges; /* attention gets no counters */
     /* the counters for a launch, all 0, [TAIL_COUNTERS] */
     const uint32_t *counter;
     int n_alone;   /* number of launches of the first call */

@@ -59,6 +59,12 @@ static bool has_ends(const struct gpu_call *c)
     return c->n_in > 3 && c->in[3].format == PL_I32;
 }
 
+/* Returns true for attention with sinks, also operand 3. */
+static bool has_sinks(const struct gpu_call *c)
+{
+    return c->n_in > 3 && !has_ends(c) && c->in[3].at;
+}
+
 static uint64_t ends_of(const struct gpu_call *c)
 {
     return has_ends(c) ? c->in[3].at : c->pos;
@@ -271,11 +277,33 @@ static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
     return tile_bytes(a, s, a->part) <= PART_BYTES;
 }
 
-/* Adds the launch for the spans of tokens `first` to end - 1. */
-static void add_spans(struct launch_list *l, const struct attention *a,
+/* Lets the last work group of a tile's merge the states, if a launch for all
+ * tokens has few of each row. Others are merged by a launch of their own, whose
+ * groups share the work. Returns false if it does not. */
+static bool set_tail(const struct attention *a, struct attend_args *s)
+{
+    const struct gpu_call *c = a->c;
+    int64_t n_tok = s->end - s->first;
+
+    if (!c->count || a->wide || s->per_kv == 0 || n_tok != c->table.n_tok ||
+        n_tok > TAIL_ROWS || s->n_state > PART_STATES ||
+        (int64_t)s->n_tile * s->n_part * a->n_kv > TAIL_COUNTERS)
+        return false;
+    s->tail = (struct attend_tail){.count = c->count, .out = c->out.at};
+    if (has_sinks(c)) {
+        s->tail.sink = c->in[3].at;
+        s->tail.sink_format = gpu_format(c->in[3].format);
+    }
+    return true;
+}
+
+/* Adds the launch for the spans of tokens `first` to end - 1. Returns true if
+ * it also merges the states. */
+static bool add_spans(struct launch_list *l, const struct attention *a,
                       struct attend_args *s, int64_t first, int64_t end)
 {
     int64_t n_tok = end - first, others;
+    bool merges;
 
     s->first = (int32_t)first;
     s->end = (int32_t)end;
@@ -287,7 +315,9 @@ static void add_spans(struct launch_list *l, const struct attention *a,
         s->n_span =
             others > ENOUGH_GROUPS ? 1 : (int32_t)(ENOUGH_GROUPS / others);
     s->stack = s->part + (uint64_t)(n_tok * token_bytes(a->c, s->n_state));
+    merges = set_tail(a, s);
     gpu_list_add(l, a->kernel, others * s->n_span, s);
+    return merges;
 }
 
 static void add_tree(struct launch_list *l, const struct attention *a,
@@ -313,7 +343,7 @@ static void add_tree(struct launch_list *l, const struct attention *a,
         m.n_block = (int32_t)levels_up(m.n_state);
         if (m.n_block > 1)
             m.next = m.part + (uint64_t)(n_row * m.n_state * a->state_bytes);
-        else if (c->n_in > 3 && !has_ends(c))
+        else if (has_sinks(c))
             m.sink = sink->at;
         gpu_list_add(l, GPU_attend_merge, n_row * m.n_block * m.n_column, &m);
         if (m.n_block == 1)
@@ -353,8 +383,10 @@ static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
         a.part = a.part > 0 ? a.part : 1;
     }
     for (int64_t t = 0; t < n_tok; t += a.part) {
-        add_spans(l, &a, &s, t, t + a.part < n_tok ? t + a.part : n_tok);
-        add_tree(l, &a, &s);
+        int64_t end = t + a.part < n_tok ? t + a.part : n_tok;
+
+        if (!add_spans(l, &a, &s, t, end))
+            add_tree(l, &a, &s);
     }
 }
 

@@ -10,6 +10,8 @@
 #include "quantize.h"
 #include "rows.h"
 
+#include "router.h"
+
 /* kernels of contractions with weights */
 #include "mma.h"
 
@@ -29,7 +31,6 @@
 #include "gather.h"
 #include "moves.h"
 #include "recurrent.h"
-#include "router.h"
 
 /* the kernel of the self-test */
 #include "probe.h"

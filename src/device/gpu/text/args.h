@@ -166,6 +166,26 @@ struct quantize_args {
     float lo, hi, alpha;
 };
 
+/* Arguments of router_topk. A work group chooses the experts of one row, that
+ * is, of one token. */
+struct router_topk_args {
+    /* chosen ids [rows, n_used]; logits [rows, e]; bias [e] of `format`, 0:
+     * none */
+    u64 out, x, bias;
+    /* [rows, 2 e] floats: scores of experts and of expert groups */
+    u64 scratch;
+    /* weights [rows, n_used] of the chosen experts; 0: not wanted */
+    u64 weights;
+    s64 e, n_used;
+    s32 format, gating; /* format: of bias; gating: GATING_SOFTMAX .. */
+    /* expert groups, and how many of them a token may use; n_group 0: any
+     * expert may be chosen */
+    s32 n_group, n_group_used;
+    s32 normalise; /* for `weights`: divide a row's weights by their sum */
+    float weight;  /* for `weights`: factor of all weights */
+};
+enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
+
 /* ---- contractions with weights ---- */
 
 /* A run of k, the summed dimension: all or a part of the k of one rank. It
@@ -231,6 +251,8 @@ enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff };
  * TAIL_VALUES  of each block of rows and TAIL_COLUMNS columns, in launches of
  *              two matrices: computes the values of last.values and quantizes
  *              them as the kernel quantize does
+ * TAIL_CHOICE  of each block of rows, with weights of floats: chooses experts
+ *              as the kernel router_topk does with the arguments last.choice
  *
  * `count` has a counter of finished work for each of these, which is 0 before
  * and after the launch. */
@@ -240,9 +262,10 @@ struct contract_tail {
     union {
         struct rms_norm_args norm;
         struct quantize_args values;
+        struct router_topk_args choice;
     } last;
 };
-enum { TAIL_NONE, TAIL_NORM, TAIL_VALUES };
+enum { TAIL_NONE, TAIL_NORM, TAIL_VALUES, TAIL_CHOICE };
 /* TAIL_ROWS: most tokens of a step with such launches; TAIL_COUNTERS: most
  * counters of a launch */
 enum { TAIL_COLUMNS = 256, TAIL_ROWS = 8, TAIL_COUNTERS = 128 };
@@ -373,6 +396,18 @@ struct cache_write_args {
  * states of TILE_ROWS rows, each `wide` sums of V (acc), l [16] and m. */
 #define TILE_ENTRY(wide) (TILE_ROWS * ((wide) + 16 + 1))
 
+/* Work of the last work group that finishes of those for one tile of tokens and
+ * the same heads: merges the rows' states, up to PART_STATES of each, as the
+ * kernel attend_merge does. */
+struct attend_tail {
+    /* counters of finished work groups, [n_kv, n_part, n_tile], 0 before and
+     * after the launch; 0: another launch merges */
+    u64 count;
+    u64 out, sink, q8; /* as in attend_merge_args */
+    s32 sink_format;
+    s32 by_part; /* for q8: quantizes in parts of MERGE_PART columns */
+};
+
 /* Arguments of the attention kernels. A work group processes a tile of tokens,
  * one KV head, and spans of positions. It writes softmax states to `part`. */
 struct attend_args {
@@ -402,6 +437,7 @@ struct attend_args {
      * window, it is 1 or all spans of a row */
     s32 spans, depth;
     float scale, softcap;
+    struct attend_tail tail;
 };
 
 /* Arguments of attend_merge, which merges softmax states of a row (token, query
@@ -448,25 +484,6 @@ struct text_chunk {
     u64 off;
 };
 
-/* Arguments of router_topk. A work group chooses the experts of one row, that
- * is, of one token. */
-struct router_topk_args {
-    /* chosen ids [rows, n_used]; logits [rows, e]; bias [e] of `format`, 0:
-     * none */
-    u64 out, x, bias;
-    /* [rows, 2 e] floats: scores of experts and of expert groups */
-    u64 scratch;
-    /* weights [rows, n_used] of the chosen experts; 0: not wanted */
-    u64 weights;
-    s64 e, n_used;
-    s32 format, gating; /* format: of bias; gating: GATING_SOFTMAX .. */
-    /* expert groups, and how many of them a token may use; n_group 0: any
-     * expert may be chosen */
-    s32 n_group, n_group_used;
-    s32 normalise; /* for `weights`: divide a row's weights by their sum */
-    float weight;  /* for `weights`: factor of all weights */
-};
-enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
 struct router_weights_args {
     /* weights [rows, n_used]; logits [rows, e]; chosen ids [rows, n_used] */
     u64 out, x, id;

@@ -6,9 +6,10 @@
  * query head of one token. To compute scores a lane takes one position of K, to
  * sum values it takes one column of V, so that all rows share the cache
  * elements which the lane loads. The softmax state of each row, l [16], m and
- * acc [e], goes to memory, where attend_merge merges the states. The spans that
- * exist depend on positions, which only the device knows. So a work group that
- * has no span returns.
+ * acc [e], goes to memory, where attend_merge merges the states, or the last
+ * work group of a tile's (merge_rows()). The spans that exist depend on
+ * positions, which only the device knows. So a work group that has no span
+ * returns.
  *
  *   attend_4, _8, _16     few tokens (attend_tmpl.h)
  *   attend_latent_*       latents, which are keys and values at once
@@ -330,6 +331,147 @@ DEV s32 low_bits_set(s32 i)
         n++;
     return n;
 }
+
+#if HAVE_COUNT
+/* Returns an element of the state that results from merging the n states of a
+ * row, n <= PART_STATES, by their tree: x[i * size] is that of state i. The
+ * factors of the pair whose upper state begins at i have index i. */
+DEV float merge_states(GLOBAL const float *x, s64 size, s32 n,
+                       LOCAL const float *f_lower, LOCAL const float *f_upper)
+{
+    float v[PART_STATES];
+
+    UNROLL
+    for (s32 i = 0; i < PART_STATES; i++)
+        v[i] = i < n ? x[i * size] : 0;
+    UNROLL
+    for (s32 hop = 1; hop < PART_STATES; hop *= 2) {
+        UNROLL
+        for (s32 i = 0; i + hop < PART_STATES; i += 2 * hop)
+            if (i + hop < n)
+                v[i] = soft_join(v[i], f_lower[i + hop], v[i + hop],
+                                 f_upper[i + hop]);
+    }
+    return v[0];
+}
+
+/* Shared memory of merge_rows() for so many rows, in dwords. */
+#define MERGE_WORDS(rows) ((rows) * (4 * PART_STATES + 2) + 2 * 256 + 32)
+
+/* Merges the softmax states of a tile's rows: of tokens t0 to t1 - 1, heads
+ * h0 to h0 + n_head - 1 of n_all each, at most `most` rows. Does what
+ * attend_merge does, with the same tree; the other arguments are those of its
+ * struct. If `by_part`, a row's n_head * e columns are quantized in parts of
+ * MERGE_PART.
+ *
+ * Lanes: one state of a row for the factors, then one column of the result.
+ * All states of a column are loaded at once. Shared memory: words[MERGE_WORDS(
+ * most)]. */
+DEV void merge_rows(GLOBAL const float *part, GLOBAL const s32 *pos,
+                    GLOBAL const s32 *ends, s32 window, s32 t0, s32 t1,
+                    s32 first, s32 n_all, s32 h0, s32 n_head, s32 n_state,
+                    s32 e, GLOBAL const void *sink, s32 has_sink,
+                    s32 sink_format, GLOBAL float *out, GLOBAL u32 *q8,
+                    s32 quantizes, s32 by_part, s32 most, LOCAL u32 *words)
+{
+    LOCAL float *m = (LOCAL float *)words, *f_lower = m + most * PART_STATES;
+    LOCAL float *f_upper = f_lower + most * PART_STATES;
+    LOCAL float *l = f_upper + most * PART_STATES, *sum = l + most * 16;
+    LOCAL s32 *n = (LOCAL s32 *)(sum + most), *sums = n + most;
+    LOCAL u32 *top = (LOCAL u32 *)(sums + 256), *top8 = top + 256;
+    s32 id = LANE(), r = id / PART_STATES, k = id % PART_STATES;
+    s32 n_row = (t1 - t0) * n_head, n_column = n_row * e;
+    s32 lanes = by_part ? 64 : 8, units = n_column / (4 * lanes);
+    s32 each = n_head * e / (4 * lanes); /* units of a token */
+    s64 size = TEXT_SOFT + e, row_size = n_state * size;
+    GLOBAL const float *state = part;
+
+    BARRIER();
+    if (r < n_row) {
+        s32 t = t0 + r / n_head;
+
+        state += ((s64)(t - first) * n_all + h0 + r % n_head) * row_size;
+        if (k == 0)
+            n[r] = last_seen(pos[t], ends[t], window) / TEXT_SPAN -
+                   first_seen(pos[t], window) / TEXT_SPAN + 1;
+    }
+    BARRIER();
+    if (r < n_row && k < n[r])
+        m[id] = state[k * size + 16];
+    BARRIER();
+    UNROLL_NONE
+    for (s32 hop = 1; hop < PART_STATES; hop *= 2) {
+        if (r < n_row && k % (2 * hop) == 0 && k + hop < n[r]) {
+            float larger = m[id] > m[id + hop] ? m[id] : m[id + hop];
+
+            f_lower[id + hop] = exp_(sub_(m[id], larger));
+            f_upper[id + hop] = exp_(sub_(m[id + hop], larger));
+            m[id] = larger;
+        }
+        BARRIER();
+    }
+    if (r < n_row)
+        l[id] = merge_states(state + k, size, n[r], f_lower + r * PART_STATES,
+                             f_upper + r * PART_STATES);
+    BARRIER();
+    if (id < n_row) {
+        float s = sum16(l + 16 * id);
+
+        if (has_sink)
+            s = add_(s, exp_(sub_(value_at(sink, sink_format, h0 + id % n_head),
+                                  m[id * PART_STATES])));
+        sum[id] = s;
+    }
+    BARRIER();
+    UNROLL_NONE
+    for (s32 i = id; i < n_column; i += 256) {
+        s32 row = i / e, c = i - row * e, t = t0 + row / n_head;
+        s64 h = h0 + row % n_head;
+
+        out[((s64)t * n_all + h) * e + c] =
+            div_(merge_states(part + ((s64)(t - first) * n_all + h) * row_size +
+                                  TEXT_SOFT + c,
+                              size, n[row], f_lower + row * PART_STATES,
+                              f_upper + row * PART_STATES),
+                 sum[row]);
+    }
+    BARRIER(); /* all lanes see the merged rows */
+    UNROLL_NONE
+    for (s32 first_unit = 0; quantizes && first_unit < units;
+         first_unit += 256 / lanes) {
+        s32 unit = first_unit + id / lanes;
+        struct q8_part p;
+        float y[4];
+
+        p.lane = id % lanes;
+        p.n = unit < units ? 4 * lanes : 0;
+        p.at = ((s64)(t0 + unit / each) * n_all + h0) * e +
+               unit % each * (4 * lanes);
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            y[i] = unit < units ? out[p.at + 4 * p.lane + i] : 0;
+        quantize_put(y, &p, by_part, id, top, top8, sums, q8);
+    }
+}
+
+/* Ends a work group of an attention kernel for few tokens, that of tile t0 and
+ * of the n_head heads from head0 on of KV head kv. The last one of these merges
+ * the states of the tile's rows. `words` is shared memory that nothing else
+ * needs. */
+#define MERGE_LAST(t0, kv, head0, n_head, most, words)                         \
+    if (a.tail.count && is_last(AT(u32, a.tail.count) +                        \
+                                    GROUP() % (a.n_tile * a.n_part * a.n_kv),  \
+                                1, (u32)a.n_span, words))                      \
+    merge_rows(AT(const float, a.part), AT(const s32, a.pos),                  \
+               AT(const s32, a.ends), a.window, t0,                            \
+               tile_end(AT(const s32, a.seq), a.first, a.tokens, a.end, t0),   \
+               a.first, a.n_head, (kv)*a.per_kv + (head0), n_head, a.n_state,  \
+               a.e, AT(const void, a.tail.sink), a.tail.sink != 0,             \
+               a.tail.sink_format, AT(float, a.tail.out), AT(u32, a.tail.q8),  \
+               a.tail.q8 != 0, a.tail.by_part, most, words)
+#else
+#define MERGE_LAST(t0, kv, head0, n_head, most, words) (void)(words)
+#endif
 
 /* ---- the kernels --------------------------------------------------------- */
 

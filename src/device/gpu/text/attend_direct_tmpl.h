@@ -216,6 +216,8 @@ ATTEND_KERNEL_DENSE(ATTEND_NAME, struct attend_args, 256)
             }
         }
     }
+    t0 = a.first + g % a.n_tile * a.step;
+    MERGE_LAST(t0, kv, head0, n_head, ROWS, (LOCAL u32 *)p_quads);
 }
 
 #undef SIZE

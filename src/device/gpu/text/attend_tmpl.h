@@ -166,6 +166,8 @@ BEGIN_KERNEL(ATTEND_NAME, struct attend_args, 256)
             }
         }
     }
+    t0 = a.first + g % a.n_tile * a.step;
+    MERGE_LAST(t0, kv, head0, n_head, ROWS, (LOCAL u32 *)p_quads);
 }
 
 #undef ATTEND_NAME

@@ -292,6 +292,7 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
         acc = 0;
     }
     GO_ON(f, block, panel, panel + 1, n_panel, (LOCAL u32 *)quads);
+    CHOOSE_LAST(f, block, n_panel, (LOCAL u32 *)quads);
 }
 
 /* Contraction of many rows of activations. A work group computes MANY_PANELS

@@ -69,62 +69,59 @@ DEV void router_weigh(GLOBAL const float *x, GLOBAL const s32 *id,
 
 enum { ROUTER_TILE = 1024 };
 
-/* Chooses n_used of the e experts of a row, x [n_row, e], one work group a row.
+/* Chooses n_used of the e experts of a row x[e] and stores them in out[n_used].
  * A score's place in the result is the number of scores that are chosen before
  * it, so each lane places its experts without the other lanes. Equal scores
- * are placed by ascending expert.
- *
- * Lanes: every 256th expert. Shared memory: ROUTER_TILE scores, and partial
- * results. Order of sums: that of softmax; weights by ascending place. */
-KERNEL(router_topk, struct router_topk_args, 256)
+ * are placed by ascending expert. If `weighs`, also computes the weights
+ * w[n_used] of the chosen experts. The other arguments are those of struct
+ * router_topk_args. score[2 e], part[256] and tile[ROUTER_TILE] are scratch. */
+DEV void choose_experts(GLOBAL const float *x, GLOBAL const void *bias,
+                        s32 has_bias, s32 format, s64 e, s64 n_used, s32 gating,
+                        s32 n_group, s32 n_group_used, s32 weighs,
+                        s32 normalise, float weight, GLOBAL s32 *out,
+                        GLOBAL float *w, GLOBAL float *score, LOCAL float *part,
+                        LOCAL float *tile)
 {
-    LOCAL_ARRAY(float, part, 256);
-    LOCAL_ARRAY(float, tile, ROUTER_TILE);
     s32 lane = LANE(), n_valid = 0;
-    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.e;
-    GLOBAL float *score = AT(float, a.scratch) + (s64)GROUP() * 2 * a.e;
-    GLOBAL float *group = score + a.e;
-    GLOBAL s32 *out = AT(s32, a.out) + (s64)GROUP() * a.n_used;
-    GLOBAL float *w =
-        a.weights ? AT(float, a.weights) + (s64)GROUP() * a.n_used : score;
+    GLOBAL float *group = score + e;
     float top = 0, sum = 0;
 
-    if (a.gating == GATING_SOFTMAX) {
-        top = row_top(x, a.e, lane, 256, part);
-        sum = row_sum(x, a.e, top, 0, lane, 256, part);
+    if (gating == GATING_SOFTMAX) {
+        top = row_top(x, e, lane, 256, part);
+        sum = row_sum(x, e, top, 0, lane, 256, part);
     }
-    for (s64 i = lane; i < a.e; i += 256) {
-        float s = router_score(x[i], a.gating, top, sum);
+    for (s64 i = lane; i < e; i += 256) {
+        float s = router_score(x[i], gating, top, sum);
 
-        if (a.bias)
-            s = add_(s, value_at(AT(const void, a.bias), a.format, i));
+        if (has_bias)
+            s = add_(s, value_at(bias, format, i));
         score[i] = s;
     }
     BARRIER();
-    if (a.n_group > 0) {
-        s64 size = a.e / a.n_group;
+    if (n_group > 0) {
+        s64 size = e / n_group;
 
-        for (s32 g = lane; g < a.n_group; g += 256)
-            group[g] = router_group(score + g * size, size, a.gating);
+        for (s32 g = lane; g < n_group; g += 256)
+            group[g] = router_group(score + g * size, size, gating);
         BARRIER();
-        for (s32 g = lane; g < a.n_group; g += 256) {
+        for (s32 g = lane; g < n_group; g += 256) {
             s32 kept = group[g] != group[g] ||
-                       router_before(group, a.n_group, g) < a.n_group_used;
+                       router_before(group, n_group, g) < n_group_used;
 
             for (s64 i = g * size; !kept && i < (g + 1) * size; i++)
                 score[i] = float_from_bits(0xff800000u);
         }
         BARRIER();
     }
-    for (s64 first = 0; first < a.e; first += 256) {
+    for (s64 first = 0; first < e; first += 256) {
         s64 i = first + lane;
-        float s = i < a.e ? score[i] : float_from_bits(0x7fc00000u);
+        float s = i < e ? score[i] : float_from_bits(0x7fc00000u);
         s64 before = 0;
 
-        for (s64 at = 0; at < a.e; at += ROUTER_TILE) {
-            s32 n = a.e - at < ROUTER_TILE ? (s32)(a.e - at) : ROUTER_TILE;
+        for (s64 at = 0; at < e; at += ROUTER_TILE) {
+            s32 n = e - at < ROUTER_TILE ? (s32)(e - at) : ROUTER_TILE;
 
-            if (first == 0 || a.e > ROUTER_TILE) {
+            if (first == 0 || e > ROUTER_TILE) {
                 BARRIER();
                 for (s32 k = lane; k < n; k += 256)
                     tile[k] = score[at + k];
@@ -135,17 +132,35 @@ KERNEL(router_topk, struct router_topk_args, 256)
                 n_valid += first == 0 && tile[k] == tile[k];
             }
         }
-        if (s == s && before < a.n_used)
+        if (s == s && before < n_used)
             out[before] = (s32)i;
     }
-    for (s64 k = n_valid + lane; k < a.n_used; k += 256)
+    for (s64 k = n_valid + lane; k < n_used; k += 256)
         out[k] = 0;
     BARRIER(); /* all lanes see the row's chosen experts */
     /* If weights are not wanted, n_used is 0. The function is called all the
      * same, because OpenCL on CPUs fails if a kernel may end before a
      * barrier. */
-    router_weigh(x, out, w, a.weights ? a.n_used : 0, a.gating, top, sum,
-                 a.normalise, a.weight, lane, 256, part);
+    router_weigh(x, out, w, weighs ? n_used : 0, gating, top, sum, normalise,
+                 weight, lane, 256, part);
+}
+
+/* Chooses the experts of the rows x [n_row, e], one work group a row. Lanes:
+ * every 256th expert. Shared memory: ROUTER_TILE scores, and partial results.
+ * Order of sums: that of softmax; weights by ascending place. */
+KERNEL(router_topk, struct router_topk_args, 256)
+{
+    LOCAL_ARRAY(float, part, 256);
+    LOCAL_ARRAY(float, tile, ROUTER_TILE);
+    GLOBAL float *score = AT(float, a.scratch) + (s64)GROUP() * 2 * a.e;
+
+    choose_experts(
+        AT(const float, a.x) + (s64)GROUP() * a.e, AT(const void, a.bias),
+        a.bias != 0, a.format, a.e, a.n_used, a.gating, a.n_group,
+        a.n_group_used, a.weights != 0, a.normalise, a.weight,
+        AT(s32, a.out) + (s64)GROUP() * a.n_used,
+        a.weights ? AT(float, a.weights) + (s64)GROUP() * a.n_used : score,
+        score, part, tile);
 }
 
 /* Computes the weights of a row's chosen experts, id [n_row, n_used], one work

@@ -150,9 +150,9 @@ DEV float ue4m3_half(u32 x)
                                  : a.more[1].first)
 #define OWN_ENTRY(type, e) ENTRY_OF(AT_HELD, own_out, type, e)
 
-/* Adds the matrix's bias (struct contract_bias) to `acc`, the result at index
- * `at`. f is the struct few of the work group, `row` the weight row, and `rows`
- * the number of weight rows. */
+/* Adds the matrix's bias (struct contract_bias) to the variable `acc`, the
+ * result at index `at`. f is the struct few of the work group, `row` the weight
+ * row, and `rows` the number of weight rows. */
 #define ADD_BIAS(f, at, row, rows, acc)                                        \
     do {                                                                       \
         u64 from = OWN(bias.from), made = OWN(bias.made), sum = OWN(bias.sum); \
@@ -167,7 +167,7 @@ DEV float ue4m3_half(u32 x)
         if (made)                                                              \
             AT_HELD(float, made)[at] = value;                                  \
         if (sum)                                                               \
-            AT_HELD(float, sum)[at] = add_(acc, value);                        \
+            AT_HELD(float, sum)[at] = acc = add_(acc, value);                  \
     } while (0)
 
 /* Adds to `acc`, the result at index `at`, the value that struct contract_tail
@@ -229,8 +229,35 @@ DEV float ue4m3_half(u32 x)
                 a.tail.last.values.lo, a.tail.last.values.hi,                  \
                 a.tail.last.values.alpha, a.tail.last.values.k,                \
                 (s64)(u)*TAIL_COLUMNS, (f).out, a.n_head, (f).n, words)
+/* The same for the kernels of floats, in addition. */
+#define CHOOSE_LAST(f, block, n_panel, words)                                  \
+    if (a.tail.kind == TAIL_CHOICE &&                                          \
+        is_last(AT(u32, a.tail.count) + (block), 1, (u32)(n_panel), words))    \
+        for (s32 j = 0; j < (f).n; j++) {                                      \
+            s64 at_row = (f).out + (s64)j * a.n_head;                          \
+                                                                               \
+            BARRIER();                                                         \
+            CHOOSE(at_row, (LOCAL float *)(words));                            \
+        }
+#define CHOOSE(row, words)                                                     \
+    choose_experts(                                                            \
+        AT(const float, a.tail.last.choice.x) + (row)*a.tail.last.choice.e,    \
+        AT(const void, a.tail.last.choice.bias), a.tail.last.choice.bias != 0, \
+        a.tail.last.choice.format, a.tail.last.choice.e,                       \
+        a.tail.last.choice.n_used, a.tail.last.choice.gating,                  \
+        a.tail.last.choice.n_group, a.tail.last.choice.n_group_used,           \
+        a.tail.last.choice.weights != 0, a.tail.last.choice.normalise,         \
+        a.tail.last.choice.weight,                                             \
+        AT(s32, a.tail.last.choice.out) + (row)*a.tail.last.choice.n_used,     \
+        a.tail.last.choice.weights ? AT(float, a.tail.last.choice.weights) +   \
+                                         (row)*a.tail.last.choice.n_used       \
+                                   : AT(float, a.tail.last.choice.scratch),    \
+        AT(float, a.tail.last.choice.scratch) +                                \
+            (row)*2 * a.tail.last.choice.e,                                    \
+        words, (words) + 256)
 #else
 #define GO_ON(f, block, p0, p1, n_panel, words) (void)(words)
+#define CHOOSE_LAST(f, block, n_panel, words)   (void)(words)
 #endif
 
 /* Returns x / n, where `inverse` is the integer part of (2^32 - 1) / n. x and n
