@@ -125,6 +125,8 @@ struct machine_link {
     enum link_source source;
 };
 
+struct calibration; /* defined in cost/calibration.h */
+
 struct device_list {
     int n;
     /* the devices of the list, [n]; allocated by malloc */
@@ -147,6 +149,10 @@ struct device_list {
      * devices' own figures apply. Only machine 0 has them. */
     int n_machine;
     struct machine_link *link;
+    /* [n_machine] the rates that other machines have measured of themselves;
+     * borrowed; an entry is NULL if its machine was not measured, and the array
+     * if this machine does not know */
+    struct calibration *const *measured;
 };
 
 #define DEVICE_DEFAULT "cpu" /* the -dev string if none is given */

@@ -44,7 +44,7 @@ static pl_status join(pl_machines **out, struct pair_network *net,
 {
     pl_options o = {.size = sizeof o, .devices = devices, .n_threads = 1};
 
-    return machines_join(out, NULL, &net->net, NULL, &o, &how, err);
+    return machines_join(out, NULL, &net->net, NULL, &o, &how, NULL, err);
 }
 
 static void end(struct joined *j)
@@ -366,7 +366,8 @@ TEST(machines_join_with_a_stated_network)
 
     stated.network = "1.17GB/s:30us";
     start(&j, join_as_third);
-    TEST_OK(machines_join(&m, NULL, &j.net.net, NULL, &o, &stated, &err), err);
+    TEST_OK(machines_join(&m, NULL, &j.net.net, NULL, &o, &stated, NULL, &err),
+            err);
     TEST_OK(machines_list(&l, m, &err), err);
     near(l.link[1].bytes_per_s, 1.17e9);
     near(l.link[2].latency_s, 30e-6);
