@@ -14,6 +14,8 @@
 #include "device/kernel_set.h"
 #include "program/program.h"
 
+#include "pl_machines.h"
+
 struct backend_ops; /* defined in device_ops.h */
 struct topology;    /* defined in machine/topology.h */
 struct cpu_kernels; /* defined in cpu/cpu_kernel.h */
@@ -328,6 +330,8 @@ uint64_t device_set_inexact_hash(const struct device_set *s);
  * creation. */
 void device_set_device(const struct device_set *s, int dev,
                        pl_device_counters *c);
+/* Returns what device `dev` has sent to other machines. */
+pl_device_traffic device_set_traffic(const struct device_set *s, int dev);
 /* Adds the counters of all devices, which count from the set's creation, to
  * *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);

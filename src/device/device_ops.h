@@ -78,6 +78,7 @@ struct device_times {
 struct device_counts {
     uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
         copy_bytes;
+    uint64_t sent_messages, sent_bytes; /* to other machines */
     struct device_times spent;
 };
 

@@ -707,6 +707,15 @@ void device_set_device(const struct device_set *s, int dev,
                               .whole = d->desc.ops->driver != NULL};
 }
 
+pl_device_traffic device_set_traffic(const struct device_set *s, int dev)
+{
+    const struct device *d = &s->dev[dev];
+
+    return (pl_device_traffic){.messages = d->counts.sent_messages,
+                               .bytes = d->counts.sent_bytes,
+                               .machine = d->desc.machine};
+}
+
 void device_set_counters(const struct device_set *s, pl_counters *c)
 {
     for (int i = 0; i < s->n; i++) {

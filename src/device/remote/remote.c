@@ -399,6 +399,7 @@ static void submit(struct backend *b)
 
     pthread_mutex_lock(&r->lock);
     r->run = *device_set_current_run(b->set, &o.number);
+    r->begun_s = device_now();
     remote_begin(r, o.number);
     for (int m = 0; m < r->net->n_machine; m++) {
         if (is_other(r, m) && r->net->machine == 0)

@@ -5,6 +5,7 @@
  * Between runs it sleeps, the longer the longer no message came. A message of a
  * run that this machine has not begun is held, and so are later messages of its
  * sender. */
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +287,8 @@ static void send_message(struct remote *r, const struct message_channel *c,
     else if (!r->net->ops->send(r->net, c->machine, message_tag(c), r->buf,
                                 n - p.n))
         fail_channel(r, c, "out of memory for a message");
+    device_of(r->set, c->dev)->counts.sent_messages++;
+    device_of(r->set, c->dev)->counts.sent_bytes += n - p.n;
 }
 
 /* Sends all messages that are ready. Returns true if there was one. Sets *all
@@ -441,6 +444,7 @@ static void take_order(struct remote *r, int from,
         return;
     }
     q->next = NULL;
+    q->took_s = device_now();
     q->order = o;
     if (n > 0)
         memcpy(q->data, (const char *)m->data + sizeof o, n);
@@ -471,25 +475,84 @@ static void take_reply(struct remote *r, int from,
     r->replied = true;
 }
 
+/* Adds a traced instruction of machine `from`. Its times are of the clock of
+ * the run here, and `shift` seconds more of that of the run there. Returns
+ * false if the machine cannot have executed it. */
+static bool add_timing(struct remote *r, int from, struct device_timing t,
+                       double shift)
+{
+    struct device *d;
+    int n;
+
+    if (t.dev < 0 || t.dev >= r->n_dev || r->machine[t.dev] != from)
+        return false;
+    d = device_of(r->set, t.dev);
+    n = device_variant(d, &r->run)->n_insn;
+    if (t.step < 0 || t.step >= n || d->n_timing >= n || !isfinite(t.begin_s) ||
+        !isfinite(t.end_s))
+        return false;
+    device_trace_add(r->set, d, t.step, t.begin_s + shift, t.end_s + shift);
+    return true;
+}
+
+/* Adds what a machine has traced in the run, at[done->n_timing]. Returns false
+ * if it cannot be right. */
+static bool take_trace(struct remote *r, int from,
+                       const struct remote_done *done, const unsigned char *at)
+{
+    struct remote_clock *c = &r->peer[from].clock;
+    const struct remote_round round = {r->begun_s, done->took_s, done->sent_s,
+                                       device_now()};
+    struct device_timing t;
+    double shift;
+
+    if (!isfinite(done->took_s) || !isfinite(done->start_s) ||
+        !isfinite(done->sent_s) ||
+        (done->n_timing > 0 && !device_traces(r->set)))
+        return false;
+    remote_clock_update(c, &round);
+    shift = device_since(r->set, done->start_s + remote_clock_difference(c));
+    for (int i = 0; i < done->n_timing; i++) {
+        memcpy(&t, at + (size_t)i * sizeof t, sizeof t);
+        if (!add_timing(r, from, t, shift))
+            return false;
+    }
+    return true;
+}
+
+/* Returns true if a message is the end of the run by machine `from`, and sets
+ * *done to its head. */
+static bool read_done(struct remote *r, int from,
+                      const struct network_message *m, struct remote_done *done)
+{
+    if (m->bytes < sizeof *done)
+        return false;
+    memcpy(done, m->data, sizeof *done);
+    return r->net->machine == 0 && done->number == r->begun &&
+           r->peer[from].done < r->begun && done->n >= 0 &&
+           done->n <= r->n_dev && done->n_timing >= 0 &&
+           m->bytes ==
+               sizeof *done + (size_t)done->n * sizeof(struct remote_counts) +
+                   (size_t)done->n_timing * sizeof(struct device_timing);
+}
+
 static void take_done(struct remote *r, int from,
                       const struct network_message *m)
 {
     const unsigned char *at = m->data;
     struct remote_done done = {0};
     struct remote_counts c;
+    bool ok = read_done(r, from, m, &done);
 
-    if (m->bytes >= sizeof done)
-        memcpy(&done, at, sizeof done);
-    if (r->net->machine != 0 || done.number != r->begun ||
-        r->peer[from].done >= r->begun || done.n < 0 || done.n > r->n_dev ||
-        m->bytes != sizeof done + (size_t)done.n * sizeof c) {
-        remote_fault(r, from, "the end of a step that it does not execute");
-        return;
-    }
-    for (size_t i = sizeof done; i < m->bytes; i += sizeof c) {
-        memcpy(&c, at + i, sizeof c);
+    at += sizeof done;
+    for (int i = 0; ok && i < done.n; i++, at += sizeof c) {
+        memcpy(&c, at, sizeof c);
         if (c.dev >= 0 && c.dev < r->n_dev && r->machine[c.dev] == from)
             device_of(r->set, c.dev)->counts = c.counts;
+    }
+    if (!ok || !take_trace(r, from, &done, at)) {
+        remote_fault(r, from, "the end of a step that it does not execute");
+        return;
     }
     r->peer[from].done = done.number;
 }
