@@ -257,6 +257,13 @@ struct network *device_set_network(const struct device_set *s)
     return s->network;
 }
 
+struct backend *device_set_remote(struct device_set *s)
+{
+    struct backend *last = &s->backend[s->n_backend - 1];
+
+    return last->ops->carry && !device_set_is_copy(s) ? last : NULL;
+}
+
 const struct device_run *device_set_current_run(const struct device_set *s,
                                                 uint64_t *number)
 {

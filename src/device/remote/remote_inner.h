@@ -112,7 +112,12 @@ struct remote {
     pthread_cond_t changed; /* any of the following */
     pthread_t thread;
     bool started, stop;
-    int n_waiting; /* callers that wait for other machines */
+    /* All devices here carry messages while they wait; and there are fewer
+     * cores than threads, so the progress thread leaves it to them. */
+    bool carried, shares;
+    double looked_s;  /* when another thread last carried messages */
+    double message_s; /* when the last message was sent or taken */
+    int n_waiting;    /* callers that wait for other machines */
     struct remote_peer peer[PROG_MAX_MACHINE];
     /* Numbers of the last run that began, whose devices of this machine have
      * ended, and whose messages have all been sent and received. */
@@ -135,6 +140,11 @@ struct remote {
 pl_status remote_serve(struct backend *b, pl_err *err);
 /* The progress thread; `user` is a struct remote. */
 void *remote_progress(void *user);
+/* Implements backend_ops.carry(). */
+void remote_carry(struct backend *b, bool posted);
+/* Sends what is ready and takes what has come. The caller holds the lock.
+ * Returns true if there was a message. */
+bool remote_look(struct remote *r);
 /* Begins run `number` with the messages of r->run. The caller holds the
  * lock. */
 void remote_begin(struct remote *r, uint64_t number);

@@ -638,22 +638,66 @@ static bool progress_run(struct remote *r)
     return any;
 }
 
-/* Waits for something to do. Yields during a run, and while a caller waits for
- * another machine. Otherwise sleeps for an eighth of the time since the last
- * message, 2 ms at most, or until a caller of this process wakes it. `since` is
- * the time of that message, as by device_now(). */
-static void idle(struct remote *r, double since)
+bool remote_look(struct remote *r)
 {
-    double s = (device_now() - since) / 8;
+    bool any = receive(r);
+
+    if (r->begun > r->finished)
+        any |= progress_run(r);
+    if (any)
+        r->message_s = device_now();
+    return any;
+}
+
+void remote_carry(struct backend *b, bool posted)
+{
+    struct remote *r = b->own;
+
+    /* With cores enough, the progress thread sends what was posted. */
+    if ((posted && !r->shares) || pthread_mutex_trylock(&r->lock) != 0)
+        return;
+    r->looked_s = device_now();
+    remote_look(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Seconds for which the progress thread leaves messages to a thread that has
+ * carried some. */
+static const double trust_s = 100e-6;
+/* Seconds after a message in which the progress thread does not sleep, because
+ * the next step may follow. */
+static const double alert_s = 300e-6;
+
+/* Returns the seconds that the progress thread may sleep; 0 if none. Between
+ * runs it is an eighth of the time since the last message, up to 2 ms. */
+static double may_sleep_s(const struct remote *r)
+{
+    double now = device_now(), quiet_s = now - r->message_s;
+
+    if (r->begun > r->finished)
+        return now - r->looked_s < trust_s || (r->carried && r->shares)
+                   ? trust_s
+                   : 0;
+    if (r->n_waiting > 0 || quiet_s < alert_s)
+        return 0;
+    return quiet_s / 8 < 50e-6  ? 50e-6
+           : quiet_s / 8 > 2e-3 ? 2e-3
+                                : quiet_s / 8;
+}
+
+/* Waits for something to do: sleeps, or until a caller of this process wakes
+ * it, or yields. */
+static void idle(struct remote *r)
+{
+    double s = may_sleep_s(r);
     struct timespec end;
 
-    if (r->begun > r->finished || r->n_waiting > 0) {
+    if (s <= 0) {
         pthread_mutex_unlock(&r->lock);
         sched_yield();
         pthread_mutex_lock(&r->lock);
         return;
     }
-    s = s < 50e-6 ? 50e-6 : s > 2e-3 ? 2e-3 : s;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += (long)(s * 1e9);
     if (end.tv_nsec >= 1000000000) {
@@ -666,19 +710,12 @@ static void idle(struct remote *r, double since)
 void *remote_progress(void *user)
 {
     struct remote *r = user;
-    double since = device_now();
 
     pthread_mutex_lock(&r->lock);
-    while (!r->stop) {
-        bool any = receive(r);
-
-        if (r->begun > r->finished)
-            any |= progress_run(r);
-        if (any)
-            since = device_now();
-        else
-            idle(r, since);
-    }
+    r->message_s = device_now();
+    while (!r->stop)
+        if (!remote_look(r))
+            idle(r);
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }
