@@ -155,21 +155,25 @@ void front_take_over(void)
         nanosleep(&moment, NULL);
 }
 
-/* Raises SIGTERM for each FRONT_STOP. If the front has ended, raises it twice,
- * so that running requests end, too. */
+/* Sends beats, and raises SIGTERM for each FRONT_STOP. If the front has ended,
+ * raises it twice, so that running requests end, too. */
 static void *listen_to_front(void *unused)
 {
+    const char beat[2] = {FRONT_BEAT, 0};
+    struct pollfd p = {.fd = link_fd, .events = POLLIN};
     char byte[2];
     ssize_t n;
 
     (void)unused;
     do {
-        n = recv(link_fd, byte, sizeof(byte), 0);
+        if (poll(&p, 1, 500) == 0)
+            send(link_fd, beat, sizeof(beat), MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = recv(link_fd, byte, sizeof(byte), MSG_DONTWAIT);
         if (n > 0 && byte[0] == FRONT_AWAY)
             atomic_store(&is_away, true);
         else if (n > 0)
             kill(getpid(), SIGTERM);
-    } while (n > 0 || (n < 0 && errno == EINTR));
+    } while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
     atomic_store(&is_away, true);
     kill(getpid(), SIGTERM);
     sleep(1);

@@ -27,6 +27,9 @@ enum front_message {
     FRONT_ENDS = 'E',   /* machine 0 ends */
     FRONT_STOP = 'S',   /* the front tells machine 0 to end, like a signal */
     FRONT_AWAY = 'A',   /* the front accepts no clients any more */
+    /* Machine 0 lives. It is sent twice a second, also while machine 0 loads
+     * and computes, but not if its process is stopped. */
+    FRONT_BEAT = 'B',
 };
 
 enum { FRONT_NAME = 48 };
@@ -47,8 +50,8 @@ void front_send(int link, enum front_message m);
 /* ---- machine 0 ----------------------------------------------------------- */
 
 /* Connects to the front if the environment names one. From then on, a thread
- * raises SIGTERM when the front tells machine 0 to end, or has ended. Prints an
- * error if the front is not on this computer. */
+ * sends beats, and raises SIGTERM when the front tells machine 0 to end, or has
+ * ended. Prints an error if the front is not on this computer. */
 enum exit_code front_join(enum command command);
 /* Returns the sockets that the front has sent, and sets *n to their number, 0
  * if there is no front. */

@@ -35,6 +35,9 @@ enum {
     /* Seconds for machine 0 to end after the first signal: more than the server
      * needs to drain. */
     STOP_S = 40,
+    /* Seconds without a look at the connection to machine 0, after which the
+     * front cannot say that machine 0 was silent. */
+    DEAF_S = 1,
 };
 
 /* Limit in seconds for machines to start plait and join: that of joining, at
@@ -58,10 +61,12 @@ struct front {
     /* ---- the running job ---- */
     pid_t pid; /* mpirun; 0 once it has ended */
     int link;  /* connection to machine 0; -1 if none */
-    bool came, joined, late;
+    bool came, joined, late, silent;
     int told, code;
-    double began_s, ready_s; /* ready_s: 0 if it has not accepted clients */
-    double served_s, end_s;  /* end_s: when an end was noticed; 0 if not yet */
+    double heard_s, looked_s; /* when machine 0 has sent something, and when the
+                                 front last looked for it */
+    double began_s, ready_s;  /* ready_s: 0 if it has not accepted clients */
+    double served_s, end_s;   /* end_s: when an end was noticed; 0 if not yet */
 };
 
 static const char away[] =
@@ -150,7 +155,7 @@ static enum exit_code start_job(struct front *f)
     const pid_t parent = getpid();
 
     f->link = -1;
-    f->came = f->joined = f->late = false;
+    f->came = f->joined = f->late = f->silent = false;
     f->told = -1;
     f->code = 0;
     f->ready_s = f->served_s = f->end_s = 0;
@@ -180,9 +185,14 @@ static void take_clients(struct front *f)
 
 static void receive(struct front *f)
 {
+    const double now = term_seconds();
     int code = 0, m;
 
+    if (now - f->looked_s > DEAF_S)
+        f->heard_s = now;
+    f->looked_s = now;
     while (f->link >= 0 && (m = front_receive(f->link, &code)) != 0) {
+        f->heard_s = now;
         if (m == FRONT_JOINED) {
             f->joined = true;
         } else if (m == FRONT_READY) {
@@ -216,6 +226,7 @@ static void accept_machine(struct front *f)
     }
     f->link = link;
     f->came = true;
+    f->heard_s = term_seconds();
     if (f->stopping)
         front_send(link, FRONT_STOP);
 }
@@ -249,6 +260,13 @@ static void stop(struct front *f)
         kill(-f->pid, SIGTERM);
 }
 
+/* Returns true if machine 0 was silent for longer than machines may be: its
+ * process was stopped, for example. */
+static bool is_silent(const struct front *f)
+{
+    return f->link >= 0 && f->looked_s - f->heard_s > (double)f->o->machine_s;
+}
+
 /* Returns true if the rest of the job is to be killed. */
 static bool is_over(struct front *f)
 {
@@ -262,7 +280,8 @@ static bool is_over(struct front *f)
         f->end_s = now;
     if (half && now - f->end_s > (calm || f->link >= 0 ? END_S : 0))
         return true;
-    if (f->stopping && now - f->stop_s > STOP_S)
+    f->silent = is_silent(f);
+    if (f->silent || (f->stopping && now - f->stop_s > STOP_S))
         return true;
     f->late = !f->joined && f->ready_s == 0 && !f->stopping &&
               now - f->began_s > start_limit_s(f->o);
@@ -298,6 +317,11 @@ static void explain(const struct front *f, const struct front_end *e)
                   "whether all run, and whether a firewall lets TCP pass "
                   "between them (doc/machines.md)",
                   start_limit_s(f->o));
+    else if (f->silent && !e->stopping)
+        cli_error(CMD_SERVE, EXIT_LOST,
+                  "nothing was heard of machine 0 for %.3g s; see whether its "
+                  "process was stopped",
+                  (double)f->o->machine_s);
     else if (!e->came && !e->stopping)
         cli_error(CMD_SERVE, EXIT_FAILED,
                   "%s ended with code %d before machine 0 was started; see its "

@@ -1,10 +1,11 @@
 /* Fuzzes what a machine of a job reads before there is a device set: the plan
- * that machine 0 sends, the descriptions of devices in it, and the files of
- * measured networks. A plan that is read must have options and devices that the
- * code can work with.
+ * that machine 0 sends, the descriptions of devices in it, the files of
+ * measured networks, and the rates that other machines have measured. A plan
+ * that is read must have options and devices that the code can work with.
  *
  * A description is hundreds of bytes that must be right, so byte 0 chooses how
  * many right ones replace those of the input, whose other bytes patch them. */
+#include "cost/calibration.h"
 #include "device/device_ops.h"
 #include "device/machines.h"
 #include "device/machines_links.h"
@@ -83,6 +84,18 @@ static void check_link(const char *text, size_t n)
                 x.latency_s > 0 && isfinite(x.latency_s));
 }
 
+/* Reads the rates that another machine has measured. */
+static void check_measured(const char *text, size_t n)
+{
+    struct calibration *c = malloc(sizeof *c);
+
+    require(c != NULL);
+    if (calibration_parse(c, text, n))
+        require(c->n_core > 0 && c->all.read_bytes_per_s > 0 &&
+                isfinite(c->all.read_bytes_per_s) && c->n_machine == 0);
+    free(c);
+}
+
 int fuzz_machine(const uint8_t *data, size_t n)
 {
     int n_dev, n_patch;
@@ -94,6 +107,7 @@ int fuzz_machine(const uint8_t *data, size_t n)
     if (n_dev == 0) {
         check_plan(data + 1, n - 1);
         check_link((const char *)data + 1, n - 1);
+        check_measured((const char *)data + 1, n - 1);
     } else if (n - 1 >= (size_t)(n_patch * PATCH)) {
         check_patched(n_dev, data + 1, n_patch, data + 1 + n_patch * PATCH,
                       n - 1 - (size_t)(n_patch * PATCH));

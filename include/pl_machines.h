@@ -35,6 +35,14 @@ typedef struct pl_machines_options {
     bool padding[7];
 } pl_machines_options;
 
+/* The messages of a device to devices of other machines, in all steps since the
+ * engine's creation. */
+typedef struct pl_device_traffic {
+    uint64_t messages, bytes;
+    int machine; /* number of the device's own machine */
+    int padding;
+} pl_device_traffic;
+
 /* Returns the number of processes that mpirun has started together with this
  * one, by its environment; 1 if there is no other. */
 PL_API int pl_machines_started(void);
@@ -62,6 +70,11 @@ PL_API pl_status pl_machines_await(pl_machines *m, const pl_options *opt,
  * Only no_pin, progress, log and cancel of `opt` count. */
 PL_API pl_status pl_machines_serve(pl_machines *m, const pl_model *model,
                                    const pl_options *opt, pl_err *err);
+/* On machine 0: writes the traffic of the first n of the plan's devices to
+ * out[n], in the order of pl_engine_devices; `out` may be NULL. `size` is
+ * sizeof *out. Returns the number of devices. */
+PL_API int pl_engine_traffic(const pl_engine *e, pl_device_traffic *out, int n,
+                             size_t size);
 /* Ends the job on this machine and frees m, which may be NULL. Machine 0 ends
  * that of all. `why` is the error because of which this machine cannot take
  * part any more, or NULL; others report it. Returns false if another machine is

@@ -393,6 +393,7 @@ static bool alloc_buffers(struct loop *l)
     l->last = calloc(n, sizeof *l->last);
     l->n_device = pl_engine_devices(l->e, NULL, 0, sizeof *l->device);
     l->device = calloc((size_t)l->n_device + 1, sizeof *l->device);
+    l->traffic = calloc((size_t)l->n_device + 1, sizeof *l->traffic);
     l->run = calloc(n, sizeof *l->run);
     l->plan = calloc(n, sizeof *l->plan);
     l->taken = calloc(n, sizeof *l->taken);
@@ -411,9 +412,9 @@ static bool alloc_buffers(struct loop *l)
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
     return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->ready &&
-           l->client && l->slot && l->last && l->device && l->run && l->plan &&
-           l->taken && l->token && l->seq && l->wanted && l->drafted &&
-           l->draft && l->logits && l->path && l->rows &&
+           l->client && l->slot && l->last && l->device && l->traffic &&
+           l->run && l->plan && l->taken && l->token && l->seq && l->wanted &&
+           l->drafted && l->draft && l->logits && l->path && l->rows &&
            (l->row || l->o.d_model == 0);
 }
 
@@ -489,6 +490,7 @@ void loop_free(struct loop *l)
         free(l->last[i].token);
     free(l->last);
     free(l->device);
+    free(l->traffic);
     free(l->run);
     free(l->plan);
     free(l->taken);
@@ -530,11 +532,14 @@ struct loop_slot *loop_all_slots(struct loop *l, int *n)
     return slot;
 }
 
-int loop_devices(struct loop *l, pl_device_counters *device, int n)
+int loop_devices(struct loop *l, pl_device_counters *device,
+                 pl_device_traffic *traffic, int n)
 {
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < n && i < l->n_device; i++)
+    for (int i = 0; i < n && i < l->n_device; i++) {
         device[i] = l->device[i];
+        traffic[i] = l->traffic[i];
+    }
     pthread_mutex_unlock(&l->lock);
     return l->n_device;
 }

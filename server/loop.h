@@ -12,6 +12,7 @@
 #include "tiers.h"
 
 #include "pl_draft.h"
+#include "pl_machines.h"
 #include "pl_receipt.h"
 
 struct loop;
@@ -272,6 +273,7 @@ int loop_slots(struct loop *l, struct loop_slot *slot, int n);
 struct loop_slot *loop_all_slots(struct loop *l, int *n);
 /* Copies the counters of the first n devices, as they were after the last step.
  * Returns the number of all devices. */
-int loop_devices(struct loop *l, pl_device_counters *device, int n);
+int loop_devices(struct loop *l, pl_device_counters *device,
+                 pl_device_traffic *traffic, int n);
 
 #endif

@@ -149,6 +149,7 @@ struct loop {
     struct last *last;
     /* Counters of the devices, [n_device]; owned; guarded by `lock`. */
     pl_device_counters *device;
+    pl_device_traffic *traffic; /* of the devices, likewise */
     int n_device;
 
     /* The following buffers are for one step. They are owned, and used by the

@@ -723,6 +723,7 @@ void loop_read_counters(struct loop *l)
     l->counts.n_draft_accepted = d.n_accepted;
     pl_engine_cache(l->e, &l->counts.cache, sizeof l->counts.cache);
     pl_engine_devices(l->e, l->device, l->n_device, sizeof *l->device);
+    pl_engine_traffic(l->e, l->traffic, l->n_device, sizeof *l->traffic);
     pthread_mutex_unlock(&l->lock);
 }
 

@@ -7,26 +7,31 @@
 
 #include <stdlib.h>
 
-static json_t *device_json(const pl_device_counters *d)
+static json_t *device_json(const pl_device_counters *d,
+                           const pl_device_traffic *t)
 {
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b}", "name",
-                     d->name, "step_s", d->step_s, "busy_s", d->busy_s,
-                     "reduce_s", d->reduce_s, "wait_s", d->wait_s, "copy_s",
-                     d->copy_s, "copy_bytes", (json_int_t)d->copy_bytes,
-                     "beside", d->beside, "whole", d->whole);
+    return json_pack(
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:i, s:I, s:I}", "name",
+        d->name, "step_s", d->step_s, "busy_s", d->busy_s, "reduce_s",
+        d->reduce_s, "wait_s", d->wait_s, "copy_s", d->copy_s, "copy_bytes",
+        (json_int_t)d->copy_bytes, "beside", d->beside, "whole", d->whole,
+        "machine", t->machine, "sent_messages", (json_int_t)t->messages,
+        "sent_bytes", (json_int_t)t->bytes);
 }
 
 static json_t *devices_json(struct loop *l)
 {
-    int n = loop_devices(l, NULL, 0);
+    int n = loop_devices(l, NULL, NULL, 0);
     pl_device_counters *d = calloc((size_t)n + 1, sizeof *d);
-    json_t *list = d ? json_array() : NULL;
+    pl_device_traffic *t = calloc((size_t)n + 1, sizeof *t);
+    json_t *list = d && t ? json_array() : NULL;
 
-    if (d)
-        loop_devices(l, d, n);
-    for (int i = 0; d && i < n; i++)
-        json_text_add(&list, device_json(&d[i]));
+    if (d && t)
+        loop_devices(l, d, t, n);
+    for (int i = 0; d && t && i < n; i++)
+        json_text_add(&list, device_json(&d[i], &t[i]));
     free(d);
+    free(t);
     return list;
 }
 

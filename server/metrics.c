@@ -199,6 +199,26 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "Pages dropped without being written to disk.");
 }
 
+static bool has_machines(const struct metrics_now *now)
+{
+    bool several = false;
+
+    for (int i = 0; i < now->n_device; i++)
+        several |= now->traffic[i].machine > 0;
+    return several;
+}
+
+/* Writes the name of a metric with the labels of device i: its name, and if
+ * there are several machines, its machine. */
+static void of_device(struct writer *w, const struct metrics_now *now,
+                      const char *name, int i)
+{
+    print(w, "plait_%s{device=\"%s\"", name, now->device[i].name);
+    if (has_machines(now))
+        print(w, ",machine=\"%d\"", now->traffic[i].machine);
+    print(w, "} ");
+}
+
 /* Writes a counter metric that has a sample for each device. `field` is the
  * offset of the value, a double, in pl_device_counters. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
@@ -206,10 +226,24 @@ static void of_devices(struct writer *w, const struct metrics_now *now,
 {
     head(w, name, "counter", help);
     for (int i = 0; i < now->n_device; i++) {
-        const pl_device_counters *d = &now->device[i];
+        of_device(w, now, name, i);
+        print(w, "%.6f\n",
+              *(const double *)((const char *)&now->device[i] + field));
+    }
+}
 
-        print(w, "plait_%s{device=\"%s\"} %.6f\n", name, d->name,
-              *(const double *)((const char *)d + field));
+static void write_traffic(struct writer *w, const struct metrics_now *now)
+{
+    head(w, "device_sent_messages_total", "counter",
+         "Messages the device sent to other machines.");
+    for (int i = 0; i < now->n_device; i++) {
+        of_device(w, now, "device_sent_messages_total", i);
+        print(w, "%" PRIu64 "\n", now->traffic[i].messages);
+    }
+    head(w, "device_sent_bytes_total", "counter", "Bytes of these messages.");
+    for (int i = 0; i < now->n_device; i++) {
+        of_device(w, now, "device_sent_bytes_total", i);
+        print(w, "%" PRIu64 "\n", now->traffic[i].bytes);
     }
 }
 
@@ -229,9 +263,12 @@ static void write_devices(struct writer *w, const struct metrics_now *now)
                "Time the device copied between groups.");
     head(w, "device_copy_bytes_total", "counter",
          "Bytes the device copied between groups.");
-    for (int i = 0; i < now->n_device; i++)
-        print(w, "plait_device_copy_bytes_total{device=\"%s\"} %" PRIu64 "\n",
-              now->device[i].name, now->device[i].copy_bytes);
+    for (int i = 0; i < now->n_device; i++) {
+        of_device(w, now, "device_copy_bytes_total", i);
+        print(w, "%" PRIu64 "\n", now->device[i].copy_bytes);
+    }
+    if (has_machines(now))
+        write_traffic(w, now);
 }
 
 static void write_cache(struct writer *w, const pl_cache_counters *c)

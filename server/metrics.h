@@ -56,6 +56,7 @@ struct metrics_now {
     /* Counters of the cache tiers; all zero if there are no tiers. */
     struct tiers_counts tiers;
     const pl_device_counters *device; /* counters of the devices, [n_device] */
+    const pl_device_traffic *traffic; /* the same of what they have sent */
     int n_device;
     int n_connection, n_request;
 };

@@ -495,20 +495,23 @@ void service_settle(struct service *v)
 bool service_metrics(struct service *v, struct text *out)
 {
     struct metrics_now now = {0};
-    int n = loop_devices(v->loop, NULL, 0);
+    int n = loop_devices(v->loop, NULL, NULL, 0);
     pl_device_counters *device = calloc((size_t)n + 1, sizeof *device);
+    pl_device_traffic *traffic = calloc((size_t)n + 1, sizeof *traffic);
     bool ok;
 
     loop_counts(v->loop, &now.loop);
     if (v->tiers)
         tiers_counts(v->tiers, &now.tiers);
-    if (device)
-        now.n_device = loop_devices(v->loop, device, n);
+    if (device && traffic)
+        now.n_device = loop_devices(v->loop, device, traffic, n);
     now.device = device;
+    now.traffic = traffic;
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
     ok = metrics_write(&v->metrics, &now, out);
     free(device);
+    free(traffic);
     return ok;
 }
 

@@ -1,6 +1,7 @@
 /* Several machines by MPI: processes of one machine that mpirun starts. They
  * give the bits of one process, refuse what does not match, and end when one of
  * them is lost. The cases use Open MPI, in the long tier MPICH too. */
+#include "gguf/gguf.h"
 #include "lib/command.h"
 #include "lib/support.h"
 
@@ -58,6 +59,9 @@ static struct ran run(enum mpi k, int code, const char *form)
     return sh(code, l);
 }
 
+#define GENERATE                                                               \
+    "-p 'Once upon a time there was a time there was' -n 60 --temp 0 -v "      \
+    "--ignore-eos --ranks 2 " QUIET
 #define LOGITS                                                                 \
     "plait logits " MODEL "--tokens 9,40,41,42,7,300,12 --ranks 4 " QUIET
 
@@ -80,6 +84,55 @@ TEST(machines_give_the_bits_of_one)
 TEST_LONG(machines_by_mpich_give_the_bits_of_one)
 {
     same_bits(MPICH);
+}
+
+/* Writes a copy of the bundled model in which the tensors of a block are wrong,
+ * apart from the middle, which machines compare. Block -1 is the last one. */
+static void damage(const char *path, int block)
+{
+    size_t size;
+    char *data = test_read(test_model(), &size), name[32];
+    const struct gguf_tensor *t;
+    struct gguf *g;
+    FILE *f = fopen(path, "wb");
+    int n = 0;
+    pl_err err;
+
+    TEST_OK(gguf_open_memory(&g, data, size, path, &err), err);
+    for (int i = 0; block < 0; i++) {
+        snprintf(name, sizeof name, "blk.%d.attn_q.weight", i + 1);
+        if (!gguf_find_tensor(g, name))
+            block = i;
+    }
+    snprintf(name, sizeof name, "blk.%d.", block);
+    for (int64_t i = 0; i < gguf_n_tensor(g); i++) {
+        t = gguf_tensor_at(g, i);
+        if (strncmp(t->name, name, strlen(name)) == 0 && t->bytes > 8192) {
+            memset(data + t->offset, 0x11, 1024);
+            n++;
+        }
+    }
+    assert_true(n > 3);
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+    gguf_close(g);
+    free(data);
+}
+
+/* A machine takes nothing from its file that it does not compute with, and
+ * nothing from that of another machine. Machine 0 has the embedding, which is
+ * also the output, and so the last layers. */
+TEST(machines_read_their_own_part_of_the_weights)
+{
+    need_mpi(OPEN_MPI);
+    sh(0, LOGITS "-o one.bin");
+    damage(test_temp("first.gguf"), 0);
+    damage(test_temp("last.gguf"), -1);
+    run(OPEN_MPI, 0,
+        "%s -n 1 plait logits -m first.gguf --tokens 9,40,41,42,7,300,12 "
+        "--ranks 4 " QUIET "-sm layer -fit off -o a.bin : -n 1 plait worker "
+        "-m last.gguf -t 1 --no-pin && cmp one.bin a.bin");
 }
 
 /* A machine has its own path of the model, its own devices and threads. What
@@ -124,25 +177,39 @@ TEST(machines_by_hosts)
     assert_non_null(strstr(r.out, "Once upon a"));
 }
 
-/* A server over machines answers as one of a single machine. */
+/* A server over machines answers as one of a single machine, with prefixes from
+ * host memory, and shows the devices of all. */
 TEST(machines_serve)
+{
+    char line[1024];
+    struct ran r;
+
+    need_mpi(OPEN_MPI);
+    snprintf(line, sizeof line,
+             "python3 %s %%s -n 2 plait serve " MODEL
+             "--port 0 -sm tensor -c 256 -np 1 " QUIET,
+             test_file("tests/tools/machines_serve.py"));
+    r = run(OPEN_MPI, 0, line);
+    assert_non_null(strstr(r.out, "machines 0 1  upon a"));
+}
+
+/* Drafts are verified by all machines, and change no token. The trace has the
+ * instructions of all machines. Open MPI's mpirun makes the output a
+ * terminal's, which ends with a new line. */
+TEST(machines_verify_drafts)
 {
     struct ran r;
 
     need_mpi(OPEN_MPI);
+    sh(0, "plait run " MODEL GENERATE "> one.txt");
     r = run(OPEN_MPI, 0,
-            "%s -n 2 plait serve " MODEL "--port 0 -sm tensor " QUIET
-            "2>log & job=$!; url=; for i in $(seq 600); do "
-            "url=$(grep -o 'http://[0-9.:]*' log | head -1); "
-            "[ -n \"$url\" ] && break; sleep 0.1; done; "
-            "python3 -c 'import json, sys, urllib.request as u; "
-            "print(json.load(u.urlopen(u.Request(sys.argv[1] + "
-            "\"/v1/completions\", json.dumps({\"prompt\": \"Once\", "
-            "\"max_tokens\": 3, \"temperature\": 0}).encode(), "
-            "{\"Content-Type\": \"application/json\"}), timeout=60))"
-            "[\"choices\"][0][\"text\"])' $url; rc=$?; "
-            "kill $job; wait $job; exit $rc");
-    assert_non_null(strstr(r.out, " upon a"));
+            "%s -n 2 plait run " MODEL GENERATE
+            "-sm tensor --spec-type ngram-simple --spec-ngram-simple-size-n 1 "
+            "--draft-max 4 --trace trace.json > a.txt && "
+            "[ \"$(cat one.txt)\" = \"$(cat a.txt)\" ] && for d in 0 1; do "
+            "grep -q '\"ph\": \"X\", \"pid\": '$d trace.json || exit 1; done");
+    must_say(r, "tokens accepted of");
+    assert_null(strstr(r.err, " 0 tokens accepted of"));
 }
 
 /* ---- machines that are lost ---------------------------------------------- */
@@ -203,7 +270,7 @@ static void play(enum mpi k, const char *options, const char *scenes)
 /* A client gets an error, others 503, then the text of before. */
 TEST(machines_that_are_lost_come_back_behind_the_front)
 {
-    play(OPEN_MPI, "--processes", "step:1");
+    play(OPEN_MPI, "--processes", "step:1 stop:0");
 }
 
 TEST_LONG(machines_as_namespaces_come_back)

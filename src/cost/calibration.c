@@ -85,14 +85,30 @@ static void count_threads(const struct device_list *l, int machine, int n[2])
             n[l->dev[d].host] += l->dev[d].n_thread;
 }
 
+void calibration_add_machines(struct calibration *c,
+                              const struct device_list *l)
+{
+    c->n_machine = l->measured ? l->n_machine : 0;
+    c->machine = l->measured;
+}
+
+const struct calibration *calibration_of(const struct calibration *c,
+                                         int machine)
+{
+    const struct calibration *m =
+        machine < c->n_machine ? c->machine[machine] : NULL;
+
+    return m && m->kernel_set == c->kernel_set ? m : c;
+}
+
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l)
 {
     for (int d = 0; d < l->n; d++) {
-        int n[2];
+        int n[2], n_core = calibration_of(c, l->dev[d].machine)->n_core;
 
         count_threads(l, l->dev[d].machine, n);
-        if (n[0] > c->n_core || n[1] > c->n_core)
+        if (n[0] > n_core || n[1] > n_core)
             return false;
     }
     return true;
@@ -145,6 +161,7 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
 {
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
+        const struct calibration *m = calibration_of(c, x->machine);
         int n[2], all;
 
         if (cost_has_spec_rates(x))
@@ -152,13 +169,13 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
         count_threads(l, x->machine, n);
         all = n[x->host] > 0 ? n[x->host] : 1;
         if (!x->on_cores) {
-            rates[d] = sim(c, x);
+            rates[d] = sim(m, x);
         } else {
-            rates[d] = calibration_times(scale_to_threads(c, all), x->n_thread);
+            rates[d] = calibration_times(scale_to_threads(m, all), x->n_thread);
             /* The fixed time of an instruction depends on the threads of this
              * device alone, because only they synchronize after each
              * instruction. */
-            rates[d].insn_s = scale_to_threads(c, x->n_thread).insn_s;
+            rates[d].insn_s = scale_to_threads(m, x->n_thread).insn_s;
         }
         if (weights <= CACHES_HOLD)
             rates[d].read_bytes_per_s = rates[d].cached_bytes_per_s;

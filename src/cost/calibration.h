@@ -44,6 +44,10 @@ struct calibration {
     struct cost_rates one, all;
     int n_device;
     struct calibrated_device device[CALIBRATION_DEVICES];
+    /* [n_machine] measurements of other machines, as in struct device_list;
+     * borrowed; NULL if there are none */
+    int n_machine;
+    struct calibration *const *machine;
 };
 
 /* ---- table of the fields of struct cost_rates --------------------------- */
@@ -86,10 +90,17 @@ void calibration_init(struct calibration *c, enum kernel_set set,
 /* Returns the rates of n threads together, given the rates `one` of each. */
 struct cost_rates calibration_times(struct cost_rates one, double n);
 
+/* Uses also what other machines of the list have measured. */
+void calibration_add_machines(struct calibration *c,
+                              const struct device_list *l);
+/* Returns the calibration of a machine. One that was not measured with these
+ * kernels is taken for one like this. */
+const struct calibration *calibration_of(const struct calibration *c,
+                                         int machine);
+
 /* Returns true if the calibration applies to the devices: those of each machine
- * together have at most as many threads as this machine has cores. Rates with
- * more threads than cores were not measured. Other machines are taken for ones
- * like this. */
+ * together have at most as many threads as it has cores. Rates with more
+ * threads than cores were not measured. */
 bool calibration_covers(const struct calibration *c,
                         const struct device_list *l);
 /* Sets rates[d] for each CPU device d of the list. Assumes that all CPU
@@ -141,5 +152,10 @@ pl_status calibration_save(const struct calibration *c, pl_err *err);
 /* Returns the calibration as the JSON that its file contains, or NULL if out of
  * memory. */
 json_t *calibration_json(const struct calibration *c);
+/* The same as text for another machine, allocated by malloc. */
+char *calibration_text(const struct calibration *c);
+/* Sets *c to the calibration in text[n], that of another machine. Returns false
+ * if it is damaged, or of another version. */
+bool calibration_parse(struct calibration *c, const char *text, size_t n);
 
 #endif

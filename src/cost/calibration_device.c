@@ -66,6 +66,7 @@ const struct calibrated_device *calibration_device(const struct calibration *c,
 
     if (!d->accelerator || d->described)
         return NULL;
+    c = calibration_of(c, d->machine);
     calibration_name_device(&want, d);
     for (int i = 0; i < c->n_device; i++)
         if (calibration_same_device(&c->device[i], &want))

@@ -225,6 +225,34 @@ pl_status calibration_load(struct calibration *c, enum kernel_set set,
                         path);
 }
 
+char *calibration_text(const struct calibration *c)
+{
+    json_t *o = calibration_json(c);
+    locale_t before = numeral_begin();
+    char *s = o ? whole_json_dumps(o, JSON_COMPACT) : NULL;
+
+    numeral_end(before);
+    json_decref(o);
+    return s;
+}
+
+bool calibration_parse(struct calibration *c, const char *text, size_t n)
+{
+    locale_t before = numeral_begin();
+    json_t *o = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+    json_int_t n_core = json_integer_value(json_object_get(o, "cores"));
+    const char *set = json_string_value(json_object_get(o, "kernels"));
+    bool ok;
+
+    *c = (struct calibration){.n_core = (int)n_core};
+    ok = n_core > 0 && n_core <= INT_MAX && set &&
+         kernel_set_find(&c->kernel_set, set, true, NULL) == PL_OK &&
+         to_text(c->cpu, sizeof c->cpu, o, "cpu") && from_json(c, o);
+    numeral_end(before);
+    json_decref(o);
+    return ok;
+}
+
 static int add(const char *text, size_t n, void *file)
 {
     return pl_file_write(file, text, n) ? 0 : -1;

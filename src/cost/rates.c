@@ -17,6 +17,8 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     if (!q->paper)
         s = calibration_load(c, q->kernel_set, q->list.topology, err);
     *kept = s == PL_OK;
+    if (*kept)
+        calibration_add_machines(c, &q->list);
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
 

@@ -14,6 +14,8 @@
 #include "device/kernel_set.h"
 #include "program/program.h"
 
+#include "pl_machines.h"
+
 struct backend_ops; /* defined in device_ops.h */
 struct topology;    /* defined in machine/topology.h */
 struct cpu_kernels; /* defined in cpu/cpu_kernel.h */
@@ -125,6 +127,8 @@ struct machine_link {
     enum link_source source;
 };
 
+struct calibration; /* defined in cost/calibration.h */
+
 struct device_list {
     int n;
     /* the devices of the list, [n]; allocated by malloc */
@@ -147,6 +151,10 @@ struct device_list {
      * devices' own figures apply. Only machine 0 has them. */
     int n_machine;
     struct machine_link *link;
+    /* [n_machine] the rates that other machines have measured of themselves;
+     * borrowed; an entry is NULL if its machine was not measured, and the array
+     * if this machine does not know */
+    struct calibration *const *measured;
 };
 
 #define DEVICE_DEFAULT "cpu" /* the -dev string if none is given */
@@ -322,6 +330,8 @@ uint64_t device_set_inexact_hash(const struct device_set *s);
  * creation. */
 void device_set_device(const struct device_set *s, int dev,
                        pl_device_counters *c);
+/* Returns what device `dev` has sent to other machines. */
+pl_device_traffic device_set_traffic(const struct device_set *s, int dev);
 /* Adds the counters of all devices, which count from the set's creation, to
  * *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);

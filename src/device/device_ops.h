@@ -78,6 +78,7 @@ struct device_times {
 struct device_counts {
     uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
         copy_bytes;
+    uint64_t sent_messages, sent_bytes; /* to other machines */
     struct device_times spent;
 };
 
@@ -157,6 +158,9 @@ struct backend_ops {
     /* wait() computes on the caller's thread, so the set calls it before the
      * wait() of all other backends. True for at most one backend */
     bool uses_caller_thread;
+    /* threads of the backend's devices call carry() of other machines' backend;
+     * the other backends leave all messages to the progress thread */
+    bool carries;
     bool numbered; /* in -dev, NAME:I means one device, the one with number I */
 
     /* ---- pure functions, which need no open backend ---- */
@@ -247,6 +251,12 @@ struct backend_ops {
     /* Implements device_set_serve(). NULL for all other backends; -dev does not
      * name a backend that has it. */
     pl_status (*serve)(struct backend *b, pl_err *err);
+    /* Sends the messages that are ready and stores those that have come, unless
+     * another thread is doing so. Called by threads of other backends: again
+     * and again while they wait for an event of this backend's devices, and
+     * with `posted` when they have posted one of their own. NULL for all other
+     * backends. */
+    void (*carry)(struct backend *b, bool posted);
 };
 
 /* The backends that -dev and --device-spec accept; NULL ends the table. A
@@ -267,6 +277,10 @@ const struct device_options *device_set_options(const struct device_set *s);
 /* Returns the network to the other machines of the set; NULL if there are
  * none. */
 struct network *device_set_network(const struct device_set *s);
+/* Returns the backend of the devices on other machines; NULL if there are none,
+ * and in a forked copy, because only one process of a machine uses its
+ * network. */
+struct backend *device_set_remote(struct device_set *s);
 /* Returns how many threads the devices of all backends except `but` keep busy.
  * If more threads than cores are busy, no thread should spin for long. */
 int device_set_threads(const struct device_set *s, const struct backend *but);

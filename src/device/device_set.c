@@ -257,6 +257,13 @@ struct network *device_set_network(const struct device_set *s)
     return s->network;
 }
 
+struct backend *device_set_remote(struct device_set *s)
+{
+    struct backend *last = &s->backend[s->n_backend - 1];
+
+    return last->ops->carry && !device_set_is_copy(s) ? last : NULL;
+}
+
 const struct device_run *device_set_current_run(const struct device_set *s,
                                                 uint64_t *number)
 {
@@ -705,6 +712,15 @@ void device_set_device(const struct device_set *s, int dev,
                               .copy_bytes = d->counts.copy_bytes,
                               .beside = beside,
                               .whole = d->desc.ops->driver != NULL};
+}
+
+pl_device_traffic device_set_traffic(const struct device_set *s, int dev)
+{
+    const struct device *d = &s->dev[dev];
+
+    return (pl_device_traffic){.messages = d->counts.sent_messages,
+                               .bytes = d->counts.sent_bytes,
+                               .machine = d->desc.machine};
 }
 
 void device_set_counters(const struct device_set *s, pl_counters *c)

@@ -644,6 +644,7 @@ pl_status device_list_copy(struct device_list *out, const struct device_list *l,
     out->host_described = l->host_described;
     out->host = l->host;
     out->network = l->network;
+    out->measured = l->measured;
     out->given = l->given;
     out->n_given = l->n_given;
     out->topology = topology_keep(l->topology);

@@ -48,7 +48,7 @@ struct hello {
     struct build build;
     uint64_t kernel_sets;
     char name[MACHINES_NAME];
-    int32_t n_dev; /* number of devices that follow */
+    int32_t n_dev; /* number of devices that follow, and then a note */
 };
 
 struct welcome {
@@ -240,10 +240,11 @@ static void own_name(char name[MACHINES_NAME])
         snprintf(name, MACHINES_NAME, "unknown");
 }
 
-static bool send_hello(const pl_machines *m)
+static bool send_hello(const pl_machines *m, const struct machines_note *note)
 {
     size_t n = machines_devices_bytes(m->own.n);
-    unsigned char *p = calloc(1, sizeof(struct hello) + n);
+    size_t n_note = note ? note->bytes : 0;
+    unsigned char *p = calloc(1, sizeof(struct hello) + n + n_note);
     struct hello h;
     bool ok;
 
@@ -256,9 +257,28 @@ static bool send_hello(const pl_machines *m)
     h.n_dev = m->own.n;
     memcpy(p, &h, sizeof h);
     machines_write_devices(p + sizeof h, m->own.dev, m->own.n);
-    ok = network_session_send(m->watch, 0, MACHINES_HELLO, p, sizeof h + n);
+    if (n_note > 0)
+        memcpy(p + sizeof h + n, note->data, n_note);
+    ok = network_session_send(m->watch, 0, MACHINES_HELLO, p,
+                              sizeof h + n + n_note);
     free(p);
     return ok;
+}
+
+/* Keeps the note of machine `from`, data[bytes]. */
+static pl_status take_note(pl_machines *m, int from, const unsigned char *data,
+                           size_t bytes, pl_err *err)
+{
+    struct machines_note *note = &m->note[from];
+
+    if (bytes == 0 || bytes > MACHINES_NOTE)
+        return PL_OK;
+    note->data = malloc(bytes);
+    if (!note->data)
+        return err_no_memory(err, "devices of other machines");
+    memcpy(note->data, data, bytes);
+    note->bytes = bytes;
+    return PL_OK;
 }
 
 /* Adds the devices that machine `from` has described. */
@@ -267,6 +287,7 @@ static pl_status take_hello(pl_machines *m, int from,
 {
     struct hello h = {.n_dev = -1};
     struct device_desc *more;
+    size_t left, n;
 
     memset(&h.build, 0, sizeof h.build);
     if (s->bytes >= sizeof h.build)
@@ -287,8 +308,11 @@ static pl_status take_hello(pl_machines *m, int from,
     if (!more)
         return err_no_memory(err, "devices of other machines");
     m->dev = more;
+    left = s->bytes - sizeof h;
+    n = machines_devices_bytes(h.n_dev);
     PL_TRY(machines_read_devices(m->dev + m->n_dev, h.n_dev, s->data + sizeof h,
-                                 s->bytes - sizeof h, from, err));
+                                 n < left ? n : left, from, err));
+    PL_TRY(take_note(m, from, s->data + sizeof h + n, left - n, err));
     for (int i = 0; i < h.n_dev; i++)
         if (m->dev[m->n_dev + i].host || m->dev[m->n_dev + i].machine != from)
             return err_set(err, PL_UNSUPPORTED,
@@ -466,7 +490,9 @@ static pl_status lead(pl_machines *m, const char *network,
     m->dev = malloc((size_t)m->own.n * sizeof *m->dev);
     m->name = calloc(n, sizeof *m->name);
     m->link = calloc(n * n, sizeof *m->link);
-    if (!m->dev || !m->name || !m->link)
+    m->note = calloc(n, sizeof *m->note);
+    m->measured = calloc(n, sizeof *m->measured);
+    if (!m->dev || !m->name || !m->link || !m->note || !m->measured)
         return err_no_memory(err, "devices of machines");
     memcpy(m->dev, m->own.dev, (size_t)m->own.n * sizeof *m->dev);
     m->n_dev = m->own.n;
@@ -490,14 +516,15 @@ static pl_status lead(pl_machines *m, const char *network,
     return PL_OK;
 }
 
-static pl_status follow(pl_machines *m, const volatile int *cancel, pl_err *err)
+static pl_status follow(pl_machines *m, const struct machines_note *note,
+                        const volatile int *cancel, pl_err *err)
 {
     struct machine_link own[PROG_MAX_MACHINE];
     struct welcome w = {.pair_s = 0};
     struct network_session *s;
     bool ok;
 
-    if (!send_hello(m))
+    if (!send_hello(m, note))
         return err_no_memory(err, "a message");
     /* machine 0 waits for others meanwhile, and says so itself */
     PL_TRY(
@@ -540,7 +567,7 @@ static pl_status read_own(pl_machines *m, const pl_options *opt, pl_err *err)
 pl_status machines_join(pl_machines **out, const struct network_module *module,
                         struct network *carrier, const char *network,
                         const pl_options *opt, const pl_machines_options *how,
-                        pl_err *err)
+                        const struct machines_note *note, pl_err *err)
 {
     struct network_watch_options w = {
         how->silence_s > 0 ? how->silence_s : SILENCE_S, how->lost, how->user};
@@ -559,49 +586,7 @@ pl_status machines_join(pl_machines **out, const struct network_module *module,
     m->net = network_watch_network(m->watch);
     PL_TRY(read_own(m, opt, err));
     return m->net->machine == 0 ? lead(m, network, opt->cancel, how, err)
-                                : follow(m, opt->cancel, err);
-}
-
-pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
-                           const pl_machines_options *how, pl_err *err)
-{
-    pl_machines_options own = {.size = sizeof own};
-    const struct network_module *module;
-    const struct network_kind *kind;
-    char why[NETWORK_MODULE_ERROR], network[NETWORK_TEXT];
-    pl_options o;
-    struct network *net;
-    pl_status s;
-    int n;
-
-    PL_CLEAR(out);
-    PL_NEED(out, err);
-    pl_options_init(&o);
-    if (opt)
-        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
-                          "call pl_options_init", err));
-    if (how)
-        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options", NULL,
-                          err));
-    kind = network_started(&n);
-    if (!kind)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "this process is not one of several that mpirun has "
-                       "started; use mpirun -n 2 or more");
-    PL_TRY(network_open_module(&module, kind, err));
-    if (!module->open(&net, why))
-        return err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
-    network_describe(kind, network);
-    s = machines_join(out, module, net, network, &o, &own, err);
-    if (s != PL_OK) {
-        pl_err told = {.message = ""};
-
-        if (err)
-            told = *err;
-        pl_machines_leave(*out, &told);
-        *out = NULL;
-    }
-    return s;
+                                : follow(m, note, opt->cancel, err);
 }
 
 int pl_machines_started(void)
@@ -716,6 +701,18 @@ void machines_fail(pl_machines *m, const pl_err *why)
                                  strlen(why->message));
 }
 
+static void free_notes(pl_machines *m)
+{
+    for (int k = 0; k < m->carrier->n_machine; k++) {
+        if (m->note)
+            free(m->note[k].data);
+        if (m->measured)
+            free(m->measured[k]);
+    }
+    free(m->note);
+    free(m->measured);
+}
+
 bool pl_machines_leave(pl_machines *m, const pl_err *why)
 {
     bool all = m && m->watch;
@@ -729,6 +726,7 @@ bool pl_machines_leave(pl_machines *m, const pl_err *why)
         all = m->net->machine == 0 ? dismiss(m) : m->ended || await_bye(m);
     }
     network_watch_free(m->watch);
+    free_notes(m);
     if (m->module)
         m->module->close(m->carrier, all);
     device_list_free(&m->own);
@@ -751,6 +749,7 @@ pl_status machines_list(struct device_list *out, const pl_machines *m,
     l.network = m->net;
     l.link = m->link;
     l.n_machine = m->link ? m->net->n_machine : 0;
+    l.measured = m->measured;
     while (l.n > 0 && l.dev[l.n - 1].host)
         l.n--;
     l.given = l.dev + l.n;

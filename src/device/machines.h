@@ -21,7 +21,14 @@ enum machines_tag {
     MACHINES_BYE,   /* from machine 0: end; and the answer to it */
 };
 
-enum { MACHINES_NAME = 64 };
+enum { MACHINES_NAME = 64, MACHINES_NOTE = 1 << 20 };
+
+/* Bytes that a machine tells machine 0 when it joins, MACHINES_NOTE at most;
+ * this layer does not read them. */
+struct machines_note {
+    void *data;
+    size_t bytes;
+};
 
 struct pl_machines {
     const struct network_module *module; /* NULL for another carrier */
@@ -45,17 +52,22 @@ struct pl_machines {
     char (*name)[MACHINES_NAME];
     struct machine_link *link;
     bool links_kept; /* all of them were measured before, or are kept now */
+    /* On machine 0, [n_machine]: the notes of the others, owned. The caller of
+     * machines_join() sets measured[] from them: the rates that a machine has
+     * measured of itself, in memory of malloc(), or NULL. */
+    struct machines_note *note;
+    struct calibration **measured;
 };
 
 /* Joins over a carrier, which is borrowed, and is closed by `module` unless
  * that is NULL. `network` names the carrier and what it uses, under which
- * measurements are kept; NULL: they are not kept. Returns when all machines
- * have joined. If that fails, *out is still set if the machines have to be
- * left. */
+ * measurements are kept; NULL: they are not kept. `note` is this machine's; it
+ * may be NULL. Returns when all machines have joined. If that fails, *out is
+ * still set if the machines have to be left. */
 pl_status machines_join(pl_machines **out, const struct network_module *module,
                         struct network *carrier, const char *network,
                         const pl_options *opt, const pl_machines_options *how,
-                        pl_err *err);
+                        const struct machines_note *note, pl_err *err);
 
 /* Tells all other machines that this one cannot take part any more. */
 void machines_fail(pl_machines *m, const pl_err *why);

@@ -260,6 +260,20 @@ int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
     return n_device;
 }
 
+int pl_engine_traffic(const pl_engine *e, pl_device_traffic *out, int n,
+                      size_t size)
+{
+    int n_device = 0;
+
+    for (int i = 0; i < n && out; i++)
+        memset((char *)out + (size_t)i * size, 0, size);
+    if (enter(e)) {
+        n_device = exec_traffic(e->exec, out, out ? n : 0, size);
+        exec_leave(e->exec);
+    }
+    return n_device;
+}
+
 /* Reports the pages of the pool without a window, if there is one, because that
  * pool is the first to run out of pages. */
 void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)

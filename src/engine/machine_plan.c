@@ -19,7 +19,12 @@
 #include <string.h>
 
 enum { SAMPLES = 64, SAMPLE_BYTES = 4096, MOST_KEPT = 1 << 16 };
-enum flag { FLAG_CACHE_SET = 1, FLAG_INEXACT = 2, FLAG_HIDDEN = 4 };
+enum flag {
+    FLAG_CACHE_SET = 1,
+    FLAG_INEXACT = 2,
+    FLAG_HIDDEN = 4,
+    FLAG_TRACE = 8
+};
 
 struct head {
     uint64_t model;
@@ -107,7 +112,7 @@ static pl_status write_plan(unsigned char **out, size_t *bytes,
     h.numerics = (int32_t)opt->numerics;
     h.flags = (opt->cache_set ? FLAG_CACHE_SET : 0) |
               (opt->inexact ? FLAG_INEXACT : 0) |
-              (opt->hidden ? FLAG_HIDDEN : 0);
+              (opt->hidden ? FLAG_HIDDEN : 0) | (opt->trace ? FLAG_TRACE : 0);
     h.kernel_set = (int32_t)p->compiled->kernel_set;
     h.n_threads = opt->n_threads;
     h.n_dev = l->n;
@@ -350,6 +355,14 @@ static void no_hidden(void *user, const pl_hidden_rows *rows)
     (void)rows;
 }
 
+/* Receives a trace: machine 0 writes those of all machines. */
+static void no_trace(void *user, const char *s, size_t n)
+{
+    (void)user;
+    (void)s;
+    (void)n;
+}
+
 /* Copies the options of the head. */
 static bool read_head(struct machine_plan *p, const struct head *h)
 {
@@ -368,6 +381,7 @@ static bool read_head(struct machine_plan *p, const struct head *h)
     o->numerics = (pl_numerics)h->numerics;
     o->inexact = h->flags & FLAG_INEXACT;
     o->hidden = h->flags & FLAG_HIDDEN ? no_hidden : NULL;
+    o->trace = h->flags & FLAG_TRACE ? no_trace : NULL;
     o->cpu = kernel_set_name((enum kernel_set)h->kernel_set);
     return h->n_dev >= 1 && h->n_dev <= DEVICE_MAX && h->n_keep >= 0 &&
            h->n_keep <= MOST_KEPT;

@@ -759,6 +759,16 @@ int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size)
     return x->io;
 }
 
+int exec_traffic(const pl_exec *x, pl_device_traffic *out, int n, size_t size)
+{
+    for (int i = 0; i < n && i < x->io; i++) {
+        pl_device_traffic t = device_set_traffic(x->set, i);
+
+        sized_write((char *)out + (size_t)i * size, size, &t, sizeof t);
+    }
+    return x->io;
+}
+
 /* Adds the bytes of all weights to the counters of the ranks. Rows that several
  * ranks hold count as weight for the lowest of these ranks, and as replica for
  * the others. */

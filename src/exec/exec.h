@@ -114,6 +114,8 @@ pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
 int exec_n_micro(const pl_exec *x);
 /* Implements pl_engine_devices: writes the counters of n devices. */
 int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size);
+/* Implements pl_engine_traffic in the same way. */
+int exec_traffic(const pl_exec *x, pl_device_traffic *out, int n, size_t size);
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
                          size_t offset, size_t bytes, pl_err *err);
 /* Reads an output tensor as pl_tensor_get does, but the values that micro-batch

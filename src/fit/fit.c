@@ -81,6 +81,25 @@ static int count_budget(const struct fit *f)
                               : (int)n;
 }
 
+/* Returns true if another machine has measured that its cores together read
+ * weights much faster or slower than those here. A little is noise, and
+ * machines that are equal otherwise have equal shares. */
+static bool machines_differ(const struct fit *f)
+{
+    const struct calibration *here = &f->cal;
+
+    for (int m = 0; m < here->n_machine; m++) {
+        const struct calibration *c = calibration_of(here, m);
+        double ratio =
+            calibration_times(c->all, c->n_core).read_bytes_per_s /
+            calibration_times(here->all, here->n_core).read_bytes_per_s;
+
+        if (ratio > 1.15 || ratio < 1 / 1.15)
+            return true;
+    }
+    return false;
+}
+
 /* Reads the rates that are known without measuring. */
 static pl_status find_rates(struct fit *f, pl_err *err)
 {
@@ -92,6 +111,9 @@ static pl_status find_rates(struct fit *f, pl_err *err)
     if (s == PL_NO_MEMORY)
         return s;
     f->calibrated = s == PL_OK;
+    if (f->calibrated)
+        calibration_add_machines(&f->cal, &f->asked.list);
+    f->unlike |= f->calibrated && machines_differ(f);
     return fit_find_speeds(f, err);
 }
 

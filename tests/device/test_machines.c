@@ -5,6 +5,7 @@
 #include "base/version.h"
 #include "device/machines_links.h"
 #include "device/machines_measure.h"
+#include "device/remote/remote_clock.h"
 #include "lib/pair_network.h"
 #include "lib/support.h"
 
@@ -44,7 +45,7 @@ static pl_status join(pl_machines **out, struct pair_network *net,
 {
     pl_options o = {.size = sizeof o, .devices = devices, .n_threads = 1};
 
-    return machines_join(out, NULL, &net->net, NULL, &o, &how, err);
+    return machines_join(out, NULL, &net->net, NULL, &o, &how, NULL, err);
 }
 
 static void end(struct joined *j)
@@ -276,6 +277,48 @@ TEST(machines_measure_latency_and_rate)
     }
 }
 
+/* The difference of two clocks that drift is known as exactly as the fastest
+ * messages allow, however late others are. It is found again after a clock was
+ * set. */
+TEST(machines_know_the_difference_of_their_clocks)
+{
+    uint64_t seed = test_seed();
+
+    for (int draw = 0; draw < test_draws(20, 1000); draw++) {
+        const double fastest = 1e-6 * (double)(1 + test_below(&seed, 100));
+        double drift = 1e-6 * ((double)test_below(&seed, 160) - 80);
+        double differs = (double)test_below(&seed, 2000000) - 1e6, now = 1000;
+        struct remote_clock c = {.known = false};
+
+        for (int i = 0; i < 200; i++) {
+            double there[2], to[2], error;
+            bool fast = i % 100 == 50, set = i == 100;
+            struct remote_round r = {.sent_s = now};
+
+            for (int k = 0; k < 2; k++)
+                to[k] = fastest +
+                        (fast ? 0 : 1e-6 * (double)test_below(&seed, 10000));
+            differs += set ? 5 : 0;
+            there[0] = now + to[0];
+            there[1] = there[0] + 1e-6 * (double)test_below(&seed, 50000);
+            now = there[1] + to[1];
+            /* this machine's clock minus the other one's at time t is
+             * differs + drift * t */
+            r.took_s = there[0] - differs - drift * there[0];
+            r.replied_s = there[1] - differs - drift * there[1];
+            r.came_s = now;
+            remote_clock_update(&c, &r);
+            error = remote_clock_difference(&c) - differs - drift * now;
+            assert_true(fabs(error) <= (c.most_s - c.least_s) / 2 + 1e-5);
+            if (i % 100 >= 50)
+                assert_true(c.most_s - c.least_s <= 2 * fastest + 0.01);
+            if (fast)
+                assert_true(fabs(error) <= fastest + 2e-5);
+            now += 1e-3;
+        }
+    }
+}
+
 /* Each two machines meet in exactly one round, and none has two partners. */
 TEST(machines_measure_each_pair_once)
 {
@@ -366,7 +409,8 @@ TEST(machines_join_with_a_stated_network)
 
     stated.network = "1.17GB/s:30us";
     start(&j, join_as_third);
-    TEST_OK(machines_join(&m, NULL, &j.net.net, NULL, &o, &stated, &err), err);
+    TEST_OK(machines_join(&m, NULL, &j.net.net, NULL, &o, &stated, NULL, &err),
+            err);
     TEST_OK(machines_list(&l, m, &err), err);
     near(l.link[1].bytes_per_s, 1.17e9);
     near(l.link[2].latency_s, 30e-6);

@@ -1,6 +1,7 @@
 /* Measured rates are found again, whole or not at all, and each device gets its
  * share of them. */
 #include "cost/calibration.h"
+#include "cost/rates.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
 #include "machine/topology.h"
@@ -97,6 +98,51 @@ TEST(calibration_is_found_again)
     assert_int_equal(n_file, 1);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
     assert_int_equal(strncmp(path, sub, strlen(sub)), 0);
+}
+
+/* Rates that a machine has measured hold for its devices on machine 0, too.
+ * Without them, or if they were measured with other kernels, the machine is
+ * taken for one like machine 0. A text that is cut is refused. */
+TEST(calibration_of_each_machine_is_its_own)
+{
+    struct calibration c, d, got, *measured[2] = {NULL, &got};
+    struct cost_rates r[2], alone[2];
+    struct device_list l;
+    char *text;
+    pl_err err;
+
+    make(&c);
+    make(&d);
+    invent(&d.one, 3e9);
+    invent(&d.all, 2.0 / 3e-7);
+    snprintf(d.cpu, sizeof d.cpu, "another processor");
+    d.n_core = 300;
+    text = calibration_text(&d);
+    assert_non_null(text);
+    for (size_t n = 0; n < strlen(text); n += 7)
+        assert_false(calibration_parse(&got, text, n));
+    assert_true(calibration_parse(&got, text, strlen(text)));
+    assert_true(equal(&got, &d));
+    assert_int_equal(got.n_core, 300);
+    TEST_OK(device_parse(&l, "cpu*2", 1, &err), err);
+    l.dev[1].machine = 1;
+    l.n_machine = 2;
+    rates_of_list(&l, KERNEL_SET_GENERIC, &c, UINT64_MAX, alone);
+    assert_true(alone[1].read_bytes_per_s == alone[0].read_bytes_per_s);
+    l.measured = measured;
+    calibration_add_machines(&c, &l);
+    rates_of_list(&l, KERNEL_SET_GENERIC, &c, UINT64_MAX, r);
+    assert_true(r[0].read_bytes_per_s == alone[0].read_bytes_per_s);
+    assert_true(fabs(r[1].read_bytes_per_s / d.one.read_bytes_per_s - 1) <
+                1e-12);
+    assert_true(fabs(r[1].insn_s / d.one.insn_s - 1) < 1e-12);
+    got.kernel_set = KERNEL_SET_AVX2;
+    rates_of_list(&l, KERNEL_SET_GENERIC, &c, UINT64_MAX, r);
+    assert_true(r[1].read_bytes_per_s == alone[1].read_bytes_per_s);
+    free(text);
+    l.n_machine = 0;
+    l.measured = NULL;
+    device_list_free(&l);
 }
 
 TEST(calibration_damage_counts_as_none)

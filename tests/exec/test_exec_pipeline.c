@@ -585,8 +585,51 @@ static void same_counts(const pl_exec *x, const pl_exec *alone)
     assert_true(got.macs[0] > 0);
 }
 
+/* Fails the case unless the trace of the last step has each instruction of the
+ * devices of all machines once. */
+static void traces_all(const pl_exec *x)
+{
+    int n_event, n_micro = x->last_micro + 1;
+    const struct device_timing *e = device_set_trace(x->set, &n_event);
+    int *n = test_need((size_t)x->plan->list.n, sizeof *n);
+
+    for (int i = 0; i < n_event; i++) {
+        assert_in_range(e[i].dev, 0, x->plan->list.n - 1);
+        assert_true(e[i].begin_s <= e[i].end_s);
+        n[e[i].dev]++;
+    }
+    for (int d = 0; d < x->plan->list.n; d++) {
+        const struct variant *v =
+            &x->plan->low->prog[d].variant[x->last_variant];
+
+        for (int i = 0; i < v->n_insn; i++)
+            n[d] -= v->insn[i].kind != INSN_POST &&
+                    v->insn[i].kind != INSN_WAIT &&
+                    insn_enabled(&v->insn[i], n_micro, x->sizes);
+        assert_int_equal(n[d], 0);
+    }
+    free(n);
+}
+
+/* Fails the case unless devices of each machine have sent to others. */
+static void sends_from_all(const pl_exec *x)
+{
+    uint64_t bytes[PROG_MAX_MACHINE] = {0};
+
+    for (int d = 0; d < x->plan->list.n; d++) {
+        pl_device_traffic t = device_set_traffic(x->set, d);
+
+        assert_int_equal(t.machine, x->plan->list.dev[d].machine);
+        assert_true((t.messages > 0) == (t.bytes > 0));
+        bytes[t.machine] += t.bytes;
+    }
+    for (int m = 0; m < x->plan->list.network->n_machine; m++)
+        assert_true(bytes[m] > 0);
+}
+
 /* Two or three processes, each with some of the devices and its own copy of all
- * inboxes, compute the bits of one device. */
+ * inboxes, compute the bits of one device. Their traces and counters show all
+ * of them. */
 TEST(pipeline_over_machines_gives_the_same_bits)
 {
     int n_split = (int)(sizeof splits / sizeof *splits);
@@ -599,11 +642,14 @@ TEST(pipeline_over_machines_gives_the_same_bits)
         pl_options one = options(2 + r % 3);
         int n_dev = count_devices(o.devices);
         struct job j = {.y = &y, .adjacent = test_below(&seed, 2)};
+        struct test_text trace = {0};
         pl_exec *alone, *x;
         pl_err err;
 
         if (n_dev < 2)
             continue;
+        o.trace = test_text_add;
+        o.trace_user = &trace;
         start_job(&j, &o, n_dev == 2 ? 2 : 2 + (int)test_below(&seed, 2));
         j.net.delay = (int)test_below(&seed, 4);
         TEST_OK(exec_create(&x, j.p, &o, &err), err);
@@ -612,8 +658,11 @@ TEST(pipeline_over_machines_gives_the_same_bits)
         same_as_alone(&y, x, alone, 1, &seed, &o);
         same_as_alone(&y, x, alone, exec_n_micro(x), &seed, &o);
         same_counts(x, alone);
+        traces_all(x);
+        sends_from_all(x);
         pl_exec_free(alone);
         exec_free(x);
+        free(trace.s);
         end_job(&j, PL_OK);
     }
     unmake(&y);

@@ -307,6 +307,7 @@ const struct backend_ops cpu_ops = {
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
     .wakes_waiters = true,
     .uses_caller_thread = true,
+    .carries = true,
     .describe = cpu_describe,
     .add_host = cpu_add_host,
     .has_kernel = cpu_image_has_kernel,

@@ -42,6 +42,7 @@ struct worker {
     struct device_set *set;
     struct device *dev;
     struct cpu_device *cpu;
+    struct backend *remote; /* of the devices on other machines; may be NULL */
     const atomic_bool *failed;
     /* number of the current step; a posted event is raised to it */
     uint64_t run;
@@ -85,12 +86,34 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* Waits until another device has raised its flag f to `target`. If `rings`,
- * this thread may sleep, because the other device wakes waiters; otherwise it
+/* Waits until a device on another machine has raised its flag f to `target`.
+ * Carries messages meanwhile, which is faster than to be woken by the thread
+ * that does. Yields after each look if threads share cores. */
+static bool await_message(struct worker *w, const struct device_flag *f,
+                          uint64_t target)
+{
+    struct yielding y = {0};
+    bool came = false;
+
+    for (int i = 0; !came; i++) {
+        if (atomic_load_explicit(w->failed, memory_order_acquire))
+            return false;
+        w->remote->ops->carry(w->remote, false);
+        came = atomic_load_explicit(&f->v, memory_order_acquire) >= target;
+        if (!came && i < w->n_spin)
+            device_relax();
+        else if (!came)
+            team_pause(&y);
+    }
+    return true;
+}
+
+/* Waits until another device has raised its flag f to `target`. `b` is its
+ * backend. This thread may sleep if the backend wakes waiters; otherwise it
  * spins. The first thread measures the time that it waits. Returns false if the
  * step has failed. */
 static bool await_device(struct worker *w, struct device_flag *f,
-                         uint64_t target, bool rings)
+                         uint64_t target, const struct backend *b)
 {
     double began;
     bool came;
@@ -98,8 +121,9 @@ static bool await_device(struct worker *w, struct device_flag *f,
     if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
         return !atomic_load_explicit(w->failed, memory_order_acquire);
     began = w->first ? device_now() : 0;
-    came = rings ? await(w, f, target)
-                 : flag_spin(f, target, w->n_spin, w->failed);
+    came = w->first && b == w->remote ? await_message(w, f, target)
+           : b->ops->wakes_waiters    ? await(w, f, target)
+                                   : flag_spin(f, target, w->n_spin, w->failed);
     if (w->first)
         w->not_compute_s += device_now() - began;
     return came && !atomic_load_explicit(w->failed, memory_order_acquire);
@@ -111,8 +135,7 @@ static bool await_all(struct worker *w, const struct insn_wait *all)
         struct insn_event e = wait_event(all, i);
         struct device *d = device_of(w->set, e.dev);
 
-        if (!await_device(w, &d->event[e.event], w->run,
-                          d->desc.ops->wakes_waiters))
+        if (!await_device(w, &d->event[e.event], w->run, d->backend))
             return false;
     }
     return true;
@@ -131,7 +154,7 @@ static bool barrier_peers(struct worker *w, const struct insn *st)
     for (int i = 0; i < st->merge.n_peer; i++) {
         struct cpu_device *d = cpu_device_of(w->set, st->merge.peer[i]);
 
-        if (d != w->cpu && !await_device(w, &d->met, here, true))
+        if (d != w->cpu && !await_device(w, &d->met, here, w->dev->backend))
             return false;
     }
     return true;
@@ -309,6 +332,8 @@ static bool run_insn(struct worker *w, const struct insn *st)
     if (st->kind == INSN_POST) {
         if (w->first)
             device_flag_raise(&w->dev->event[st->event.event], w->run);
+        if (w->first && w->remote)
+            w->remote->ops->carry(w->remote, true);
         return true;
     }
     if (st->kind == INSN_WAIT)
@@ -414,6 +439,7 @@ static bool init_worker(struct worker *w, const struct backend *b,
         .set = b->set,
         .dev = d,
         .cpu = cpu,
+        .remote = device_set_remote(b->set),
         .failed = device_failed(b->set),
         .run = number,
         .ith = role->ith,

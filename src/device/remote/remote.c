@@ -11,6 +11,7 @@
  * device's memory, to run a step, to end. The other machines execute them in
  * device_set_serve(). */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include "base/err.h"
 #include "base/hash64.h"
 #include "device/remote/remote_inner.h"
+#include "device/team.h"
 #include "program/program_text.h"
 
 /* ---- opening ------------------------------------------------------------- */
@@ -319,6 +321,19 @@ static pl_status join_others(struct remote *r, pl_err *err)
     return s;
 }
 
+/* Finds out which threads carry messages. */
+static void find_carriers(struct remote *r)
+{
+    cpu_set_t set;
+
+    r->carried = true;
+    for (int d = 0; d < r->n_dev; d++)
+        r->carried &= is_other(r, r->machine[d]) ||
+                      device_of(r->set, d)->backend->ops->carries;
+    r->shares = sched_getaffinity(0, sizeof set, &set) == 0 &&
+                CPU_COUNT(&set) < device_set_threads(r->set, NULL);
+}
+
 static pl_status load(struct backend *b, pl_err *err)
 {
     struct remote *r = b->own;
@@ -334,6 +349,7 @@ static pl_status load(struct backend *b, pl_err *err)
     for (int i = 0; i < b->n; i++)
         device_of(b->set, b->dev[i])->own = r;
     PL_TRY(make_messages(r, err));
+    find_carriers(r);
     e = pthread_create(&r->thread, NULL, remote_progress, r);
     if (e)
         return err_no_thread(err, "the progress thread", e);
@@ -399,6 +415,7 @@ static void submit(struct backend *b)
 
     pthread_mutex_lock(&r->lock);
     r->run = *device_set_current_run(b->set, &o.number);
+    r->begun_s = device_now();
     remote_begin(r, o.number);
     for (int m = 0; m < r->net->n_machine; m++) {
         if (is_other(r, m) && r->net->machine == 0)
@@ -406,7 +423,8 @@ static void submit(struct backend *b)
         if (r->peer[m].lost)
             remote_fail_lost(r, m);
     }
-    pthread_cond_broadcast(&r->changed);
+    if (!r->carried || !r->shares)
+        pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -419,16 +437,23 @@ static bool others_run(const struct remote *r)
     return false;
 }
 
+/* The caller's thread has nothing else to do, so it carries messages until the
+ * run has ended on all machines. */
 static void await_all(struct backend *b)
 {
     struct remote *r = b->own;
+    struct yielding y = {0};
 
     pthread_mutex_lock(&r->lock);
     r->ended = r->begun;
-    set_waiting(r, true);
-    while (r->finished < r->begun || others_run(r))
-        pthread_cond_wait(&r->changed, &r->lock);
-    set_waiting(r, false);
+    while (r->finished < r->begun || others_run(r)) {
+        r->looked_s = device_now();
+        if (remote_look(r))
+            continue;
+        pthread_mutex_unlock(&r->lock);
+        team_pause(&y);
+        pthread_mutex_lock(&r->lock);
+    }
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -445,4 +470,5 @@ const struct backend_ops remote_ops = {
     .submit = submit,
     .wait = await_all,
     .serve = remote_serve,
+    .carry = remote_carry,
 };

@@ -11,6 +11,7 @@
 
 #include "device/device_ops.h"
 #include "device/network.h"
+#include "device/remote/remote_clock.h"
 #include "program/program_messages.h"
 
 /* Most bytes of device memory in an order. */
@@ -21,8 +22,10 @@ enum remote_tag {
     REMOTE_LOADED = QUEUE_COUNT * DEVICE_MAX, /* struct remote_loaded */
     REMOTE_ORDER, /* struct remote_order, then bytes; from machine 0 */
     REMOTE_REPLY, /* struct remote_reply, then bytes; to machine 0 */
-    REMOTE_DONE,  /* struct remote_done, then remote_counts; to machine 0 */
-    REMOTE_FAIL,  /* struct remote_fail */
+    /* struct remote_done, then remote_counts and device_timings; to machine 0
+     */
+    REMOTE_DONE,
+    REMOTE_FAIL, /* struct remote_fail */
 };
 
 /* Hashes of all that machines must have in common: the numeric plan, and the
@@ -48,7 +51,10 @@ struct remote_reply {
 
 struct remote_done {
     uint64_t number; /* of the run */
-    int n;           /* number of remote_counts that follow */
+    int n, n_timing; /* numbers of remote_counts and device_timings */
+    /* When the order was received, the run began and this is sent, by
+     * device_now() of the sender. */
+    double took_s, start_s, sent_s;
 };
 
 struct remote_counts {
@@ -64,6 +70,7 @@ struct remote_fail {
 /* An order that was received and is not executed yet. */
 struct remote_queued {
     struct remote_queued *next;
+    double took_s; /* when it was received, by device_now() */
     struct remote_order order;
     unsigned char data[];
 };
@@ -75,7 +82,8 @@ struct remote_peer {
     const char *fault;
     char why[256]; /* why the carrier has lost it; "" if unknown */
     struct remote_loaded hash;
-    uint64_t done; /* number of its last run that has ended */
+    uint64_t done;             /* number of its last run that has ended */
+    struct remote_clock clock; /* on machine 0 */
     /* `message` was received before this machine has begun its run */
     bool held;
     struct network_message message;
@@ -104,11 +112,17 @@ struct remote {
     pthread_cond_t changed; /* any of the following */
     pthread_t thread;
     bool started, stop;
-    int n_waiting; /* callers that wait for other machines */
+    /* All devices here carry messages while they wait; and there are fewer
+     * cores than threads, so the progress thread leaves it to them. */
+    bool carried, shares;
+    double looked_s;  /* when another thread last carried messages */
+    double message_s; /* when the last message was sent or taken */
+    int n_waiting;    /* callers that wait for other machines */
     struct remote_peer peer[PROG_MAX_MACHINE];
     /* Numbers of the last run that began, whose devices of this machine have
      * ended, and whose messages have all been sent and received. */
     uint64_t begun, ended, finished;
+    double begun_s;    /* when it began, by device_now() */
     bool failure_sent; /* all machines were sent the failure of the run */
     struct device_run run;
     struct remote_channel *channel; /* of the run's variant */
@@ -126,6 +140,11 @@ struct remote {
 pl_status remote_serve(struct backend *b, pl_err *err);
 /* The progress thread; `user` is a struct remote. */
 void *remote_progress(void *user);
+/* Implements backend_ops.carry(). */
+void remote_carry(struct backend *b, bool posted);
+/* Sends what is ready and takes what has come. The caller holds the lock.
+ * Returns true if there was a message. */
+bool remote_look(struct remote *r);
 /* Begins run `number` with the messages of r->run. The caller holds the
  * lock. */
 void remote_begin(struct remote *r, uint64_t number);

@@ -5,6 +5,7 @@
  * Between runs it sleeps, the longer the longer no message came. A message of a
  * run that this machine has not begun is held, and so are later messages of its
  * sender. */
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +287,8 @@ static void send_message(struct remote *r, const struct message_channel *c,
     else if (!r->net->ops->send(r->net, c->machine, message_tag(c), r->buf,
                                 n - p.n))
         fail_channel(r, c, "out of memory for a message");
+    device_of(r->set, c->dev)->counts.sent_messages++;
+    device_of(r->set, c->dev)->counts.sent_bytes += n - p.n;
 }
 
 /* Sends all messages that are ready. Returns true if there was one. Sets *all
@@ -441,6 +444,7 @@ static void take_order(struct remote *r, int from,
         return;
     }
     q->next = NULL;
+    q->took_s = device_now();
     q->order = o;
     if (n > 0)
         memcpy(q->data, (const char *)m->data + sizeof o, n);
@@ -471,25 +475,84 @@ static void take_reply(struct remote *r, int from,
     r->replied = true;
 }
 
+/* Adds a traced instruction of machine `from`. Its times are of the clock of
+ * the run here, and `shift` seconds more of that of the run there. Returns
+ * false if the machine cannot have executed it. */
+static bool add_timing(struct remote *r, int from, struct device_timing t,
+                       double shift)
+{
+    struct device *d;
+    int n;
+
+    if (t.dev < 0 || t.dev >= r->n_dev || r->machine[t.dev] != from)
+        return false;
+    d = device_of(r->set, t.dev);
+    n = device_variant(d, &r->run)->n_insn;
+    if (t.step < 0 || t.step >= n || d->n_timing >= n || !isfinite(t.begin_s) ||
+        !isfinite(t.end_s))
+        return false;
+    device_trace_add(r->set, d, t.step, t.begin_s + shift, t.end_s + shift);
+    return true;
+}
+
+/* Adds what a machine has traced in the run, at[done->n_timing]. Returns false
+ * if it cannot be right. */
+static bool take_trace(struct remote *r, int from,
+                       const struct remote_done *done, const unsigned char *at)
+{
+    struct remote_clock *c = &r->peer[from].clock;
+    const struct remote_round round = {r->begun_s, done->took_s, done->sent_s,
+                                       device_now()};
+    struct device_timing t;
+    double shift;
+
+    if (!isfinite(done->took_s) || !isfinite(done->start_s) ||
+        !isfinite(done->sent_s) ||
+        (done->n_timing > 0 && !device_traces(r->set)))
+        return false;
+    remote_clock_update(c, &round);
+    shift = device_since(r->set, done->start_s + remote_clock_difference(c));
+    for (int i = 0; i < done->n_timing; i++) {
+        memcpy(&t, at + (size_t)i * sizeof t, sizeof t);
+        if (!add_timing(r, from, t, shift))
+            return false;
+    }
+    return true;
+}
+
+/* Returns true if a message is the end of the run by machine `from`, and sets
+ * *done to its head. */
+static bool read_done(struct remote *r, int from,
+                      const struct network_message *m, struct remote_done *done)
+{
+    if (m->bytes < sizeof *done)
+        return false;
+    memcpy(done, m->data, sizeof *done);
+    return r->net->machine == 0 && done->number == r->begun &&
+           r->peer[from].done < r->begun && done->n >= 0 &&
+           done->n <= r->n_dev && done->n_timing >= 0 &&
+           m->bytes ==
+               sizeof *done + (size_t)done->n * sizeof(struct remote_counts) +
+                   (size_t)done->n_timing * sizeof(struct device_timing);
+}
+
 static void take_done(struct remote *r, int from,
                       const struct network_message *m)
 {
     const unsigned char *at = m->data;
     struct remote_done done = {0};
     struct remote_counts c;
+    bool ok = read_done(r, from, m, &done);
 
-    if (m->bytes >= sizeof done)
-        memcpy(&done, at, sizeof done);
-    if (r->net->machine != 0 || done.number != r->begun ||
-        r->peer[from].done >= r->begun || done.n < 0 || done.n > r->n_dev ||
-        m->bytes != sizeof done + (size_t)done.n * sizeof c) {
-        remote_fault(r, from, "the end of a step that it does not execute");
-        return;
-    }
-    for (size_t i = sizeof done; i < m->bytes; i += sizeof c) {
-        memcpy(&c, at + i, sizeof c);
+    at += sizeof done;
+    for (int i = 0; ok && i < done.n; i++, at += sizeof c) {
+        memcpy(&c, at, sizeof c);
         if (c.dev >= 0 && c.dev < r->n_dev && r->machine[c.dev] == from)
             device_of(r->set, c.dev)->counts = c.counts;
+    }
+    if (!ok || !take_trace(r, from, &done, at)) {
+        remote_fault(r, from, "the end of a step that it does not execute");
+        return;
     }
     r->peer[from].done = done.number;
 }
@@ -575,22 +638,66 @@ static bool progress_run(struct remote *r)
     return any;
 }
 
-/* Waits for something to do. Yields during a run, and while a caller waits for
- * another machine. Otherwise sleeps for an eighth of the time since the last
- * message, 2 ms at most, or until a caller of this process wakes it. `since` is
- * the time of that message, as by device_now(). */
-static void idle(struct remote *r, double since)
+bool remote_look(struct remote *r)
 {
-    double s = (device_now() - since) / 8;
+    bool any = receive(r);
+
+    if (r->begun > r->finished)
+        any |= progress_run(r);
+    if (any)
+        r->message_s = device_now();
+    return any;
+}
+
+void remote_carry(struct backend *b, bool posted)
+{
+    struct remote *r = b->own;
+
+    /* With cores enough, the progress thread sends what was posted. */
+    if ((posted && !r->shares) || pthread_mutex_trylock(&r->lock) != 0)
+        return;
+    r->looked_s = device_now();
+    remote_look(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Seconds for which the progress thread leaves messages to a thread that has
+ * carried some. */
+static const double trust_s = 100e-6;
+/* Seconds after a message in which the progress thread does not sleep, because
+ * the next step may follow. */
+static const double alert_s = 300e-6;
+
+/* Returns the seconds that the progress thread may sleep; 0 if none. Between
+ * runs it is an eighth of the time since the last message, up to 2 ms. */
+static double may_sleep_s(const struct remote *r)
+{
+    double now = device_now(), quiet_s = now - r->message_s;
+
+    if (r->begun > r->finished)
+        return now - r->looked_s < trust_s || (r->carried && r->shares)
+                   ? trust_s
+                   : 0;
+    if (r->n_waiting > 0 || quiet_s < alert_s)
+        return 0;
+    return quiet_s / 8 < 50e-6  ? 50e-6
+           : quiet_s / 8 > 2e-3 ? 2e-3
+                                : quiet_s / 8;
+}
+
+/* Waits for something to do: sleeps, or until a caller of this process wakes
+ * it, or yields. */
+static void idle(struct remote *r)
+{
+    double s = may_sleep_s(r);
     struct timespec end;
 
-    if (r->begun > r->finished || r->n_waiting > 0) {
+    if (s <= 0) {
         pthread_mutex_unlock(&r->lock);
         sched_yield();
         pthread_mutex_lock(&r->lock);
         return;
     }
-    s = s < 50e-6 ? 50e-6 : s > 2e-3 ? 2e-3 : s;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += (long)(s * 1e9);
     if (end.tv_nsec >= 1000000000) {
@@ -603,19 +710,12 @@ static void idle(struct remote *r, double since)
 void *remote_progress(void *user)
 {
     struct remote *r = user;
-    double since = device_now();
 
     pthread_mutex_lock(&r->lock);
-    while (!r->stop) {
-        bool any = receive(r);
-
-        if (r->begun > r->finished)
-            any |= progress_run(r);
-        if (any)
-            since = device_now();
-        else
-            idle(r, since);
-    }
+    r->message_s = device_now();
+    while (!r->stop)
+        if (!remote_look(r))
+            idle(r);
     pthread_mutex_unlock(&r->lock);
     return NULL;
 }

@@ -55,24 +55,44 @@ static pl_status access_memory(struct remote *r, const struct remote_queued *q,
     return PL_OK;
 }
 
-static pl_status send_done(struct remote *r, pl_err *err)
+/* Tells machine 0 that the step of order q has ended, with the counters of this
+ * machine's devices and what was traced. */
+static pl_status send_done(struct remote *r, const struct remote_queued *q,
+                           pl_err *err)
 {
-    struct remote_done done = {.number = r->begun};
+    struct remote_done done;
+    const struct device_timing *t;
     struct remote_counts c;
-    unsigned char *p = calloc(1, sizeof done + (size_t)r->n_dev * sizeof c);
+    unsigned char *p, *at;
+    size_t n;
 
+    memset(&done, 0, sizeof done);
+    done.number = r->begun;
+    t = device_set_trace(r->set, &done.n_timing);
+    n = sizeof done + (size_t)r->n_dev * sizeof c +
+        (size_t)done.n_timing * sizeof *t;
+    p = calloc(1, n);
     if (!p)
         return err_no_memory(err, "a reply to machine 0");
+    at = p + sizeof done;
     for (int d = 0; d < r->n_dev; d++) {
         if (r->machine[d] != r->net->machine)
             continue;
         memset(&c, 0, sizeof c);
         c.dev = d;
         c.counts = device_of(r->set, d)->counts;
-        memcpy(p + sizeof done + (size_t)done.n++ * sizeof c, &c, sizeof c);
+        memcpy(at, &c, sizeof c);
+        at += sizeof c;
+        done.n++;
     }
+    if (done.n_timing > 0)
+        memcpy(at, t, (size_t)done.n_timing * sizeof *t);
+    at += (size_t)done.n_timing * sizeof *t;
+    done.took_s = q->took_s;
+    done.sent_s = device_now();
+    done.start_s = done.sent_s - device_since(r->set, done.sent_s);
     memcpy(p, &done, sizeof done);
-    send_to_0(r, REMOTE_DONE, p, sizeof done + (size_t)done.n * sizeof c);
+    send_to_0(r, REMOTE_DONE, p, (size_t)(at - p));
     free(p);
     return PL_OK;
 }
@@ -95,7 +115,7 @@ static pl_status run(struct remote *r, const struct remote_queued *q,
     memcpy(&run, q->data, sizeof run);
     PL_TRY(device_set_submit(r->set, &run, err));
     device_set_wait(r->set, NULL);
-    return send_done(r, err);
+    return send_done(r, q, err);
 }
 
 pl_status remote_serve(struct backend *b, pl_err *err)

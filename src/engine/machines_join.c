@@ -1,0 +1,105 @@
+/* Joins the machines of a job over MPI. Each machine tells machine 0 the rates
+ * that it has measured of itself (`plait devices --measure`), so that estimates
+ * of plans know how fast it is. */
+#include "base/err.h"
+#include "base/sized.h"
+#include "cost/calibration.h"
+#include "device/machines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sets *out to the text of this machine's calibration, allocated by malloc; to
+ * NULL if it was not measured. */
+static pl_status own_note(struct machines_note *out, pl_err *err)
+{
+    struct device_list l;
+    struct calibration c;
+    pl_status s;
+
+    *out = (struct machines_note){NULL, 0};
+    PL_TRY(device_parse(&l, DEVICE_DEFAULT, 0, err));
+    s = calibration_load(&c, kernel_set_best(), l.topology, err);
+    device_list_free(&l);
+    if (s == PL_NO_MEMORY)
+        return s;
+    if (s == PL_OK)
+        out->data = calibration_text(&c);
+    out->bytes = out->data ? strlen(out->data) : 0;
+    return PL_OK;
+}
+
+/* Reads the notes of the other machines. One that is damaged counts as none. */
+static pl_status read_notes(pl_machines *m, pl_err *err)
+{
+    for (int k = 1; m->note && k < m->net->n_machine; k++) {
+        struct calibration *c;
+
+        if (m->note[k].bytes == 0)
+            continue;
+        c = malloc(sizeof *c);
+        if (!c)
+            return err_no_memory(err, "the measurements of other machines");
+        if (calibration_parse(c, m->note[k].data, m->note[k].bytes))
+            m->measured[k] = c;
+        else
+            free(c);
+    }
+    return PL_OK;
+}
+
+static pl_status join(pl_machines **out, const struct network_kind *kind,
+                      const pl_options *opt, const pl_machines_options *how,
+                      pl_err *err)
+{
+    char why[NETWORK_MODULE_ERROR], network[NETWORK_TEXT];
+    const struct network_module *module;
+    struct machines_note note;
+    struct network *net;
+    pl_status s;
+
+    PL_TRY(network_open_module(&module, kind, err));
+    PL_TRY(own_note(&note, err));
+    network_describe(kind, network);
+    if (module->open(&net, why))
+        s = machines_join(out, module, net, network, opt, how, &note, err);
+    else
+        s = err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
+    free(note.data);
+    return s == PL_OK ? read_notes(*out, err) : s;
+}
+
+pl_status pl_machines_join(pl_machines **out, const pl_options *opt,
+                           const pl_machines_options *how, pl_err *err)
+{
+    pl_machines_options own = {.size = sizeof own};
+    const struct network_kind *kind;
+    pl_options o;
+    pl_status s;
+    int n;
+
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    pl_options_init(&o);
+    if (opt)
+        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
+                          "call pl_options_init", err));
+    if (how)
+        PL_TRY(sized_read(&own, sizeof own, how, "pl_machines_options", NULL,
+                          err));
+    kind = network_started(&n);
+    if (!kind)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "this process is not one of several that mpirun has "
+                       "started; use mpirun -n 2 or more");
+    s = join(out, kind, &o, &own, err);
+    if (s != PL_OK) {
+        pl_err told = {.message = ""};
+
+        if (err)
+            told = *err;
+        pl_machines_leave(*out, &told);
+        *out = NULL;
+    }
+    return s;
+}
