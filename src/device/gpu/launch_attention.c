@@ -277,16 +277,18 @@ static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
     return tile_bytes(a, s, a->part) <= PART_BYTES;
 }
 
-/* Lets the last work group of a tile's merge the states, if a launch for all
+/* Lets the last work group of a tile merge the states, if a launch for all
  * tokens has few of each row. Others are merged by a launch of their own, whose
- * groups share the work. Returns false if it does not. */
+ * groups share the work, and so are those of attend_16, which has no registers
+ * left. Returns false if it does not. */
 static bool set_tail(const struct attention *a, struct attend_args *s)
 {
     const struct gpu_call *c = a->c;
     int64_t n_tok = s->end - s->first;
 
-    if (!c->count || a->wide || s->per_kv == 0 || n_tok != c->table.n_tok ||
-        n_tok > TAIL_ROWS || s->n_state > PART_STATES ||
+    if (!c->count || a->wide || a->kernel == GPU_attend_16 || s->per_kv == 0 ||
+        n_tok != c->table.n_tok || n_tok > TAIL_ROWS ||
+        s->n_state > PART_STATES ||
         (int64_t)s->n_tile * s->n_part * a->n_kv > TAIL_COUNTERS)
         return false;
     s->tail = (struct attend_tail){.count = c->count, .out = c->out.at};
