@@ -4,7 +4,7 @@
  *   q, k, v = silu(short convolution(attn_q h)) ..., each with taps of its own
  *   decay = a softplus(f_b f_a h + dt)
  *   o = delta net(q, k, v; decay, beta = sigmoid(beta h))
- *   result = attn_output (norm(o) * sigmoid(g_b g_a h)), the norm over each head
+ *   result = attn_output (norm(o) * sigmoid(g_b g_a h)),  norm over each head
  *
  * Files with a bound of the decay have one matrix instead of f_b f_a, and one
  * instead of g_b g_a:
