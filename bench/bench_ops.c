@@ -232,14 +232,16 @@ static void net_run(void *arg, int i)
 }
 
 static void run_delta_net(const struct cpu_kernels *k, const char *name,
-                          int64_t n_tok)
+                          int64_t n_tok, bool channels)
 {
     static int32_t map[NET_V];
+    const int64_t n_decay = channels ? NET_V * D : 1;
+    struct cpu_tensor decay = tensor(n_tok, 1, n_decay);
     struct cpu_tensor qkv = tensor(n_tok, 1, NET_CHANNELS);
     struct cpu_tensor gate = tensor(n_tok, 2, NET_V);
     struct cpu_tensor out = tensor(n_tok, NET_V, D);
     struct cpu_tensor state = tensor(NET_SLOTS, NET_V, D * D);
-    float *x = qkv.data, *g = gate.data;
+    float *x = qkv.data, *g = gate.data, *by_channel = decay.data;
     struct net_job job = {
         .k = k,
         .state = state.data,
@@ -252,12 +254,13 @@ static void run_delta_net(const struct cpu_kernels *k, const char *name,
               .q = x,
               .k = x + NET_K * D,
               .v = x + 2 * NET_K * D,
-              .g = g,
+              .channels = channels,
+              .g = channels ? by_channel : g,
               .beta = g + NET_V,
               .q_stride = NET_CHANNELS,
               .k_stride = NET_CHANNELS,
               .v_stride = NET_CHANNELS,
-              .g_stride = 2 * NET_V,
+              .g_stride = channels ? n_decay : 2 * NET_V,
               .beta_stride = 2 * NET_V,
               .eps = 1e-6f,
               .out = out.data,
@@ -268,13 +271,17 @@ static void run_delta_net(const struct cpu_kernels *k, const char *name,
         map[i] = i % NET_K;
     for (int64_t i = 0; i < n_tok * 2 * NET_V; i++)
         g[i] = -fabsf(g[i]);
+    for (int64_t i = 0; i < n_tok * n_decay; i++)
+        by_channel[i] = -fabsf(by_channel[i]);
     job.scratch = memory(cpu_delta_net_scratch(&job.a));
     if (strstr(name, only) != NULL)
         measure(name, net_run, &job,
                 4.0 * (2.0 * NET_STATE +
-                       (double)n_tok * (NET_CHANNELS + NET_V * D)),
+                       (double)n_tok *
+                           (double)(NET_CHANNELS + NET_V * D + n_decay)),
                 4.0 * NET_STATE * (double)n_tok);
     free(job.scratch);
+    free(decay.data);
     free(qkv.data);
     free(gate.data);
     free(out.data);
@@ -464,8 +471,10 @@ int main(int argc, char **argv)
         run_attention(&k, "bf16_attention_q8_0_128_c4096", PL_Q8_0, D, 128,
                       4096);
     }
-    run_delta_net(&k, "delta_net_decode", 1);
-    run_delta_net(&k, "delta_net_prefill_512", 512);
+    run_delta_net(&k, "delta_net_decode", 1, false);
+    run_delta_net(&k, "delta_net_prefill_512", 512, false);
+    run_delta_net(&k, "delta_net_channels_decode", 1, true);
+    run_delta_net(&k, "delta_net_channels_prefill_512", 512, true);
     run_ssm_scan(&k, "ssm_scan_decode", 1);
     run_ssm_scan(&k, "ssm_scan_prefill_512", 512);
     run_short_conv(&k, "short_conv_1x8192", 1);

@@ -79,7 +79,8 @@ WORDS(layer_counts, "auto", "all");
 WORDS(devices, "cpu", "gpu", "cuda", "hip", "opencl", "none");
 WORDS(shapes, "qwen3-0.6b", "qwen3moe-2.75b", "llama-1.2b", "qwen3-8b",
       "qwen3moe-30b", "qwen35-0.8b", "qwen35moe-35b", "smollm3-3b",
-      "granite-8b", "granitemoe-3b", "granitehybrid-32b", "nemotron_h-9b");
+      "granite-8b", "granitemoe-3b", "granitehybrid-32b", "nemotron_h-9b",
+      "kimi-linear-48b");
 WORDS(types, "q4_k_m", "q5_k_m", "q8_0", "q4_0", "q6_k", "f16", "bf16");
 
 #define AT(member)      offsetof(struct options, member)
@@ -154,9 +155,9 @@ const struct option_row option_table[] = {
     {{"--shape"}, "NAME", NULL,
      "Random weights in the shape of a known model. It is qwen3-0.6b, "
      "qwen3moe-2.75b, llama-1.2b, qwen3-8b, qwen3moe-30b, qwen35-0.8b, "
-     "qwen35moe-35b, smollm3-3b, granite-8b, granitemoe-3b, granitehybrid-32b "
-     "or nemotron_h-9b. bench writes a file into TMPDIR and deletes it at the "
-     "end.",
+     "qwen35moe-35b, smollm3-3b, granite-8b, granitemoe-3b, "
+     "granitehybrid-32b, nemotron_h-9b or kimi-linear-48b. bench writes a file "
+     "into TMPDIR and deletes it at the end.",
      BRIEF(BENCH | SYNTH) | OPTION_COMMA, option_set_text, AT(shape), 0, 0,
      shapes},
     {{"--type"}, "TYPE", "q4_k_m",

@@ -45,10 +45,14 @@ typedef struct pl_dim {
  * Most roles are named like the tensors of GGUF files. The others are:
  *
  *   ATTN_GATE    rows that give a gate value for each value of a head's result
- *   CONV         convolution taps of the channels of a delta net's q, k and v
- *   DELTA_GATE   one row or value per value head of a delta net
+ *   CONV         convolution taps of the channels of a delta net's q, k and v,
+ *                or of one of these
+ *   DELTA_GATE   one row or value per value head of a delta net, or as many as
+ *                a head has values
  *   DELTA_GATES  the rows of two such gates; for each key head, the rows of its
  *                value heads of the first gate, then those of the second
+ *   DELTA_GATE_A rows that all value heads share: DELTA_GATE or ATTN_GATE times
+ *                the results of this matrix are gates
  *   STATE        a recurrent state per value head
  *   CONV_STATE   earlier inputs per channel of a convolution
  *   SSM_IN       rows of a state space model's z, x, b, c and dt, in this order
@@ -110,7 +114,8 @@ typedef struct pl_dim {
     X(SSM_GATE)                                                                \
     X(SSM_OUT)                                                                 \
     X(SSM_STATE)                                                               \
-    X(SSM_CONV_STATE)
+    X(SSM_CONV_STATE)                                                          \
+    X(DELTA_GATE_A)
 
 typedef enum pl_role {
 #define PL_ROLE_ENUM(name) PL_ROLE_##name,
@@ -291,6 +296,17 @@ PL_API pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w,
 PL_API pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k,
                               pl_tensor v, pl_tensor decay, pl_tensor beta,
                               pl_tensor state, float eps, bool tiled);
+/* Gated delta net with a decay per channel (Kimi delta attention,
+ * arXiv:2510.26692): like pl_delta_net, but decay is [t, n_head, d], k and q
+ * are divided by the square root of (their sum of squares + eps), and
+ *
+ *   M[i][j] = exp(decay[i]) M[i][j];  M += k (beta (v - M^T k))^T
+ *
+ * Head h uses key head h / (n_head / n_key). */
+PL_API pl_tensor pl_delta_net_channels(pl_graph *g, pl_tensor q, pl_tensor k,
+                                       pl_tensor v, pl_tensor decay,
+                                       pl_tensor beta, pl_tensor state,
+                                       float eps);
 /* The scan of a state space model (Mamba-2, arXiv:2405.21060): c and b [t,
  * n_group, d], x [t, n_head, e], already multiplied by the step sizes, decay
  * [t, n_head] -> [t, n_head, e]. The state [slots, n_head, d * e] is a matrix M

@@ -247,7 +247,7 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return contraction(p, k, r, z);
     if (kernel_is_attention(k->kernel))
         return attention(p, k, r, z);
-    if (k->kernel == KERNEL_delta_net)
+    if (k->kernel == KERNEL_delta_net || k->kernel == KERNEL_delta_net_channels)
         return recurrent(&p->tensor[k->arg[6].tensor], 4, r, z);
     if (k->kernel == KERNEL_ssm_scan)
         return recurrent(&p->tensor[k->arg[5].tensor], 3, r, z);

@@ -583,6 +583,14 @@ pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
                 ATTR(.eps = eps, .scale = 1 / sqrtf((float)d)), 0, NULL);
 }
 
+pl_tensor pl_delta_net_channels(pl_graph *g, pl_tensor q, pl_tensor k,
+                                pl_tensor v, pl_tensor decay, pl_tensor beta,
+                                pl_tensor state, float eps)
+{
+    return make(g, OP_delta_net_channels, 6, IN(q, k, v, decay, beta, state),
+                ATTR(.eps = eps), 0, NULL);
+}
+
 pl_tensor pl_ssm_scan(pl_graph *g, pl_tensor c, pl_tensor b, pl_tensor x,
                       pl_tensor decay, pl_tensor state)
 {

@@ -374,6 +374,7 @@ static bool shape_delta_net(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1], *v = s->in[2];
     const struct graph_node *state = s->in[5];
+    const bool channels = s->n->op == OP_delta_net_channels;
 
     if (q->n_dim != 3 || k->n_dim != 3 || v->n_dim != 3)
         return fail(s, "q, k and v must be [t, n_head, d]");
@@ -383,9 +384,15 @@ static bool shape_delta_net(struct shape *s)
     if (!dim_equal(q->dim[0], v->dim[0]) || v->dim[1].n % q->dim[1].n)
         return fail(s, "the heads of v must be a multiple of k's");
     for (int i = 3; i < 5; i++)
-        if (s->in[i]->n_dim != 2 || !dim_equal(s->in[i]->dim[0], v->dim[0]) ||
+        if (s->in[i]->n_dim != (i == 3 && channels ? 3 : 2) ||
+            !dim_equal(s->in[i]->dim[0], v->dim[0]) ||
             !dim_equal(s->in[i]->dim[1], v->dim[1]))
-            return fail(s, "decay and beta must be [t, n_head] of v's heads");
+            return fail(s, channels ? "decay must be [t, n_head, d] and beta "
+                                      "[t, n_head] of v's heads"
+                                    : "decay and beta must be [t, n_head] of "
+                                      "v's heads");
+    if (channels && !dim_equal(s->in[3]->dim[2], k->dim[2]))
+        return fail(s, "decay must have a value for each of k's channels");
     if (!dim_equal(state->dim[1], v->dim[1]) ||
         state->dim[2].n != k->dim[2].n * v->dim[2].n)
         return fail(s, "the state must be [slots, n_head, d_k * d_v]");
@@ -393,6 +400,11 @@ static bool shape_delta_net(struct shape *s)
 }
 
 static bool shape_delta_net_tiled(struct shape *s)
+{
+    return shape_delta_net(s);
+}
+
+static bool shape_delta_net_channels(struct shape *s)
 {
     return shape_delta_net(s);
 }

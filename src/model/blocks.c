@@ -352,10 +352,7 @@ static void norm_heads(struct build *b, pl_tensor *q, pl_tensor *k,
         *k = model_norm(b, *k, "attn_k_norm", d_key(b));
 }
 
-/* Multiplies y [n_tok, n_head, d_value], the result of attention, by the gates
- * that attn_gate computes from h. */
-static pl_tensor gated(struct build *b, pl_tensor y, pl_tensor h,
-                       model_act *act)
+pl_tensor model_gated(struct build *b, pl_tensor y, pl_tensor h, model_act *act)
 {
     const int64_t n_head = b->m->n_head[b->layer];
     const int64_t d_value = b->m->d_value[b->layer];
@@ -433,7 +430,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     if (o->gate)
         y = pl_mul(b->g, y, pl_sigmoid(b->g, gate));
     if (o->gate_act)
-        y = gated(b, y, h, o->gate_act);
+        y = model_gated(b, y, h, o->gate_act);
     y = model_flat(b, y, width.n);
     model_name(b, y, "kqv_out");
     y = model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
@@ -842,7 +839,8 @@ void model_decoder(struct build *b, const struct model_layers *o)
         norm = part_input(b, x, "attn_norm", "attn_norm", o);
         h = b->m->recurrent && b->m->recurrent[i]
                 ? (o->recurrent ? o->recurrent : model_delta_net)(b, norm)
-                : model_attention(b, norm, &o->attention);
+                : (o->attend ? o->attend : model_attention)(b, norm,
+                                                            &o->attention);
         if (o->beside)
             h = pl_add(b->g, h, o->beside(b, norm));
         if (o->parallel) {

@@ -184,6 +184,24 @@ pl_tensor model_tempered(struct build *b, pl_tensor q, int64_t d);
  * recurrent states. Defined in delta.c. */
 pl_tensor model_delta_net(struct build *b, pl_tensor h);
 
+/* Returns the result of Kimi delta attention for h [n_tok, d_model], which some
+ * layers have instead of attention: [n_tok, d_model]. Uses the layer's
+ * recurrent states. Defined in kda.c, with the function that reads its sizes
+ * and the layers that have it, those without KV heads. */
+pl_tensor model_kda(struct build *b, pl_tensor h);
+pl_status model_kda_params(struct model *m, pl_err *err);
+
+/* Returns latent attention of h [n_tok, d_model] with the layer's cache, times
+ * the output matrix: [n_tok, d_model]. Uses the field gate_act of *o alone.
+ * Defined in deepseek2.c. */
+pl_tensor model_latent_attention(struct build *b, pl_tensor h,
+                                 const struct model_attention *o);
+
+/* Multiplies y [n_tok, n_head, d_value], the result of attention, by the gates
+ * act(attn_gate h), one for each head or one for each value. */
+pl_tensor model_gated(struct build *b, pl_tensor y, pl_tensor h,
+                      model_act *act);
+
 /* Returns the result of a Mamba-2 block for h [n_tok, d_model], which some
  * layers have instead of attention or besides it: [n_tok, d_model]. Uses the
  * layer's recurrent states. Defined in mamba2.c, with the function that reads
@@ -220,6 +238,9 @@ void model_embeddings(struct build *b, pl_tensor x);
 /* The layers of a decoder. All fields may be zero but attention.freqs. */
 struct model_layers {
     struct model_attention attention;
+    /* The attention of layers; model_attention if NULL. */
+    pl_tensor (*attend)(struct build *b, pl_tensor h,
+                        const struct model_attention *o);
     /* The part instead of attention in recurrent layers; model_delta_net if
      * NULL. */
     pl_tensor (*recurrent)(struct build *b, pl_tensor h);
@@ -339,6 +360,10 @@ void model_nemotron_h(struct build *b); /* Builds the graph of the families
                                            mamba2, nemotron_h and
                                            nemotron_h_moe. */
 pl_status model_granitehybrid_read(struct model *m, pl_err *err);
+pl_status model_kimi_linear_read(struct model *m, pl_err *err);
+pl_status model_bailingmoe3_read(struct model *m, pl_err *err);
+void model_kimi_linear(struct build *b); /* Builds the graph of the families
+                                            kimi-linear and bailingmoe3. */
 pl_status model_falcon_h1_read(struct model *m, pl_err *err);
 void model_falcon_h1(struct build *b);
 

@@ -98,6 +98,8 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err)
 
 static pl_tensor rotated(struct build *b, pl_tensor x)
 {
+    if (b->m->no_rope && b->m->no_rope[b->layer])
+        return x;
     return pl_rope_apply(b->g, x, b->pos, -1, &b->m->rope);
 }
 
@@ -200,7 +202,8 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     return pl_attention(b->g, q, k, v, -1, m->query_scale, 0, 0);
 }
 
-static pl_tensor attention(struct build *b, pl_tensor h)
+pl_tensor model_latent_attention(struct build *b, pl_tensor h,
+                                 const struct model_attention *o)
 {
     const struct model *m = b->m;
     const int64_t n_rot = m->rope.n_rot, d_n = m->d_key[b->layer] - n_rot;
@@ -220,6 +223,8 @@ static pl_tensor attention(struct build *b, pl_tensor h)
     c = pl_slice(b->g, c, 1, 0, m->kv_rank);
     c = model_norm(b, c, "attn_kv_a_norm", rank);
     y = m->latent ? by_latents(b, c, r, q_n, q_r) : by_keys(b, c, r, q_n, q_r);
+    if (o->gate_act)
+        y = model_gated(b, y, h, o->gate_act);
     y = model_flat(b, y, width.n);
     model_name(b, y, "kqv_out");
     return model_matmul(b, y, "attn_output", PL_ROLE_ATTN_OUT, model_width(b),
@@ -228,6 +233,7 @@ static pl_tensor attention(struct build *b, pl_tensor h)
 
 void model_deepseek2(struct build *b)
 {
+    const struct model_attention o = {.freqs = -1};
     const struct model_dim e = model_width(b);
     int64_t end;
     pl_tensor x = model_enter(b, &end), h;
@@ -236,7 +242,7 @@ void model_deepseek2(struct build *b)
         model_layer(b, i);
         h = model_norm(b, x, "attn_norm", e);
         model_name(b, h, "attn_norm");
-        x = pl_add(b->g, x, attention(b, h));
+        x = pl_add(b->g, x, model_latent_attention(b, h, &o));
         model_name(b, x, "ffn_inp");
         h = model_norm(b, x, "ffn_norm", e);
         model_name(b, h, "ffn_norm");

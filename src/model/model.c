@@ -125,6 +125,10 @@ static const struct model_family families[] = {
      model_nemotron_h_read, model_nemotron_h},
     {"granitehybrid", false, MOE_IF_GIVEN, false, "feed_forward_length",
      model_granitehybrid_read, model_granite},
+    {"kimi-linear", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_kimi_linear_read, model_kimi_linear},
+    {"bailingmoe3", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_bailingmoe3_read, model_kimi_linear},
     {"falcon-h1", true, MOE_NEVER, false, NULL, model_falcon_h1_read,
      model_falcon_h1},
 };

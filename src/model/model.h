@@ -120,6 +120,8 @@ struct model {
      * n_dense ones. */
     const bool *dense;
     struct model_delta delta;
+    float decay_bound; /* least logarithm of a decay of Kimi delta attention; 0
+                          for no bound */
     struct model_ssm ssm;
     int64_t n_tap; /* number of tokens that a short convolution without delta
                       net sums */
@@ -204,7 +206,7 @@ struct model_graph_options {
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
  *   cache_kv.N               [n_slot, 1, d], instead of these: latents
- *   state.N, conv_state.N    of layers with a delta net or a Mamba-2 block
+ *   state.N, conv_state*.N   of layers with a delta net or a Mamba-2 block
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output; not of an encoder
  *   scores     F32 [n_out, n_label], marked as output, of a class head

@@ -102,6 +102,7 @@ static const struct role_row {
     [PL_ROLE_SSM_OUT] = {"ssm_out", AXIS_SSM_HEAD, 1},
     [PL_ROLE_SSM_STATE] = {"ssm_state", AXIS_SSM_HEAD, 1},
     [PL_ROLE_SSM_CONV_STATE] = {"ssm_conv_state", AXIS_SSM, 1},
+    [PL_ROLE_DELTA_GATE_A] = {"delta_gate_a", AXIS_NONE, 0},
 };
 
 const char *role_name(pl_role r)
@@ -396,7 +397,7 @@ static const pl_layout *place_segments(const struct deal *d,
 }
 
 /* Returns the layout of a tensor with the heads of q, k and v one after another
- * (AXIS_QKV). */
+ * (AXIS_QKV), or of one of them if they have the same heads. */
 static const pl_layout *place_qkv(const struct deal *d, const struct layer *y,
                                   int dim, int64_t size)
 {
@@ -406,6 +407,8 @@ static const pl_layout *place_qkv(const struct deal *d, const struct layer *y,
     const struct segment v = {y->kv.l, y->n_kv, y->d_v};
     const struct segment all[3] = {y->delta ? kv : q, kv, y->delta ? head : v};
 
+    if (y->n_head == y->n_kv && y->d_k == y->d_v && size == head.n * head.scale)
+        return place_heads(d, y->head.l, dim, size, y->n_head);
     return y->n_head ? place_segments(d, y->head.l, all, 3, dim, size) : NULL;
 }
 
@@ -457,6 +460,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
         return graph_memory(g, n->in[1]);
     case OP_delta_net:
     case OP_delta_net_tiled:
+    case OP_delta_net_channels:
         return graph_memory(g, n->in[5]);
     case OP_ssm_scan:
         return graph_memory(g, n->in[4]);
@@ -514,7 +518,8 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
         return;
     }
     h->tiled = n->op == OP_delta_net_tiled;
-    h->delta = h->tiled || n->op == OP_delta_net;
+    h->delta =
+        h->tiled || n->op == OP_delta_net || n->op == OP_delta_net_channels;
     h->ssm = n->op == OP_ssm_scan;
     k = &d->g->node[h->delta || h->ssm ? n->in[0] : memory];
     /* If a layer's caches have different numbers of heads, those of the last

@@ -112,9 +112,11 @@ bool kernel_maps_heads(enum kernel k, int *many, int *few)
 {
     bool attention = kernel_is_attention(k);
 
-    *many = attention                                       ? 1
-            : k == KERNEL_delta_net || k == KERNEL_ssm_scan ? 3
-                                                            : -1;
+    *many = attention ? 1
+            : k == KERNEL_delta_net || k == KERNEL_delta_net_channels ||
+                    k == KERNEL_ssm_scan
+                ? 3
+                : -1;
     *few = attention ? 2 : 1;
     return *many >= 0;
 }

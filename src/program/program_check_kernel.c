@@ -342,8 +342,8 @@ static bool latent_fits(const struct insn_kernel *k,
 }
 
 /* Returns true if the row of a recurrent state has the right number of
- * elements. The state of a head of delta_net and ssm_scan is a matrix, width of
- * a key by width of a value. The state of a channel of short_conv has one
+ * elements. The state of a head of delta_net* and ssm_scan is a matrix, width
+ * of a key by width of a value. The state of a channel of short_conv has one
  * element less than the filter. `state` is the argument with the state. */
 static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t,
                        int state)
@@ -456,6 +456,7 @@ static bool attributes_fit(const struct insn_kernel *k,
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);
     case KERNEL_delta_net:
+    case KERNEL_delta_net_channels:
         return heads_fit(k, t) && state_fits(k, t, 6);
     case KERNEL_ssm_scan:
         return heads_fit(k, t) && state_fits(k, t, 5);

@@ -12,16 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Granite 4.0 H Small and Nemotron Nano 2, by their configurations. */
+/* Granite 4.0 H Small, Nemotron Nano 2 and Kimi Linear, by their
+ * configurations. */
 static const struct synth_scan granite_h = {
-    "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", false, 128, 64, 1, 128};
+    "MMMMM*MMMMMMMMM*MMMMMMMMM*MMMMMMMMM*MMMM", false, 128, 64, 1, 128, NULL};
 static const struct synth_scan nemotron_h = {
     "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",
     true,
     128,
     80,
     8,
-    128};
+    128,
+    NULL};
+static const struct synth_kda kimi_kda = {.d_head = 128,
+                                          .kv_rank = 512,
+                                          .d_key = 192,
+                                          .n_rot = 64,
+                                          .d_value = 128,
+                                          .n_dense = 1,
+                                          .d_dense = 9216,
+                                          .routed = 2.446f};
+static const struct synth_scan kimi_linear = {
+    .parts = "KKK*KKK*KKK*KKK*KKK*KKK*KK*", .kda = &kimi_kda};
 
 /* Columns: name, architecture; layers, width, heads, KV heads, head width;
  * feed-forward width, experts, experts used; vocabulary, tied; key heads, value
@@ -53,6 +65,8 @@ static const struct synth_shape shapes[] = {
      100352, true, 0, 0, 0, 1536, &granite_h},
     {"nemotron_h-9b", "nemotron_h", 56, 4480, 40, 8, 128, 15680, 0, 0, 131072,
      false, 0, 0, 0, 0, &nemotron_h},
+    {"kimi-linear-48b", "kimi-linear", 27, 2304, 32, 1, 576, 1024, 256, 8,
+     163840, false, 0, 0, 0, 1024, &kimi_linear},
     {"tiny", "qwen3moe", 2, 256, 4, 2, 64, 256, 4, 2, 512, false, 0, 0, 0, 0,
      NULL},
 };
@@ -208,11 +222,15 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
     const bool hybrid = s->n_key > 0, delta = hybrid && (il + 1) % 4 != 0;
     const struct synth_scan *c = s->scan;
     const char part = c ? c->parts[il] : '*';
-    const bool scan = part == 'M', attends = !delta && part == '*';
+    const struct synth_kda none = {0}, *k = c && c->kda ? c->kda : &none;
+    const bool kda = part == 'K', latent = k->kv_rank > 0 && part == '*';
+    const bool scan = part == 'M', attends = !delta && !latent && part == '*';
     const bool ff_part = !c || !c->single || part == '-';
     const bool gate = ff_part && !(c && c->single);
-    const bool moe = ff_part && e > 0, dense = ff_part && e == 0;
-    const bool shared = moe && s->d_shared > 0;
+    const bool moe = ff_part && e > 0 && il >= k->n_dense;
+    const bool dense = ff_part && !moe, shared = moe && s->d_shared > 0;
+    const int64_t d_dense = k->n_dense > 0 ? k->d_dense : ff;
+    const int64_t n_kda = s->n_head * k->d_head, r = k->d_head;
     const int64_t n_h = c ? c->n_head : 0, inner = c ? n_h * c->d_head : 0;
     const int64_t mixed_rows = c ? inner + 2 * c->n_group * c->d_state : 0;
     const int64_t n_v = s->n_value * s->d_delta;
@@ -250,17 +268,47 @@ static void layer(struct writer *w, const struct synth_type *t, int64_t il)
          scan,
          PL_F32,
          2,
-         {c ? c->n_group : 0, c ? inner / c->n_group : 0}},
+         {scan ? c->n_group : 0, scan ? inner / c->n_group : 0}},
         {"ssm_out.weight", scan, most, 2, {d, inner}},
+        {"attn_q.weight", kda, most, 2, {n_kda, d}},
+        {"attn_k.weight", kda, most, 2, {n_kda, d}},
+        {"attn_v.weight", kda, some, 2, {n_kda, d}},
+        {"ssm_conv1d_q.weight", kda, PL_F32, 3, {n_kda, 1, 4}},
+        {"ssm_conv1d_k.weight", kda, PL_F32, 3, {n_kda, 1, 4}},
+        {"ssm_conv1d_v.weight", kda, PL_F32, 3, {n_kda, 1, 4}},
+        {"ssm_f_a.weight", kda, most, 2, {r, d}},
+        {"ssm_f_b.weight", kda, most, 2, {n_kda, r}},
+        {"ssm_dt.bias", kda, PL_F32, 1, {n_kda}},
+        {"ssm_a", kda, PL_F32, 2, {s->n_head, 1}},
+        {"ssm_beta.weight", kda, most, 2, {s->n_head, d}},
+        {"ssm_g_a.weight", kda, most, 2, {r, d}},
+        {"ssm_g_b.weight", kda, most, 2, {n_kda, r}},
+        {"ssm_norm.weight", kda, PL_F32, 1, {r}},
+        {"attn_output.weight", kda, most, 2, {d, n_kda}},
+        {"attn_q.weight", latent, most, 2, {s->n_head * k->d_key, d}},
+        {"attn_kv_a_mqa.weight", latent, most, 2, {k->kv_rank + k->n_rot, d}},
+        {"attn_kv_a_norm.weight", latent, PL_F32, 1, {k->kv_rank}},
+        {"attn_k_b.weight",
+         latent,
+         most,
+         3,
+         {s->n_head, k->kv_rank, k->d_key - k->n_rot}},
+        {"attn_v_b.weight",
+         latent,
+         most,
+         3,
+         {s->n_head, k->d_value, k->kv_rank}},
+        {"attn_output.weight", latent, most, 2, {d, s->n_head * k->d_value}},
         {hybrid ? "post_attention_norm.weight" : "ffn_norm.weight",
          !(c && c->single),
          PL_F32,
          1,
          {d}},
-        {"ffn_gate.weight", dense && gate, most, 2, {ff, d}},
-        {"ffn_up.weight", dense, most, 2, {ff, d}},
-        {"ffn_down.weight", dense, some, 2, {d, ff}},
+        {"ffn_gate.weight", dense && gate, most, 2, {d_dense, d}},
+        {"ffn_up.weight", dense, most, 2, {d_dense, d}},
+        {"ffn_down.weight", dense, some, 2, {d, d_dense}},
         {"ffn_gate_inp.weight", moe, PL_F32, 2, {e, d}},
+        {"exp_probs_b.bias", moe && r > 0, PL_F32, 1, {e}},
         {"ffn_gate_exps.weight", moe, most, 3, {e, ff, d}},
         {"ffn_up_exps.weight", moe, most, 3, {e, ff, d}},
         {"ffn_down_exps.weight", moe, some, 3, {e, d, ff}},
@@ -307,9 +355,36 @@ static void layer_key(struct gguf_writer *w, const struct synth_shape *s,
     gguf_put_array(w, key, GGUF_I32, v, (uint64_t)s->n_layer);
 }
 
+/* Writes the keys that only models with Kimi delta attention have. */
+static void kda_keys(struct gguf_writer *w, const struct synth_shape *s)
+{
+    const struct synth_kda *k = s->scan->kda;
+    const struct {
+        const char *key;
+        uint32_t value;
+    } rows[] = {
+        {"attention.key_length_mla", (uint32_t)k->d_key},
+        {"attention.value_length_mla", (uint32_t)k->d_value},
+        {"attention.kv_lora_rank", (uint32_t)k->kv_rank},
+        {"kda.head_dim", (uint32_t)k->d_head},
+        {"leading_dense_block_count", (uint32_t)k->n_dense},
+        {"expert_shared_count", 1},
+        {"expert_gating_func", 2},
+    };
+    char key[64];
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(key, sizeof key, "%s.%s", s->arch, rows[i].key);
+        gguf_put_u32(w, key, rows[i].value);
+    }
+    snprintf(key, sizeof key, "%s.expert_weights_scale", s->arch);
+    gguf_put_f32(w, key, k->routed);
+}
+
 static void keys(struct gguf_writer *w, const struct synth_shape *s)
 {
     const struct synth_scan *c = s->scan;
+    const struct synth_kda *k = c ? c->kda : NULL;
     const struct {
         const char *key;
         int64_t value;
@@ -317,17 +392,21 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
         {"context_length", 32768},
         {"embedding_length", s->d_model},
         {"block_count", s->n_layer},
-        {"feed_forward_length", c && c->single ? 0 : s->d_ff},
+        {"feed_forward_length", c && c->single ? 0
+                                : k            ? k->d_dense
+                                               : s->d_ff},
         {"attention.head_count", s->n_head},
         {"attention.head_count_kv", c ? 0 : s->n_head_kv},
         {"attention.key_length", s->d_head},
         {"attention.value_length", s->d_head},
-        {"rope.dimension_count", s->n_key ? s->d_head / 4 : s->d_head},
+        {"rope.dimension_count", k          ? k->n_rot
+                                 : s->n_key ? s->d_head / 4
+                                            : s->d_head},
         {"vocab_size", s->n_vocab},
         {"expert_count", s->n_expert},
         {"expert_used_count", s->n_used},
         {"expert_feed_forward_length", s->n_expert ? s->d_ff : 0},
-        {"expert_shared_feed_forward_length", s->d_shared},
+        {"expert_shared_feed_forward_length", k ? 0 : s->d_shared},
         {"ssm.conv_kernel", s->n_key || c ? 4 : 0},
         {"ssm.state_size", c ? c->d_state : s->d_delta},
         {"ssm.group_count", c ? c->n_group : s->n_key},
@@ -345,6 +424,8 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
     }
     if (c)
         layer_key(w, s, "attention.head_count_kv", '*', s->n_head_kv);
+    if (k)
+        kda_keys(w, s);
     if (c && c->single)
         layer_key(w, s, "feed_forward_length", '-', s->d_ff);
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", s->arch);

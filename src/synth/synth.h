@@ -6,19 +6,33 @@
 
 #include "gguf/gguf_write.h"
 
-/* The parts of a model with Mamba-2 blocks. */
+/* The sizes of a model with Kimi delta attention and latent attention. */
+struct synth_kda {
+    int64_t d_head;  /* width of a head of Kimi delta attention, and of the
+                        latents of its gates */
+    int64_t kv_rank; /* width of the latents of latent attention */
+    /* widths of its keys, of the part of them that is not computed from
+     * latents, and of its values */
+    int64_t d_key, n_rot, d_value;
+    /* number of leading layers without experts; width of their part */
+    int64_t n_dense, d_dense;
+    float routed; /* factor of the weights of experts */
+};
+
+/* The parts of a model with Mamba-2 blocks or Kimi delta attention. */
 struct synth_scan {
-    /* One letter per layer: M for a block, * for attention, - for a
-     * feed-forward part alone. */
+    /* One letter per layer: M for a block, K for Kimi delta attention, * for
+     * attention, - for a feed-forward part alone. */
     const char *parts;
     bool single; /* layers with M or * have no feed-forward part, and such parts
                     have no gate */
-    int64_t n_head, d_head, n_group, d_state;
+    int64_t n_head, d_head, n_group, d_state; /* of Mamba-2; 0 if none */
+    const struct synth_kda *kda;              /* NULL if none */
 };
 
 /* The shape of a synthetic model, of the families llama, qwen3, qwen3moe,
  * qwen35 or qwen35moe, or of one with the tensors of llama or of its
- * experts, with Mamba-2 blocks or without. */
+ * experts, with Mamba-2 blocks or without, or of kimi-linear. */
 struct synth_shape {
     const char *name; /* name of the shape, such as "qwen3-8b" */
     const char *arch; /* value of the key general.architecture */
@@ -33,7 +47,8 @@ struct synth_shape {
      * of the delta nets, which three of four layers contain; width of these
      * heads; width of the shared expert, 0 if there is none. */
     int64_t n_key, n_value, d_delta, d_shared;
-    const struct synth_scan *scan; /* NULL for families without Mamba-2 */
+    const struct synth_scan *scan; /* NULL for families without Mamba-2 and Kimi
+                                      delta attention */
 };
 
 /* The formats of a synthetic model's matrices. Vectors and routers are F32. */

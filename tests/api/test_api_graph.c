@@ -229,6 +229,9 @@ static void ops(struct walk *w)
         made(w, pl_short_conv(g, t[0], t[1], t[2], on));
     else if (!strcmp(c, "pl_delta_net"))
         made(w, pl_delta_net(g, t[0], t[1], t[2], t[3], t[4], t[5], f, on));
+    else if (!strcmp(c, "pl_delta_net_channels"))
+        made(w,
+             pl_delta_net_channels(g, t[0], t[1], t[2], t[3], t[4], t[5], f));
     else if (!strcmp(c, "pl_ssm_scan"))
         made(w, pl_ssm_scan(g, t[0], t[1], t[2], t[3], t[4]));
     else if (!strcmp(c, "pl_router_topk"))
@@ -620,6 +623,7 @@ static const struct walk_row rows[] = {
     {"pl_latent_attention", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},
+    {"pl_delta_net_channels", ops},
     {"pl_ssm_scan", ops},
     {"pl_softmax", plain_op},
     {"pl_router_topk", ops},

@@ -35,6 +35,7 @@ static const struct {
     {"lfm2-f32.gguf", false},
     {"cohere2-f32.gguf", false},
     {"nemotron_h-f32.gguf", false},
+    {"kimi-linear-f32.gguf", false},
 };
 
 static const struct {
@@ -507,6 +508,11 @@ CALLS(deepseek2, 7)
 CALLS(lfm2, 8)
 CALLS(cohere2, 9)
 CALLS(nemotron_h, 10)
+
+TEST_LONG(memories_equal_a_fresh_run_kimi_linear)
+{
+    random_calls(11);
+}
 
 /* ---- states -------------------------------------------------------------- */
 

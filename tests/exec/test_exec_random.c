@@ -211,8 +211,8 @@ static int64_t seen[OP_COUNT][N_LETTER][NUM_KIND_COUNT];
  * operand, *few; -1 for other ops. */
 static int many_heads(enum op op, int *few)
 {
-    bool delta =
-        op == OP_delta_net || op == OP_delta_net_tiled || op == OP_ssm_scan;
+    bool delta = op == OP_delta_net || op == OP_delta_net_tiled ||
+                 op == OP_delta_net_channels || op == OP_ssm_scan;
 
     *few = delta ? 0 : 1;
     return delta ? 2 : graph_is_attention(op) ? 0 : -1;

@@ -147,7 +147,7 @@ static void add_weight(struct split *s, const struct num_node *n,
         if (matrix && g->role != PL_ROLE_ROUTER &&
             /* not split if ranks share key heads */
             g->role != PL_ROLE_DELTA_GATES && g->role != PL_ROLE_ATTN_Q_A &&
-            g->role != PL_ROLE_ATTN_KV_A &&
+            g->role != PL_ROLE_ATTN_KV_A && g->role != PL_ROLE_DELTA_GATE_A &&
             !(part == PART_KV && s->n_kv[g->layer + 1] == 1))
             fail_msg("%s: %s is not split", s->what, g->name);
         return;
@@ -339,7 +339,7 @@ static void judge_sums(const struct split *s)
 static void survey_heads(struct split *s, const struct graph_node *x)
 {
     bool delta = x->op == OP_delta_net || x->op == OP_delta_net_tiled ||
-                 x->op == OP_ssm_scan;
+                 x->op == OP_delta_net_channels || x->op == OP_ssm_scan;
     const struct graph_node *k;
     int layer = x->layer + 1;
 

@@ -250,12 +250,22 @@ static float four_chains(const float *x, int64_t step, const float *y,
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-static void normed(float *dst, const float *x, int64_t n, float eps)
+static void normed(float *dst, const float *x, const struct cpu_delta_net *a)
 {
-    float f = 1 / fmaxf(sqrtf(sum_of_squares(x, n)), eps);
+    int64_t n = a->d_k;
+    float sum = sum_of_squares(x, n);
+    float f =
+        1 / (a->channels ? sqrtf(sum + a->eps) : fmaxf(sqrtf(sum), a->eps));
 
     for (int64_t d = 0; d < n; d++)
         dst[d] = x[d] * f;
+}
+
+/* Returns the logarithm of the decay of row d of a head's state. */
+static float decay_of(const struct cpu_delta_net *a, int64_t t, int64_t head,
+                      int64_t d)
+{
+    return a->g[t * a->g_stride + (a->channels ? head * a->d_k + d : head)];
 }
 
 /* Computes one value head as specified: m[d_k][d_v] is its state. */
@@ -265,41 +275,59 @@ static void net_head_plain(const struct net *s, int64_t head, float *m)
     int64_t n = a->d_k;
     float *kn = test_need((size_t)n, sizeof(*kn));
     float *qn = test_need((size_t)n, sizeof(*qn));
+    /* the decay of each row of m; kn and qn times the decay, if it is the
+     * channel's */
+    float *gamma = test_need((size_t)n, sizeof(*gamma));
+    float *gk = test_need((size_t)n, sizeof(*gk));
+    float *gq = test_need((size_t)n, sizeof(*gq));
 
     for (int64_t t = 0; t < a->n_tok; t++) {
         int64_t key = a->head_map[head] * n;
-        float gamma =
-            one_lane(lanes_exp(lanes_set(a->g[t * a->g_stride + head])));
         float beta = a->beta[t * a->beta_stride + head];
         float kq;
 
-        normed(kn, a->k + t * a->k_stride + key, n, a->eps);
-        normed(qn, a->q + t * a->q_stride + key, n, a->eps);
+        normed(kn, a->k + t * a->k_stride + key, a);
+        normed(qn, a->q + t * a->q_stride + key, a);
         kq = four_chains(kn, 1, qn, n);
+        for (int64_t d = 0; d < n; d++) {
+            gamma[d] = one_lane(lanes_exp(lanes_set(decay_of(a, t, head, d))));
+            gk[d] = a->channels ? gamma[d] * kn[d] : kn[d];
+            gq[d] = a->channels ? gamma[d] * qn[d] : qn[d];
+        }
         for (int64_t e = 0; e < a->d_v; e++) {
             float v = a->v[t * a->v_stride + head * a->d_v + e];
-            float pk = four_chains(m + e, a->d_v, kn, n);
-            float pq = four_chains(m + e, a->d_v, qn, n);
-            float u = beta * (v - gamma * pk);
+            float pk = four_chains(m + e, a->d_v, gk, n);
+            float pq = four_chains(m + e, a->d_v, gq, n);
+            float u;
 
+            if (!a->channels) {
+                pk = gamma[0] * pk;
+                pq = gamma[0] * pq;
+            }
+            u = beta * (v - pk);
             s->out[(t * a->n_head_v + head) * a->d_v + e] =
-                fmaf(kq, u, gamma * pq) * (1 / sqrtf((float)n));
+                fmaf(kq, u, pq) * (1 / sqrtf((float)n));
             for (int64_t d = 0; d < n; d++)
-                m[d * a->d_v + e] = fmaf(kn[d], u, gamma * m[d * a->d_v + e]);
+                m[d * a->d_v + e] =
+                    fmaf(kn[d], u, gamma[d] * m[d * a->d_v + e]);
         }
     }
     free(kn);
     free(qn);
+    free(gamma);
+    free(gk);
+    free(gq);
 }
 
-static void normed64(double *dst, const float *x, int64_t n, double eps)
+static void normed64(double *dst, const float *x, const struct cpu_delta_net *a)
 {
-    double sum = 0;
+    double sum = 0, eps = (double)a->eps;
 
-    for (int64_t d = 0; d < n; d++)
+    for (int64_t d = 0; d < a->d_k; d++)
         sum += (double)x[d] * (double)x[d];
-    for (int64_t d = 0; d < n; d++)
-        dst[d] = (double)x[d] / fmax(sqrt(sum), eps);
+    for (int64_t d = 0; d < a->d_k; d++)
+        dst[d] = (double)x[d] /
+                 (a->channels ? sqrt(sum + eps) : fmax(sqrt(sum), eps));
 }
 
 /* Computes the recurrence of one column in double: out[n_tok], m[d_k]. */
@@ -313,13 +341,12 @@ static void net_column64(const struct net *s, int64_t head, int64_t e,
 
     for (int64_t t = 0; t < a->n_tok; t++) {
         int64_t key = a->head_map[head] * n;
-        double gamma = exp((double)a->g[t * a->g_stride + head]);
         double u = (double)a->v[t * a->v_stride + head * a->d_v + e];
 
-        normed64(kn, a->k + t * a->k_stride + key, n, (double)a->eps);
-        normed64(qn, a->q + t * a->q_stride + key, n, (double)a->eps);
+        normed64(kn, a->k + t * a->k_stride + key, a);
+        normed64(qn, a->q + t * a->q_stride + key, a);
         for (int64_t d = 0; d < n; d++) {
-            m[d] *= gamma;
+            m[d] *= exp((double)decay_of(a, t, head, d));
             u -= m[d] * kn[d];
         }
         u *= (double)a->beta[t * a->beta_stride + head];
@@ -441,11 +468,12 @@ static void net_check(struct cpu_delta_net shape, bool zero, uint64_t *seed)
     for (int64_t i = 0; i < a->n_head_v; i++)
         map[i] = (int32_t)test_below(seed, a->n_head_k);
     a->head_map = map;
-    a->eps = 1e-6f;
+    a->eps = a->channels ? 0.1f : 1e-6f;
     a->k = token_rows(a, n_k, 1, &a->k_stride, seed);
     a->q = token_rows(a, n_k, 2, &a->q_stride, seed);
     a->v = token_rows(a, n_v, 1, &a->v_stride, seed);
-    a->g = g = token_rows(a, a->n_head_v, 1, &a->g_stride, seed);
+    a->g = g = token_rows(a, a->n_head_v * (a->channels ? a->d_k : 1), 1,
+                          &a->g_stride, seed);
     for (int64_t i = 0; i < a->n_tok * a->g_stride; i++)
         g[i] = -fabsf(g[i]);
     a->beta = token_rows(a, a->n_head_v, 1, &a->beta_stride, seed);
@@ -469,7 +497,7 @@ static void net_check(struct cpu_delta_net shape, bool zero, uint64_t *seed)
     free(s.out);
 }
 
-TEST(cpu_delta_net_is_the_recurrence_as_it_is_written)
+static void net_shapes(bool channels, uint64_t seed)
 {
     static const struct cpu_delta_net shapes[] = {
         {.n_tok = 130, .n_head_k = 1, .n_head_v = 2, .d_k = 64, .d_v = 48},
@@ -477,12 +505,16 @@ TEST(cpu_delta_net_is_the_recurrence_as_it_is_written)
         {.n_tok = 2, .n_head_k = 1, .n_head_v = 1, .d_k = 256, .d_v = 256},
         {.n_tok = 1, .n_head_k = 3, .n_head_v = 5, .d_k = 16, .d_v = 16},
     };
-    uint64_t seed = test_seed() + 22;
 
-    for (int i = 0; i < 4; i++)
-        net_check(shapes[i], i == 2, &seed);
+    for (int i = 0; i < 4; i++) {
+        struct cpu_delta_net a = shapes[i];
+
+        a.channels = channels;
+        net_check(a, i == 2, &seed);
+    }
     for (int i = 0; i < 40; i++) {
         struct cpu_delta_net a = {
+            .channels = channels,
             .n_tok = 1 + test_below(&seed, 20),
             .n_head_k = 1 + test_below(&seed, 3),
             .n_head_v = 1 + test_below(&seed, 5),
@@ -492,6 +524,16 @@ TEST(cpu_delta_net_is_the_recurrence_as_it_is_written)
 
         net_check(a, i % 4 == 0, &seed);
     }
+}
+
+TEST(cpu_delta_net_is_the_recurrence_as_it_is_written)
+{
+    net_shapes(false, test_seed() + 22);
+}
+
+TEST(cpu_delta_net_channels_is_the_recurrence_as_it_is_written)
+{
+    net_shapes(true, test_seed() + 23);
 }
 
 /* A key of zeros has no direction: only the decay changes the state. */

@@ -589,9 +589,10 @@ TEST(gpu_short_conv_goes_on_from_slots)
     }
 }
 
-static void delta(int64_t d_k, int64_t d_v, int64_t longest, uint64_t *seed)
+static void delta(bool channels, int64_t d_k, int64_t d_v, int64_t longest,
+                  uint64_t *seed)
 {
-    const struct graph_attr a = {.eps = 1e-6f};
+    const struct graph_attr a = {.eps = channels ? 0.1f : 1e-6f};
     int64_t n_k = 1 + test_below(seed, 3), n_v = 1 + test_below(seed, 4);
     struct cpu_call c = {.n_in = 6, .attr = &a};
     int32_t map[4];
@@ -607,17 +608,18 @@ static void delta(int64_t d_k, int64_t d_v, int64_t longest, uint64_t *seed)
     c.in[0] = call_tensor(PL_F32, 3, (int64_t[]){n, n_k, d_k}, 2, seed);
     c.in[1] = call_tensor(PL_F32, 3, (int64_t[]){n, n_k, d_k}, 1, seed);
     c.in[2] = call_tensor(PL_F32, 3, (int64_t[]){n, n_v, d_v}, 1, seed);
-    c.in[3] = call_tensor(PL_F32, 2, (int64_t[]){n, n_v}, 1, seed);
+    c.in[3] = call_tensor(PL_F32, channels ? 3 : 2, (int64_t[]){n, n_v, d_k}, 1,
+                          seed);
     c.in[4] = call_tensor(PL_F32, 2, (int64_t[]){n, n_v}, 1, seed);
     c.in[5] =
         call_tensor(PL_F32, 3, (int64_t[]){N_SLOT, n_v, d_k * d_v}, 1, seed);
     c.out = call_tensor(PL_F32, 3, (int64_t[]){n, n_v, d_v}, 1, seed);
-    for (int64_t i = 0; i < n * n_v; i++)
+    for (int64_t i = 0; i < n * n_v * (channels ? d_k : 1); i++)
         ((float *)c.in[3].data)[i] = -fabsf(((float *)c.in[3].data)[i]);
     /* keys of length zero, by which the norm would divide */
     if (test_below(seed, 2))
         memset(c.in[1].data, 0, (size_t)(n_k * d_k) * sizeof(float));
-    same_states(KERNEL_delta_net, c, 5);
+    same_states(channels ? KERNEL_delta_net_channels : KERNEL_delta_net, c, 5);
     free_call(&c);
 }
 
@@ -627,10 +629,20 @@ TEST(gpu_delta_net_goes_on_from_slots)
     uint64_t seed = test_seed() + 40;
 
     for (int i = 0; i < 9; i++) {
-        delta(d_k[i], 1 + test_below(&seed, 70), 3, &seed);
-        delta(d_k[i], 64, 1, &seed);
+        delta(false, d_k[i], 1 + test_below(&seed, 70), 3, &seed);
+        delta(false, d_k[i], 64, 1, &seed);
     }
-    delta(100, 40, 12, &seed);
+    delta(false, 100, 40, 12, &seed);
+}
+
+TEST(gpu_delta_net_channels_goes_on_from_slots)
+{
+    static const int64_t d_k[] = {1, 5, 65, 128, 130};
+    uint64_t seed = test_seed() + 43;
+
+    for (int i = 0; i < 5; i++)
+        delta(true, d_k[i], 1 + test_below(&seed, 70), 3, &seed);
+    delta(true, 100, 40, 12, &seed);
 }
 
 /* More runs than groups that take them, and more tokens than a group lists at

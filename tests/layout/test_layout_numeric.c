@@ -866,6 +866,77 @@ TEST(layout_numeric_delta_nets_lie_together)
     }
 }
 
+/* q, k or v of six heads, three values wide, after a convolution of its own. */
+#define KDA_PART(p)                                                            \
+    "w" p ": f32[18, 8] = weight role=attn_" p "\n"                            \
+    "t" p ": f32[18, 1, 4] = weight role=conv\n"                               \
+    "s" p ": f32[n_slot, 18, 3] = memory state=1 role=conv_state\n"            \
+    "f" p ": f32[18, 4] = reshape(t" p ")\n"                                   \
+    "y" p ": f32[n_tok, 18] = matmul(x, w" p ")\n"                             \
+    "c" p ": f32[n_tok, 18] = short_conv(y" p ", f" p ", s" p ") silu=1\n"     \
+    "h" p ": f32[n_tok, 6, 3] = reshape(c" p ")\n"
+
+/* A layer of a delta net with a decay per channel. */
+static const char kda_text[] =
+    "x: f32[n_tok, 8] = input\n" KDA_PART("q") KDA_PART("k") KDA_PART(
+        "v") "state: f32[n_slot, 6, 9] = memory state=1 role=state\n"
+             "fa: f32[4, 8] = weight role=delta_gate_a\n"
+             "fb: f32[18, 4] = weight role=delta_gate\n"
+             "dt: f32[18] = weight role=delta_gate\n"
+             "a: f32[6, 1] = weight role=delta_gate\n"
+             "wb: f32[6, 8] = weight role=delta_gate\n"
+             "out: f32[8, 18] = weight role=attn_out\n"
+             "b: f32[n_tok, 6] = matmul(x, wb)\n"
+             "l: f32[n_tok, 4] = matmul(x, fa)\ng0: f32[n_tok, 18] = matmul(l, "
+             "fb)\n"
+             "g1: f32[n_tok, 18] = add(g0, dt)\ng2: f32[n_tok, 6, 3] = "
+             "reshape(g1)\n"
+             "g: f32[n_tok, 6, 3] = mul(g2, a)\n"
+             "m: f32[n_tok, 6, 3] = delta_net_channels(hq, hk, hv, g, b, "
+             "state) "
+             "eps=0.01\n"
+             "f: f32[n_tok, 18] = reshape(m)\n"
+             "o: f32[n_tok, 8] = matmul(f, out)\nr: f32[n_tok, 8] = add(o, x) "
+             "!output\n";
+
+/* The owner of a head has its rows of all matrices, taps and states, so that
+ * only the output is exchanged. */
+static void kda_lies_together(int n_rank)
+{
+    static const char *const rows[] = {"wq", "wk", "wv", "tq", "tk", "tv",
+                                       "sq", "sk", "sv", "fb", "dt", "out"};
+    static const char *const heads[] = {"state", "a", "wb"};
+    struct planned_text t;
+
+    plan(&t, kda_text, n_rank, NULL);
+    for (int h = 0; h < 6; h++) {
+        rankset o = naive_owners(layout_of(&t, "state"), h, n_rank);
+
+        assert_int_equal(__builtin_popcountll(o), 1);
+        for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+            owned(&t, heads[i], h, o);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (int k = 3 * h; k < 3 * h + 3; k++)
+                owned(&t, rows[i], k, o);
+    }
+    for (int i = 0, n = 0; i < t.p->n; i++) {
+        enum num_kind k = t.p->node[i].kind;
+
+        if (k != NUM_OP && k != NUM_SLICE && (k != NUM_ALL_REDUCE || n++ > 0))
+            fail_msg("%d ranks: %s of %s", n_rank, num_kind_name(k),
+                     t.g->node[t.p->node[i].node].name);
+    }
+    drop(&t);
+}
+
+TEST(layout_numeric_delta_nets_with_channels_lie_together)
+{
+    static const int ranks[] = {2, 3, 5};
+
+    for (int i = 0; i < 3; i++)
+        kda_lies_together(ranks[i]);
+}
+
 /* Two groups of three heads, three values wide, with states of two rows. */
 static const char scan_text[] =
     "x: f32[n_tok, 8] = input\n"

@@ -136,6 +136,16 @@ static const char *const cases[] = {
     "a: f32[n_tok, 4] = input\nb: f32[n_tok, 4] = input\n"
     "s: f32[n_slot, 4, 4] = memory state=1 role=state\n"
     "y: f32[n_tok, 4, 2] = delta_net_tiled(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 3, 2] = input\nk: f32[n_tok, 3, 2] = input\n"
+    "v: f32[n_tok, 3, 3] = input\n"
+    "a: f32[n_tok, 3, 2] = input\nb: f32[n_tok, 3] = input\n"
+    "s: f32[n_slot, 3, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 3, 3] = delta_net_channels(q, k, v, a, b, s) eps=0.01\n",
+    "q: f32[n_tok, 2, 3] = input\nk: f32[n_tok, 2, 3] = input\n"
+    "v: f32[n_tok, 6, 2] = input\n"
+    "a: f32[n_tok, 6, 3] = input\nb: f32[n_tok, 6] = input\n"
+    "s: f32[n_slot, 6, 6] = memory state=1 role=state\n"
+    "y: f32[n_tok, 6, 2] = delta_net_channels(q, k, v, a, b, s) eps=0.01\n",
     "c: f32[n_tok, 3, 2] = input\nb: f32[n_tok, 3, 2] = input\n"
     "x: f32[n_tok, 3, 3] = input\na: f32[n_tok, 3] = input\n"
     "s: f32[n_slot, 3, 6] = memory state=1 role=state\n"

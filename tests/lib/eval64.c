@@ -360,27 +360,33 @@ static void short_conv(const struct graph_attr *a, const struct eval_value *in,
     }
 }
 
-/* Returns 1 / max(the Euclidean length of x [n], eps). */
-static double per_length(const double *x, int64_t n, double eps)
+/* Returns 1 / max(the Euclidean length of x [n], eps), or 1 / sqrt(its square
+ * + eps) if the decay has a value per channel. */
+static double per_length(const double *x, int64_t n, double eps, bool channels)
 {
     double length = sqrt(dot(x, x, n));
 
+    if (channels)
+        return 1 / sqrt(dot(x, x, n) + eps);
     return 1 / (length < eps ? eps : length);
 }
 
 /* Computes the delta net of one token and one head: k and q [d], v and the
- * result y [e]. Updates the state m [d, e]. */
+ * result y [e], decay [d] with `channels`, else [1]. Updates the state m [d,
+ * e]. */
 static void delta_token(double *m, const double *q, const double *k,
-                        const double *v, double decay, double beta, double eps,
-                        int64_t d, int64_t e, double *y)
+                        const double *v, const double *decay, bool channels,
+                        double beta, double eps, int64_t d, int64_t e,
+                        double *y)
 {
-    double of_k = per_length(k, d, eps), of_q = per_length(q, d, eps);
+    double of_k = per_length(k, d, eps, channels);
+    double of_q = per_length(q, d, eps, channels);
 
     for (int64_t j = 0; j < e; j++) {
         double held = 0, u;
 
         for (int64_t i = 0; i < d; i++) {
-            m[i * e + j] *= exp(decay);
+            m[i * e + j] *= exp(decay[channels ? i : 0]);
             held += m[i * e + j] * k[i] * of_k;
         }
         u = beta * (v[j] - held);
@@ -398,6 +404,7 @@ static void delta_net(const struct graph_node *n, const struct eval_value *in,
 {
     int64_t g = in[0].dim[1], d = in[0].dim[2];
     int64_t h = in[2].dim[1], e = in[2].dim[2];
+    bool channels = n->op == OP_delta_net_channels;
 
     shape(out, 3, in[2].dim);
     for (int64_t t = 0; t < in[2].dim[0]; t++) {
@@ -409,8 +416,9 @@ static void delta_net(const struct graph_node *n, const struct eval_value *in,
                 t * g + (n->op == OP_delta_net_tiled ? i % g : i / (h / g));
 
             delta_token(m + i * d * e, in[0].x + key * d, in[1].x + key * d,
-                        in[2].x + at * e, in[3].x[at], in[4].x[at],
-                        (double)n->attr.eps, d, e, out->x + at * e);
+                        in[2].x + at * e, in[3].x + (channels ? at * d : at),
+                        channels, in[4].x[at], (double)n->attr.eps, d, e,
+                        out->x + at * e);
         }
     }
 }
@@ -868,6 +876,7 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_delta_net:
     case OP_delta_net_tiled:
+    case OP_delta_net_channels:
         delta_net(n, in, rows, out, state_of(n, in));
         break;
     case OP_ssm_scan:

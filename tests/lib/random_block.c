@@ -111,6 +111,12 @@ static pl_tensor make_delta_net_tiled(struct draw *d, const pl_tensor *in)
                         true);
 }
 
+static pl_tensor make_delta_net_channels(struct draw *d, const pl_tensor *in)
+{
+    return pl_delta_net_channels(d->g, in[0], in[1], in[2], in[3], in[4], in[5],
+                                 0.1f);
+}
+
 static pl_tensor make_ssm_scan(struct draw *d, const pl_tensor *in)
 {
     return pl_ssm_scan(d->g, in[0], in[1], in[2], in[3], in[4]);
@@ -277,7 +283,8 @@ static bool has_memory(const struct block *b)
 
 static bool is_delta_net(enum op op)
 {
-    return op == OP_delta_net || op == OP_delta_net_tiled;
+    return op == OP_delta_net || op == OP_delta_net_tiled ||
+           op == OP_delta_net_channels;
 }
 
 /* Returns true if the op's state is a matrix for each head. */

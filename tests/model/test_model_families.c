@@ -85,6 +85,8 @@ static bool is_free(const char *key)
         ".use_parallel_residual",
         /* used with several groups of experts only */
         "nemotron_h_moe.expert_group_used_count",
+        /* the weights of experts are normalised whatever it says */
+        "kimi-linear.expert_weights_norm",
         /* its made model has no RoPE */
         "granitehybrid.rope.freq_base",
         /* files have both epsilons */
@@ -322,6 +324,59 @@ TEST(deepseek2_queries_may_have_a_temperature)
     assert_int_equal(count_lines(tempered), count_lines(plain) + n_layer);
     free(tempered);
     free(plain);
+}
+
+/* Kimi Linear's experts have weights whose sum is 1; a key that says otherwise
+ * is passed over, as in llama.cpp. */
+TEST(kimi_linear_normalises_whatever_the_key_says)
+{
+    static const struct edit no = {".expert_weights_norm", EDIT_BOOL, 0, NULL};
+    const char *path = made_model_file("kimi-linear-f32.gguf");
+    char *plain = graph_of(path, NULL, 0, NULL, NULL), *other;
+    pl_err err;
+
+    other = graph_of(path, &no, 1, NULL, &err);
+    assert_non_null(other);
+    assert_string_equal(other, plain);
+    free(other);
+    free(plain);
+}
+
+/* Returns how often `word` stands in the graph of the made model `file` with
+ * this edit. */
+static int count_words(const char *file, const struct edit *e, const char *word)
+{
+    char *text = graph_of(made_model_file(file), e, 1, NULL, NULL);
+    int n = 0;
+
+    assert_non_null(text);
+    for (const char *s = text; (s = strstr(s, word)); s++)
+        n++;
+    free(text);
+    return n;
+}
+
+/* A limit adds two ops to a layer: those of the experts to layers 1 to 3, that
+ * of feed-forward parts and shared experts to all four. */
+TEST(bailingmoe3_limits_experts_and_other_parts_apart)
+{
+    static const struct edit experts = {".swiglu_clamp_exp", EDIT_FLOAT, 2,
+                                        NULL};
+    static const struct edit others = {".swiglu_clamp_shexp", EDIT_FLOAT, 2,
+                                       NULL};
+    static const struct edit unsafe = {".kda.safe_gate", EDIT_BOOL, 0, NULL};
+    static const struct edit above = {".kda.gate_lower_bound", EDIT_FLOAT, 1,
+                                      NULL};
+    static const char file[] = "bailingmoe3-f32.gguf";
+    pl_err err;
+
+    assert_int_equal(count_words(file, &experts, " = clamp("), 6);
+    assert_int_equal(count_words(file, &others, " = clamp("), 8);
+    assert_null(graph_of(made_model_file(file), &unsafe, 1, NULL, &err));
+    assert_int_equal(err.status, PL_UNSUPPORTED);
+    assert_null(graph_of(made_model_file(file), &above, 1, NULL, &err));
+    assert_int_equal(err.status, PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "kda.gate_lower_bound is 1"));
 }
 
 /* ---- tensors ------------------------------------------------------------- */

@@ -446,6 +446,18 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "%0 = delta_net(%1, %1, %2, %3, %1, %4, %5) "
               "heads(0, 0, 1, 1)",
               dims);
+    kernel_is(DELTA "\n%8: f32[n_tok, 4, 5]",
+              "%0 = delta_net_channels(%1, %1, %2, %8, %3, %4, %5) "
+              "heads(1, 0, 1, 0)",
+              NULL);
+    kernel_is(DELTA,
+              "%0 = delta_net_channels(%1, %1, %2, %2, %3, %4, %5) "
+              "heads(1, 0, 1, 0)",
+              dims);
+    kernel_is(DELTA "\n%8: f32[n_tok, 4, 5]",
+              "%0 = delta_net_channels(%1, %1, %2, %8, %3, %4, %5) "
+              "heads(0, 0, 2, 1)",
+              beyond);
     kernel_is(DELTA, "%0 = ssm_scan(%1, %1, %2, %3, %4, %5) heads(1, 0, 1, 0)",
               NULL);
     kernel_is(DELTA, "%0 = ssm_scan(%1, %1, %2, %3, %4, %5) heads(0, 0, 2, 1)",

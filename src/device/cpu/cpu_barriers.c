@@ -139,11 +139,12 @@ static bool kernel_is_small(const struct insn_kernel *k,
     const int64_t parts = k->tree.n_out > 1 ? k->tree.n_out : 1;
     const struct pack *w =
         k->kernel == KERNEL_matmul ? t[k->arg[2].tensor].pack : NULL;
+    int many, few;
 
     if (w)
         return parts * w->n_row * w->k <= FEW_MACS;
-    if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
-        k->kernel == KERNEL_ssm_scan || k->kernel == KERNEL_custom)
+    if (kernel_is_contraction(k->kernel) ||
+        kernel_maps_heads(k->kernel, &many, &few) || k->kernel == KERNEL_custom)
         return false;
     /* A kernel that updates a tensor, such as a cache, writes only part of it.
      * That part is as large as the operand, so the operand's values are

@@ -14,6 +14,16 @@
  *   out[e]  = fmaf(kq, u[e], gamma * pq[e]) * (1 / sqrt(S))
  *   M[d][e] = fmaf(kn[d], u[e], gamma * M[d][e])
  *
+ * With a decay per channel, g and gamma have a value for each row d of M:
+ *
+ *   kn[d] = k[d] * (1 / sqrt((sum of k^2) + eps)); qn[d] likewise
+ *   gamma[d] = exp(g[d])
+ *   pk[e] = sum over d of M[d][e] * (gamma[d] * kn[d])
+ *   pq[e] = sum over d of M[d][e] * (gamma[d] * qn[d])
+ *   u[e]  = beta * (v[e] - pk[e])
+ *   out[e]  = fmaf(kq, u[e], pq[e]) * (1 / sqrt(S))
+ *   M[d][e] = fmaf(kn[d], u[e], gamma[d] * M[d][e])
+ *
  * A sum over d is computed as four sums c0 .. c3 by fmaf, from 0: cj adds d =
  * j, j + 4, ... in ascending order. The result is (c0 + c1) + (c2 + c3).
  *
@@ -23,8 +33,9 @@
  * are one pass over M, with a load, a store and four operations per element.
  * Columns are independent, so that a block of columns stays in the first-level
  * cache for all tokens. Keys and queries are normalized once for all value
- * heads and blocks of a key head. Source: gated delta rule,
- * arXiv:2412.06464. */
+ * heads and blocks of a key head, and multiplied by the decays of channels once
+ * for all blocks of a value head. Source: gated delta rule, arXiv:2412.06464;
+ * decays of channels, arXiv:2510.26692. */
 #ifndef DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 #define DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 
@@ -54,9 +65,12 @@ struct delta {
     /* [DELTA_TOKENS]: for each token of the batch, the dot product of its
      * normalized key kn and query qn */
     float *kq;
-    /* [DELTA_TOKENS]: for each token of the batch, the decay of the state of
-     * the current value head */
+    /* [DELTA_TOKENS], or [DELTA_TOKENS, d_k] with a decay per channel: for each
+     * token of the batch, the decay of the state of the current value head */
     float *gamma;
+    /* [DELTA_TOKENS, d_k]: kn and qn times the decays of channels; empty
+     * without these */
+    float *gk, *gq;
     /* [d_k, CPU_DELTA_COLUMNS]: a copy of a block of columns of the state M,
      * which stays in the first-level cache */
     float *m;
@@ -78,11 +92,15 @@ struct delta_dst {
 };
 
 /* One token's inputs and intermediate results of the gated delta net, named as
- * in the definition at the top: key kn, query qn, decay gamma, update u, and
- * the products pk and pq of the state M with kn and qn. */
+ * in the definition at the top: key kn, decay gamma, update u, and the products
+ * pk and pq of the state M. */
 struct delta_token {
-    const float *kn, *qn;
-    lanes gamma;
+    const float *kn;
+    /* The factors of M in pk and pq: kn and qn, or with a decay per channel
+     * these times the decay. */
+    const float *by_k, *by_q;
+    lanes gamma;           /* a head's decay */
+    const float *channels; /* the decays of channels */
     /* update of the state M by this token, for a block of columns */
     lanes u[DELTA_VECTORS];
     /* products of the state M with the token's key and with its query, for a
@@ -94,12 +112,13 @@ struct delta_token {
  * columns wide. Reads the block at src, updates it by token `now` and writes it
  * to dst. Meanwhile computes the products of the updated block with the key and
  * query of token `next`. `now` or `next` may be NULL. If `ahead` is not NULL,
- * prefetches d_k * w vectors from there. */
+ * prefetches d_k * w vectors from there. If `channels`, each row has a decay of
+ * its own. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
                              const struct delta_token *now,
                              struct delta_token *next, const float *ahead,
-                             const int w)
+                             const int w, const bool channels)
 {
     lanes pk[DELTA_CHAINS][DELTA_VECTORS];
     lanes pq[DELTA_CHAINS][DELTA_VECTORS];
@@ -113,8 +132,12 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
             ck[i] = cq[i] = lanes_set(0);
         for (int64_t d = j; d < d_k; d += DELTA_CHAINS) {
             lanes update = lanes_set(now ? now->kn[d] : 0);
-            lanes kn = lanes_set(next ? next->kn[d] : 0);
-            lanes qn = lanes_set(next ? next->qn[d] : 0);
+            lanes by_k = lanes_set(next ? next->by_k[d] : 0);
+            lanes by_q = lanes_set(next ? next->by_q[d] : 0);
+            lanes gamma = lanes_set(0);
+
+            if (now)
+                gamma = channels ? lanes_set(now->channels[d]) : now->gamma;
 
             UNROLL
             for (int i = 0; i < w; i++) {
@@ -123,12 +146,12 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                 if (ahead)
                     __builtin_prefetch(ahead + (d * w + i) * LANES, 0, 2);
                 if (now) {
-                    m = lanes_fma(update, now->u[i], lanes_mul(now->gamma, m));
+                    m = lanes_fma(update, now->u[i], lanes_mul(gamma, m));
                     lanes_store(dst.row + d * dst.step + i * LANES, m);
                 }
                 if (next) {
-                    ck[i] = lanes_fma(m, kn, ck[i]);
-                    cq[i] = lanes_fma(m, qn, cq[i]);
+                    ck[i] = lanes_fma(m, by_k, ck[i]);
+                    cq[i] = lanes_fma(m, by_q, cq[i]);
                 }
             }
         }
@@ -168,14 +191,18 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Sets kn, qn and gamma in *k to the normalized key, the normalized query and
- * the decay of token t of the current batch of up to DELTA_TOKENS tokens. */
+/* Sets the inputs in *k to those of token t of the current batch of up to
+ * DELTA_TOKENS tokens. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
-                              struct delta_token *k)
+                              struct delta_token *k, const bool channels)
 {
-    k->kn = x->kn + t * x->a->d_k;
-    k->qn = x->qn + t * x->a->d_k;
-    k->gamma = lanes_set(x->gamma[t]);
+    const int64_t at = t * x->a->d_k;
+
+    k->kn = x->kn + at;
+    k->by_k = channels ? x->gk + at : k->kn;
+    k->by_q = (channels ? x->gq : x->qn) + at;
+    k->channels = x->gamma + (channels ? at : t);
+    k->gamma = lanes_set(k->channels[0]);
 }
 
 /* Computes the result of token t of the batch (of up to DELTA_TOKENS tokens),
@@ -184,7 +211,7 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
  * query. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
-                            const int w)
+                            const int w, const bool channels)
 {
     const struct cpu_delta_net *a = x->a;
     int64_t at = (x->tok + t) * a->v_stride + head * a->d_v + col;
@@ -197,9 +224,9 @@ LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
     for (int i = 0; i < w; i++) {
         int64_t m = n - i * LANES < LANES ? n - i * LANES : LANES;
         lanes v = lanes_load_n(a->v + at + i * LANES, m);
-        lanes o = lanes_mul(k->gamma, k->pq[i]);
+        lanes o = channels ? k->pq[i] : lanes_mul(k->gamma, k->pq[i]);
 
-        v = lanes_sub(v, lanes_mul(k->gamma, k->pk[i]));
+        v = lanes_sub(v, channels ? k->pk[i] : lanes_mul(k->gamma, k->pk[i]));
         k->u[i] = lanes_mul(beta, v);
         o = lanes_mul(lanes_fma(kq, k->u[i], o), scale);
         lanes_store_n(a->out + to + i * LANES, o, m);
@@ -219,7 +246,8 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
  * up to DELTA_TOKENS tokens), for columns col .. col + n - 1 of value head
  * `head`. The columns fill w vectors of 16; the last vector may be partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
-                                int64_t col, int64_t n, const int w)
+                                int64_t col, int64_t n, const int w,
+                                const bool channels)
 {
     static const float zeros[DELTA_VECTORS * LANES];
     const struct cpu_delta_net *a = x->a;
@@ -250,18 +278,18 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         read_ahead = in != NULL ? in + ahead : NULL;
         write_ahead = a->state_out + ahead;
     }
-    delta_begin(x, 0, &next);
-    delta_pass(a->d_k, src, dst, NULL, &next, read_ahead, w);
-    delta_end(x, 0, head, col, n, &next, w);
+    delta_begin(x, 0, &next, channels);
+    delta_pass(a->d_k, src, dst, NULL, &next, read_ahead, w, channels);
+    delta_end(x, 0, head, col, n, &next, w, channels);
     for (int64_t t = 1; t < x->n; t++) {
         now = next;
         delta_fetch(x, t + 2, head, col, w);
-        delta_begin(x, t, &next);
-        delta_pass(a->d_k, src, block, &now, &next, NULL, w);
-        delta_end(x, t, head, col, n, &next, w);
+        delta_begin(x, t, &next, channels);
+        delta_pass(a->d_k, src, block, &now, &next, NULL, w, channels);
+        delta_end(x, t, head, col, n, &next, w, channels);
         src = m;
     }
-    delta_pass(a->d_k, src, dst, &next, NULL, write_ahead, w);
+    delta_pass(a->d_k, src, dst, &next, NULL, write_ahead, w, channels);
     if (n < w * LANES)
         delta_copy(x, m, state, n);
 }
@@ -297,8 +325,10 @@ static inline void delta_norm(const struct delta *x, int64_t head)
         float *to[2] = {x->kn + t * a->d_k, x->qn + t * a->d_k};
         for (int i = 0; i < 2; i++) {
             const float *ahead = from[i] + 2 * (i ? a->q_stride : a->k_stride);
-            float norm = sqrtf(sum_squares(from[i], a->d_k));
-            lanes s = lanes_set(1.0f / (norm > a->eps ? norm : a->eps));
+            float sum = sum_squares(from[i], a->d_k);
+            float norm = sqrtf(a->channels ? sum + a->eps : sum);
+            lanes s = lanes_set(1.0f /
+                                (a->channels || norm > a->eps ? norm : a->eps));
 
             for (int64_t d = 0; d < a->d_k; d += LANES) {
                 int64_t m = a->d_k - d < LANES ? a->d_k - d : LANES;
@@ -310,6 +340,30 @@ static inline void delta_norm(const struct delta *x, int64_t head)
             }
         }
         x->kq[t] = delta_product(to[0], to[1], a->d_k);
+    }
+}
+
+/* Computes the decays gamma = exp(g) of the channels of value head `head`, and
+ * their products with keys and queries, for each token of the batch (of up to
+ * DELTA_TOKENS tokens). */
+static inline void delta_decay_channels(const struct delta *x, int64_t head)
+{
+    const struct cpu_delta_net *a = x->a;
+
+    for (int64_t t = 0; t < x->n; t++) {
+        const float *g = a->g + (x->tok + t) * a->g_stride + head * a->d_k;
+        const int64_t at = t * a->d_k;
+
+        for (int64_t d = 0; d < a->d_k; d += LANES) {
+            int64_t m = a->d_k - d < LANES ? a->d_k - d : LANES;
+            lanes gamma = lanes_exp(lanes_load_n(g + d, m));
+            lanes kn = lanes_load_n(x->kn + at + d, m);
+            lanes qn = lanes_load_n(x->qn + at + d, m);
+
+            lanes_store_n(x->gamma + at + d, gamma, m);
+            lanes_store_n(x->gk + at + d, lanes_mul(gamma, kn), m);
+            lanes_store_n(x->gq + at + d, lanes_mul(gamma, qn), m);
+        }
     }
 }
 
@@ -329,6 +383,22 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
+/* Calls the instance of delta_columns for n columns and the form of decay. */
+static inline void delta_block(const struct delta *x, int64_t head, int64_t col,
+                               int64_t n)
+{
+    const bool wide = n > LANES;
+
+    if (wide && x->a->channels)
+        delta_columns(x, head, col, n, 2, true);
+    else if (wide)
+        delta_columns(x, head, col, n, 2, false);
+    else if (x->a->channels)
+        delta_columns(x, head, col, n, 1, true);
+    else
+        delta_columns(x, head, col, n, 1, false);
+}
+
 /* Applies the recurrence of the gated delta net to all tokens of the batch (of
  * up to DELTA_TOKENS tokens), for items lo .. hi - 1 of key head key_head. An
  * item is a block of CPU_DELTA_COLUMNS columns of the state of one of its value
@@ -344,8 +414,12 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
     for (int64_t head = 0; head < a->n_head_v; head++) {
         if (a->head_map[head] != key_head)
             continue;
-        if (item < hi && item + n_block > lo)
-            delta_decay(x, head);
+        if (item < hi && item + n_block > lo) {
+            if (a->channels)
+                delta_decay_channels(x, head);
+            else
+                delta_decay(x, head);
+        }
         for (int64_t i = 0; i < n_block; i++, item++) {
             int64_t end = (i + 1) * CPU_DELTA_COLUMNS;
 
@@ -355,13 +429,8 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
             for (int64_t c = i * CPU_DELTA_COLUMNS; c < end;) {
                 int64_t n = end - c;
 
-                if (n > LANES && DELTA_VECTORS > 1) {
-                    n = n < 2 * LANES ? n : 2 * LANES;
-                    delta_columns(x, head, c, n, 2);
-                } else {
-                    n = n < LANES ? n : LANES;
-                    delta_columns(x, head, c, n, 1);
-                }
+                n = n < DELTA_VECTORS * LANES ? n : DELTA_VECTORS * LANES;
+                delta_block(x, head, c, n);
                 c += n;
             }
         }
@@ -375,9 +444,10 @@ static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
                                 void *scratch)
 {
     int64_t n = a->n_tok < DELTA_TOKENS ? a->n_tok : DELTA_TOKENS;
-    int64_t count[] = {a->d_k * CPU_DELTA_COLUMNS, n * a->d_k, n * a->d_k, n,
-                       n};
-    float **part[] = {&x->m, &x->kn, &x->qn, &x->kq, &x->gamma};
+    int64_t keys = n * a->d_k, decays = a->channels ? keys : 0;
+    int64_t count[] = {a->d_k * CPU_DELTA_COLUMNS, keys,   keys,  n,
+                       a->channels ? keys : n,     decays, decays};
+    float **part[] = {&x->m, &x->kn, &x->qn, &x->kq, &x->gamma, &x->gk, &x->gq};
     size_t at = 0;
 
     *x = (struct delta){.a = a};

@@ -26,6 +26,7 @@
     X(latent_attention, latent_attention_scratch)                              \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \
+    X(delta_net_channels, delta_net_scratch)                                   \
     X(ssm_scan, ssm_scan_scratch)                                              \
     X(softmax, NULL)                                                           \
     X(router_topk, router_scratch)                                             \

@@ -63,13 +63,16 @@ struct cpu_delta_net {
     /* [n_tok, n_head_v, d_v] value vector of each token and value head */
     const float *v;
     /* [n_tok, n_head_v] logarithm of the factor by which a token's state
-     * decays; at most 0 */
+     * decays; at most 0. With `channels` [n_tok, n_head_v, d_k], one factor for
+     * each row of the state. */
     const float *g;
     /* [n_tok, n_head_v] factor of the update that each token makes to the
      * state */
     const float *beta;
     int64_t q_stride, k_stride, v_stride, g_stride, beta_stride;
-    /* lower bound of the norm by which a key or query is divided */
+    bool channels;
+    /* lower bound of the norm by which a key or query is divided; with
+     * `channels`, a term that is added to the norm's square */
     float eps;
     /* [n_head_v, d_k, d_v] state of each value head before the call; NULL if it
      * is 0 */

@@ -1,4 +1,4 @@
-/* The kernels short_conv, delta_net and ssm_scan. They divide a step's tokens
+/* The kernels short_conv, delta_net* and ssm_scan. They divide a step's tokens
  * into runs, the consecutive tokens of one sequence. For each run they find the
  * sequence's state and call the functions of cpu_recurrent.h. Included by
  * cpu_ops_template.h. */
@@ -111,6 +111,7 @@ static inline struct cpu_delta_net delta_args(const struct cpu_call *c)
 {
     int64_t n_k = c->in[0].dim[1], n_v = c->out.dim[1];
     int64_t d_k = c->in[0].dim[2], d_v = c->out.dim[2];
+    bool channels = c->in[3].n_dim == 3;
 
     return (struct cpu_delta_net){.n_tok = c->out.dim[0],
                                   .n_head_k = n_k,
@@ -121,8 +122,9 @@ static inline struct cpu_delta_net delta_args(const struct cpu_call *c)
                                   .q_stride = n_k * d_k,
                                   .k_stride = n_k * d_k,
                                   .v_stride = n_v * d_v,
-                                  .g_stride = n_v,
+                                  .g_stride = channels ? n_v * d_k : n_v,
                                   .beta_stride = n_v,
+                                  .channels = channels,
                                   .eps = c->attr->eps,
                                   .out_stride = n_v * d_v};
 }
@@ -144,13 +146,13 @@ static inline int64_t count_runs(const struct token_table *b)
     return n;
 }
 
-/* Computes delta_net:
+/* Computes delta_net and delta_net_channels:
  *
  *   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
  *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e]
  *
- * Threads divide the blocks of state columns (items of cpu_recurrent.h) of all
- * value heads and all sequences of the step. */
+ * where delta_net_channels has decay [n_tok, n_head, d]. Threads divide the
+ * blocks of state columns (items) of all value heads and all sequences. */
 static inline void delta_net_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -180,6 +182,11 @@ static inline void delta_net_run(const struct cpu_call *c)
         a.out = (float *)c->out.data + t * a.out_stride;
         delta_net_items(&a, lo, hi - lo, c->scratch);
     }
+}
+
+static inline void delta_net_channels_run(const struct cpu_call *c)
+{
+    delta_net_run(c);
 }
 
 /* ---- scan of a state space model ----------------------------------------- */

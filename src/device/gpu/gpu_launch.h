@@ -61,6 +61,7 @@ typedef int64_t s64;
     X(concat, NULL)                                                            \
     X(short_conv, NULL)                                                        \
     X(delta_net, gpu_delta_net_scratch)                                        \
+    X(delta_net_channels, gpu_delta_net_scratch)                               \
     X(ssm_scan, NULL)                                                          \
     X(expert_matmul, gpu_expert_matmul_scratch)                                \
     X(expert_down, gpu_expert_down_scratch)

@@ -52,8 +52,10 @@ size_t gpu_delta_net_scratch(const struct gpu_call *c)
     return scratch_lay(c, at);
 }
 
-static enum gpu_kernel delta_kernel(int64_t d_k)
+static enum gpu_kernel delta_kernel(int64_t d_k, bool channels)
 {
+    if (channels)
+        return d_k <= 128 ? GPU_delta_net_channels_128 : GPU_delta_net_wide;
     return d_k <= 64    ? GPU_delta_net_64
            : d_k <= 128 ? GPU_delta_net_128
            : d_k <= 256 ? GPU_delta_net_256
@@ -83,6 +85,7 @@ void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
                                .d_k = c->in[0].dim[2],
                                .d_v = c->out.dim[2],
                                .n_tok = (int32_t)c->table.n_tok,
+                               .channels = c->in[3].n_dim == 3,
                                .eps = c->attr->eps};
 
     scratch_lay(c, at);
@@ -94,8 +97,14 @@ void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
     if (a.n_tok == 0)
         return;
     gpu_list_add(l, GPU_delta_norm, a.n_tok * a.n_head_k + 1, &a);
-    gpu_list_add(l, delta_kernel(a.d_k),
+    gpu_list_add(l, delta_kernel(a.d_k, a.channels),
                  a.n_split * a.n_head_v * gpu_groups(a.d_v, 32), &a);
+}
+
+void gpu_launch_delta_net_channels(struct launch_list *l,
+                                   const struct gpu_call *c)
+{
+    gpu_launch_delta_net(l, c);
 }
 
 static enum gpu_kernel scan_kernel(int64_t d_state)

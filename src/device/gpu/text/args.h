@@ -608,7 +608,7 @@ struct delta_net_args {
     u64 run;
     s64 page_stride, n_head_k, n_head_v, d_k, d_v;
     /* n_split: work groups among which the runs are divided in turn */
-    s32 n_tok, n_split;
+    s32 n_tok, n_split, channels;
     float eps;
 };
 struct ssm_scan_args {

@@ -158,8 +158,9 @@ KERNEL(delta_norm, struct delta_net_args, 128)
             part[lane] = add_(add_(part[lane], part[lane + 16]),
                               add_(part[lane + 32], part[lane + 48]));
         BARRIER();
-        norm = sqrt_(sum16(part + 64 * side));
-        s = div_(1.0f, norm > a.eps ? norm : a.eps);
+        norm = sum16(part + 64 * side);
+        norm = sqrt_(a.channels ? add_(norm, a.eps) : norm);
+        s = div_(1.0f, a.channels || norm > a.eps ? norm : a.eps);
         for (s64 d = id; d < a.d_k; d += 64)
             out[d] = mul_(x[d], s);
         BARRIER();
@@ -206,8 +207,13 @@ enum { DELTA_COLUMNS = 32 };
 #define NAME delta_net_256
 #include "delta_tmpl.h"
 
-/* The gated delta net for keys of any size d_k. The state [d_k, d_v] of a head
- * stays in device memory.
+#define HELD     32
+#define NAME     delta_net_channels_128
+#define CHANNELS 1
+#include "delta_tmpl.h"
+
+/* The gated delta net for keys of any size d_k and both forms of decay. The
+ * state [d_k, d_v] of a head stays in device memory.
  *
  * Lanes: four have a column of the state, each every fourth element. Shared
  * memory: the lanes' chains. Order of sums: four chains of fma by index mod 4,
@@ -241,13 +247,16 @@ KERNEL(delta_net_wide, struct delta_net_args, 128)
             GLOBAL const float *qn =
                 AT(const float, a.qn) + (t * a.n_head_k + key) * a.d_k;
             s64 at = t * a.n_head_v + head;
-            float gamma = exp_(AT(const float, a.g)[at]), u, y;
+            GLOBAL const float *g =
+                AT(const float, a.g) + (a.channels ? at * a.d_k : at);
+            float gamma = a.channels ? 1.0f : exp_(g[0]), by, u, y;
             float ck = 0, cq = 0, v = 0;
             LOCAL float *p = chain + turn % 2 * 256;
 
             for (s64 d = j; e < a.d_v && d < a.d_k; d += 4) {
-                ck = fma_(m[d * a.d_v], kn[d], ck);
-                cq = fma_(m[d * a.d_v], qn[d], cq);
+                by = a.channels ? exp_(g[d]) : 1.0f;
+                ck = fma_(m[d * a.d_v], mul_(by, kn[d]), ck);
+                cq = fma_(m[d * a.d_v], mul_(by, qn[d]), cq);
             }
             p[lane] = ck;
             p[128 + lane] = cq;
@@ -262,8 +271,10 @@ KERNEL(delta_net_wide, struct delta_net_args, 128)
                           v, gamma, AT(const float, a.beta)[at], scale, &u);
             if (j == 0 && e < a.d_v)
                 AT(float, a.out)[at * a.d_v + e] = y;
-            for (s64 d = j; e < a.d_v && d < a.d_k; d += 4)
-                m[d * a.d_v] = fma_(kn[d], u, mul_(gamma, m[d * a.d_v]));
+            for (s64 d = j; e < a.d_v && d < a.d_k; d += 4) {
+                by = a.channels ? exp_(g[d]) : gamma;
+                m[d * a.d_v] = fma_(kn[d], u, mul_(by, m[d * a.d_v]));
+            }
         }
     }
 }
