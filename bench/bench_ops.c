@@ -155,6 +155,77 @@ static void run_attention(const struct cpu_kernels *k, const char *name,
         2.0 * N_HEAD * (double)d * seen);
 }
 
+/* The sizes of DeepSeek-V3.2: an indexer with 64 heads and 2,048 chosen
+ * positions, and 16 of the 128 heads that attend to latents. */
+enum { INDEX_HEAD = 64, LATENT = 512, LATENT_KEY = 576, TOP = 2048 };
+
+/* Sets up a table of n_tok tokens, the last of a context of n_ctx. */
+static struct token_table last_tokens(int64_t n_tok, int64_t n_ctx)
+{
+    enum { MAX_TOK = 512, MAX_PAGE = 512 };
+    static int32_t pos[MAX_TOK], seq[MAX_TOK], pages[MAX_PAGE];
+
+    for (int i = 0; i < MAX_PAGE; i++)
+        pages[i] = i;
+    for (int i = 0; i < n_tok; i++)
+        pos[i] = (int32_t)(n_ctx - n_tok + i);
+    return (struct token_table){n_tok, n_tok, pos, seq, pages, MAX_PAGE};
+}
+
+/* Returns a cache with one head. */
+static struct cpu_tensor shared_cache(int64_t n_slot, int64_t d)
+{
+    struct cpu_tensor t = cache(PL_F16, n_slot, d);
+
+    t.dim[1] = 1;
+    return t;
+}
+
+static void run_index(const struct cpu_kernels *k, const char *name,
+                      int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {.n_used = TOP};
+    struct token_table b = last_tokens(n_tok, n_ctx);
+    struct cpu_call c = {.n_in = 3, .attr = &attr, .table = &b};
+
+    c.in[0] = tensor(n_tok, INDEX_HEAD, D);
+    c.in[1] = tensor(n_tok, INDEX_HEAD, 1);
+    c.in[2] = shared_cache(n_ctx, D);
+    c.out = tensor(n_tok, TOP, 1);
+    c.in[1].n_dim = c.out.n_dim = 2;
+    c.out.format = PL_I32;
+    run(k, name, KERNEL_index_topk, c,
+        (double)(cache_tile_bytes(PL_F16, D) * (size_t)(n_ctx / PAGE_TOKENS)),
+        1.0 * INDEX_HEAD * D * (double)(n_tok * n_ctx));
+}
+
+/* Measures attention to latents: to all positions, or to TOP chosen ones if
+ * `chosen`. */
+static void run_latents(const struct cpu_kernels *k, const char *name,
+                        bool chosen, int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {.scale = 0.05f, .d_value = LATENT};
+    static const int32_t head_map[N_HEAD];
+    struct token_table b = last_tokens(n_tok, n_ctx);
+    struct cpu_call c = {
+        .n_in = 2 + chosen, .attr = &attr, .table = &b, .head_map = head_map};
+    int64_t seen = chosen ? TOP : n_ctx;
+
+    c.in[0] = tensor(n_tok, N_HEAD, LATENT_KEY);
+    c.in[1] = shared_cache(n_ctx, LATENT_KEY);
+    if (chosen) {
+        c.in[2] = tensor(n_tok, TOP, 1);
+        c.in[2].n_dim = 2;
+        c.in[2].format = PL_I32;
+        for (int64_t i = 0; i < n_tok * TOP; i++)
+            ((int32_t *)c.in[2].data)[i] = (int32_t)(i % TOP * n_ctx / TOP);
+    }
+    c.out = tensor(n_tok, N_HEAD, LATENT);
+    run(k, name, KERNEL_latent_attention, c,
+        (double)(n_tok * seen * LATENT_KEY * 2),
+        1.0 * N_HEAD * (LATENT_KEY + LATENT) * (double)(n_tok * seen));
+}
+
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
                             pl_format f, bool values, int n_tok)
 {
@@ -471,6 +542,14 @@ int main(int argc, char **argv)
         run_attention(&k, "bf16_attention_q8_0_128_c4096", PL_Q8_0, D, 128,
                       4096);
     }
+    run_index(&k, "index_topk_decode_c4096", 1, 4096);
+    run_index(&k, "index_topk_decode_c32768", 1, 32768);
+    run_index(&k, "index_topk_16_c8192", 16, 8192);
+    run_latents(&k, "latents_decode_c2048", false, 1, 2048);
+    run_latents(&k, "latents_decode_c32768", false, 1, 32768);
+    run_latents(&k, "chosen_latents_decode_c4096", true, 1, 4096);
+    run_latents(&k, "chosen_latents_decode_c32768", true, 1, 32768);
+    run_latents(&k, "chosen_latents_16_c8192", true, 16, 8192);
     run_delta_net(&k, "delta_net_decode", 1, false);
     run_delta_net(&k, "delta_net_prefill_512", 512, false);
     run_delta_net(&k, "delta_net_channels_decode", 1, true);

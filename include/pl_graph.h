@@ -53,6 +53,8 @@ typedef struct pl_dim {
  *                value heads of the first gate, then those of the second
  *   DELTA_GATE_A rows that all value heads share: DELTA_GATE or ATTN_GATE times
  *                the results of this matrix are gates
+ *   INDEXER      a matrix of the indexer, which chooses the keys of attention
+ *   CACHE_INDEX  the indexer's keys
  *   STATE        a recurrent state per value head
  *   CONV_STATE   earlier inputs per channel of a convolution
  *   SSM_IN       rows of a state space model's z, x, b, c and dt, in this order
@@ -87,6 +89,7 @@ typedef struct pl_dim {
     X(FFN_DOWN)                                                                \
     X(ROUTER)                                                                  \
     X(ROUTER_BIAS)                                                             \
+    X(INDEXER)                                                                 \
     X(FFN_GATE_EXPS)                                                           \
     X(FFN_UP_EXPS)                                                             \
     X(FFN_GATE_UP_EXPS)                                                        \
@@ -107,6 +110,7 @@ typedef struct pl_dim {
     X(MTP_PROJ)                                                                \
     X(CACHE_K)                                                                 \
     X(CACHE_V)                                                                 \
+    X(CACHE_INDEX)                                                             \
     X(STATE)                                                                   \
     X(CONV_STATE)                                                              \
     X(SSM_IN)                                                                  \
@@ -215,6 +219,10 @@ PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
 PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
                           int64_t n_head, int64_t d_head, bool values,
                           int64_t window);
+/* Creates a cache [slots, 1, d] for pl_index_topk: the keys of an indexer, for
+ * all tokens. All ranks hold all of it. */
+PL_API pl_tensor pl_index_cache(pl_graph *g, const char *name, pl_format f,
+                                int64_t d);
 /* Creates a state [slots, n_head, d_head] (F32), one slot per sequence. The op
  * that reads the state updates it with each token. The role is PL_ROLE_STATE or
  * PL_ROLE_CONV_STATE. */
@@ -280,6 +288,23 @@ PL_API pl_tensor pl_bidirectional_attention(pl_graph *g, pl_tensor q,
  * n_head, d], cache [slots, n_kv, d] -> [t, n_head, d_value]. */
 PL_API pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
                                      int64_t d_value, float scale);
+/* Like pl_latent_attention, but a token attends to k chosen positions: chosen
+ * [t, k] (I32), of which each is limited to 0 .. the token's own position. A
+ * token with at most k positions attends to all of them. */
+PL_API pl_tensor pl_chosen_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
+                                     pl_tensor chosen, int64_t d_value,
+                                     float scale);
+/* Chooses for each token the k positions with the largest scores, of its own
+ * and the earlier positions of its sequence: queries q [t, j, d] and weights w
+ * [t, j] of j heads, keys in a cache [slots, 1, d] of pl_index_cache -> [t, k]
+ * (I32), ascending.
+ *
+ *   score(u) = sum over heads i of w_i max(0, q_i key_u)
+ *
+ * Of equal scores the earlier position is chosen. If a token has fewer than k
+ * positions, the rest of its row is -1. Source: DeepSeek-V3.2. */
+PL_API pl_tensor pl_index_topk(pl_graph *g, pl_tensor q, pl_tensor w,
+                               pl_tensor cache, int k);
 /* Causal convolution of each channel: x [t, c], taps w [c, n] -> [t, c]. The
  * last tap applies to the token itself, those before it to earlier tokens,
  * whose inputs the state [slots, c, n - 1] holds. If `silu`, SiLU follows. */

@@ -200,26 +200,51 @@ static double position_bytes(const struct program *p,
            (double)cache_tile_bytes(c->format, c->dim[2].n) / PAGE_TOKENS;
 }
 
+/* Returns the average number of a token's own and earlier positions. */
+static double positions(const struct cost_micro *z)
+{
+    return (double)z->n_past + ((double)z->sizes.n_tok / n_seq(z) + 1) / 2;
+}
+
 static double attention(const struct program *p, const struct insn_kernel *s,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
-    double n = (double)z->sizes.n_tok / n_seq(z);
-    /* average number of positions that a token attends to */
-    double seen = (double)z->n_past + (n + 1) / 2;
+    /* average number of positions that a token attends to, and number of
+     * positions that are read for all tokens */
+    double seen = positions(z), read;
     double macs, bytes;
 
     if (s->kernel == KERNEL_bidirectional_attention)
-        seen = (double)z->n_past + n;
+        seen = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     if (s->attr && s->attr->window > 0)
         seen = fmin(seen, (double)s->attr->window);
+    read = seen * n_seq(z);
+    if (s->kernel == KERNEL_latent_attention && s->arg[3].tensor >= 0) {
+        seen = fmin(seen, (double)p->tensor[s->arg[3].tensor].dim[1].n);
+        read = fmin(read, seen * (double)z->sizes.n_tok);
+    }
     macs = seen * (values(q, z) + values(out, z));
     bytes = position_bytes(p, s, 2);
     if (s->kernel != KERNEL_latent_attention)
         bytes += position_bytes(p, s, 3);
-    bytes *= seen * n_seq(z);
+    bytes *= read;
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
+}
+
+/* Returns the seconds of index_topk, which scores all positions of a token
+ * unless it chooses them all. */
+static double choice(const struct program *p, const struct insn_kernel *s,
+                     const struct cost_rates *r, const struct cost_micro *z)
+{
+    double seen = positions(z);
+
+    if (seen <= (double)s->attr->n_used)
+        return 0;
+    return fmax(position_bytes(p, s, 3) * seen * n_seq(z) / r->read_bytes_per_s,
+                seen * values(&p->tensor[s->arg[1].tensor], z) /
+                    r->attention_macs_per_s);
 }
 
 /* Returns the seconds of a recurrent op, which reads and writes the state of
@@ -247,6 +272,8 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return contraction(p, k, r, z);
     if (kernel_is_attention(k->kernel))
         return attention(p, k, r, z);
+    if (k->kernel == KERNEL_index_topk)
+        return choice(p, k, r, z);
     if (k->kernel == KERNEL_delta_net || k->kernel == KERNEL_delta_net_channels)
         return recurrent(&p->tensor[k->arg[6].tensor], 4, r, z);
     if (k->kernel == KERNEL_ssm_scan)

@@ -202,6 +202,9 @@ struct backend_ops {
     size_t (*scratch)(const struct device_desc *d,
                       const struct device_options *opt,
                       const struct program *p);
+    /* Sets in_launch of the program's instructions. Returns false if out of
+     * memory. NULL if each instruction is a launch of its own. */
+    bool (*mark_launches)(struct program *p);
     /* Returns true if one thread serves both devices of the open backend. A
      * barrier between them would then deadlock. NULL if devices never share
      * threads. */

@@ -409,6 +409,15 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     return t;
 }
 
+pl_tensor pl_index_cache(pl_graph *g, const char *name, pl_format f, int64_t d)
+{
+    pl_tensor t = pl_cache(g, name, f, 1, d, false, 0);
+
+    if (t >= 0)
+        g->node[t].role = PL_ROLE_CACHE_INDEX;
+    return t;
+}
+
 /* Builders of ops ------------------------------------------------------ */
 
 static const struct graph_attr no_attr;
@@ -561,6 +570,20 @@ pl_tensor pl_latent_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
 {
     return make(g, OP_latent_attention, 2, IN(q, cache),
                 ATTR(.scale = scale, .d_value = d_value), 0, NULL);
+}
+
+pl_tensor pl_chosen_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
+                              pl_tensor chosen, int64_t d_value, float scale)
+{
+    return make(g, OP_latent_attention, 3, IN(q, cache, chosen),
+                ATTR(.scale = scale, .d_value = d_value), 0, NULL);
+}
+
+pl_tensor pl_index_topk(pl_graph *g, pl_tensor q, pl_tensor w, pl_tensor cache,
+                        int k)
+{
+    return make(g, OP_index_topk, 3, IN(q, w, cache), ATTR(.n_used = k), 0,
+                NULL);
 }
 
 pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor state,

@@ -68,7 +68,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, n_rot)        /* rope: number of rotated values of each head */     \
     X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
     X(int64_t, window)   /* attention, memory, rope: in tokens, 0 = none */    \
-    X(int, n_used)       /* router_topk: number of chosen experts */           \
+    X(int, n_used)       /* *_topk: number of chosen experts, positions */     \
     X(int, gating)       /* router_*: an enum pl_gating */                     \
     X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \

@@ -378,8 +378,7 @@ static bool attribute(struct parse *p, struct line *l)
     if (l->op == OP_input || l->op == OP_weight || l->op == OP_memory) {
         if (!strcmp(w, "state") && l->op == OP_memory)
             return read_int(p, &l->attr.state);
-        if (!strcmp(w, "role") &&
-            (l->op == OP_weight || (l->op == OP_memory && l->attr.state)))
+        if (!strcmp(w, "role") && (l->op == OP_weight || l->op == OP_memory))
             return read_role(p, l);
         if (!strcmp(w, "values") && l->op == OP_memory)
             return read_int(p, &l->attr.values);
@@ -483,6 +482,15 @@ static pl_tensor make(struct parse *p, const struct line *l)
         }
         if (l->attr.state)
             return pl_state(p->g, l->name, dim[1], dim[2], l->role);
+        if (l->role == PL_ROLE_CACHE_INDEX && dim[1] == 1 && !l->attr.values &&
+            l->attr.window == 0)
+            return pl_index_cache(p->g, l->name, l->format, dim[2]);
+        if (l->role != PL_ROLE_NONE) {
+            bad(p, PL_BAD_ARGUMENT,
+                "only a cache of keys of all tokens with "
+                "one head may have a role, cache_index");
+            return -1;
+        }
         return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
                         l->attr.values, l->attr.window);
     default:

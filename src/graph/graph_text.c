@@ -131,7 +131,9 @@ static void put_node(struct text_out *o, const pl_graph *g,
     if (n->op == OP_memory && !n->attr.values)
         text_put(o, " values=0");
     graph_put_attr(o, &n->attr);
-    if ((n->op == OP_weight || n->attr.state) && n->role != PL_ROLE_NONE) {
+    if ((n->op == OP_weight || n->attr.state ||
+         n->role == PL_ROLE_CACHE_INDEX) &&
+        n->role != PL_ROLE_NONE) {
         text_put(o, " role=");
         text_put_lower(o, graph_role_names[n->role]);
     }

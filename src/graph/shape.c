@@ -327,7 +327,7 @@ static bool shape_bidirectional_attention(struct shape *s)
 
 static bool shape_latent_attention(struct shape *s)
 {
-    const struct graph_node *q = s->in[0], *k = s->in[1];
+    const struct graph_node *q = s->in[0], *k = s->in[1], *chosen = s->in[2];
     pl_dim d[3];
 
     if (!k->attr.values)
@@ -338,9 +338,36 @@ static bool shape_latent_attention(struct shape *s)
         return false;
     if (s->n->attr.d_value < 1 || s->n->attr.d_value > k->dim[2].n)
         return fail(s, "d_value must be at least 1 and at most the cache's d");
+    if (chosen && (chosen->format != PL_I32 || chosen->n_dim != 2 ||
+                   !dim_equal(chosen->dim[0], q->dim[0]) ||
+                   last(chosen).symbol != PL_CONST))
+        return fail(s, "chosen positions must be I32 [t, k]");
     memcpy(d, q->dim, sizeof d);
     d[2].n = s->n->attr.d_value;
     return result(s, 3, d);
+}
+
+static bool shape_index_topk(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *w = s->in[1], *k = s->in[2];
+    const pl_dim d[2] = {q->dim[0], constant(s->n->attr.n_used)};
+
+    if (k->attr.values || k->attr.state || k->dim[1].n != 1)
+        return fail(s, "the keys must be a cache of keys with one head");
+    if (s->g->pool[dim_pool(k->dim[0])].window > 0)
+        return fail(s, "the cache must keep the keys of all tokens");
+    if (q->n_dim != 3 || !dim_equal(q->dim[2], k->dim[2]) ||
+        q->dim[1].symbol != PL_CONST)
+        return fail(s, "q must be [t, j, d] with the keys' d");
+    if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
+        return fail(s, "q must have one row per token of the step");
+    if (w->n_dim != 2 || !dim_equal(w->dim[0], q->dim[0]) ||
+        !dim_equal(w->dim[1], q->dim[1]))
+        return fail(s, "w must be [t, j]");
+    if (s->n->attr.n_used < 1)
+        return fail(s, "n_used must be at least 1");
+    s->n->format = PL_I32;
+    return result(s, 2, d);
 }
 
 /* Checks that x has one row per token of the step, and that the memory is a
@@ -728,9 +755,9 @@ static bool memory_fits(struct shape *s, int i)
 
 /* Sets the attribute bf16, which selects products of BF16 numbers, if the
  * graph's numerics request it, and checks it. Such products are possible for
- * attention and for matrices with 16-bit weights. Routers never get it from the
- * numerics, because with less precise logits they would choose other
- * experts. */
+ * attention and for matrices with 16-bit weights. Routers and indexers never
+ * get it from the numerics, because with less precise scores they would choose
+ * other experts and keys. */
 static bool bf16_fits(struct shape *s)
 {
     struct graph_node *n = s->n;
@@ -739,7 +766,7 @@ static bool bf16_fits(struct shape *s)
     if (graph_is_contraction(n->op))
         may = s->in[1]->format == PL_F16 || s->in[1]->format == PL_BF16;
     if (may && s->g->numerics == PL_NUMERICS_FAST &&
-        s->in[1]->role != PL_ROLE_ROUTER)
+        s->in[1]->role != PL_ROLE_ROUTER && s->in[1]->role != PL_ROLE_INDEXER)
         n->attr.bf16 = 1;
     return n->attr.bf16 == 0 || (may && n->attr.bf16 == 1) ||
            fail(s, "bf16 must be 0, except for attention and 16-bit weights");
@@ -775,10 +802,11 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             return false;
         if (s.in[i]->format == PL_I32 && n->op != OP_reshape &&
             n->op != OP_custom &&
-            !(i > 0 && (n->op == OP_gather_rows || n->op == OP_rope ||
-                        n->op == OP_router_weights ||
-                        n->op == OP_bidirectional_attention ||
-                        n->op == OP_expert_matmul || n->op == OP_expert_down)))
+            !(i > 0 &&
+              (n->op == OP_gather_rows || n->op == OP_rope ||
+               n->op == OP_router_weights || n->op == OP_latent_attention ||
+               n->op == OP_bidirectional_attention ||
+               n->op == OP_expert_matmul || n->op == OP_expert_down)))
             return fail(&s, "an I32 operand, expected values");
         if (s.in[i]->op == OP_weight && !weight_fits(&s, i))
             return false;

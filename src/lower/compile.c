@@ -5,7 +5,6 @@
 #include "base/err.h"
 #include "device/device_ops.h"
 #include "device/device_spec.h"
-#include "device/gpu/gpu_fuse.h"
 #include "kv/pages.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
@@ -223,12 +222,23 @@ static pl_status add_variant(struct compiled *p, struct lower_variant *variant,
     return PL_OK;
 }
 
-/* Marks the instructions that GPUs fuse, in programs of accelerators. */
-static pl_status mark_fused(struct compiled *p, pl_err *err)
+/* Marks the instructions that belong to the launch of an earlier one. A paper
+ * device that is an accelerator fuses as the first backend that does. */
+static pl_status mark_launches(struct compiled *p, pl_err *err)
 {
-    for (int d = 0; d < p->low->n_dev; d++)
-        if (p->list.dev[d].accelerator && !gpu_fuse_mark(&p->low->prog[d]))
+    const struct backend_ops *const *any = device_backends;
+
+    while (*any && !(*any)->mark_launches)
+        any++;
+    for (int d = 0; d < p->low->n_dev; d++) {
+        const struct backend_ops *ops = p->list.dev[d].ops;
+
+        if (!ops->mark_launches && !ops->open)
+            ops = *any;
+        if (p->list.dev[d].accelerator && ops && ops->mark_launches &&
+            !ops->mark_launches(&p->low->prog[d]))
             return err_no_memory(err, "a plan");
+    }
     return PL_OK;
 }
 
@@ -266,7 +276,7 @@ static pl_status lower_all(struct compiled *p, pl_err *err)
     }
     if (s != PL_OK && err)
         *err = e;
-    return s == PL_OK ? mark_fused(p, err) : s;
+    return s == PL_OK ? mark_launches(p, err) : s;
 }
 
 pl_status compiled_dump(const struct compiled *p, const struct lower_dump *dump,

@@ -44,6 +44,9 @@ struct build {
      * without gate: down(hidden(up h)). NULL if they have a gate. */
     model_hidden *hidden;
     bool bare_scan; /* the results of Mamba-2 blocks may have no norm */
+    /* [n_tok, top_keys] the positions that the most recently built indexer has
+     * chosen; -1 if there is none */
+    pl_tensor chosen;
 };
 
 /* The expected size of a dimension, and the metadata key that it comes from,
@@ -209,6 +212,11 @@ pl_tensor model_gated(struct build *b, pl_tensor y, pl_tensor h,
 pl_tensor model_mamba2(struct build *b, pl_tensor h);
 pl_status model_mamba2_params(struct model *m, pl_err *err);
 
+/* Sets b->chosen to the positions that attention attends to, if the layer has
+ * an indexer. h [n_tok, d_model] is the input of attention, r [n_tok, q_rank]
+ * the latents of its queries. Defined in indexer.c. */
+void model_indexer(struct build *b, pl_tensor h, pl_tensor r);
+
 /* A function that combines the results of the gate and up matrices: pl_swiglu
  * or pl_geglu. */
 typedef pl_tensor model_glu(pl_graph *g, pl_tensor gate, pl_tensor up);
@@ -290,6 +298,8 @@ void model_qwen35(struct build *b); /* Builds the graph of the families qwen35,
                                        qwen35moe and qwen3next. */
 pl_status model_deepseek2_read(struct model *m, pl_err *err);
 void model_deepseek2(struct build *b);
+pl_status model_deepseek32_read(struct model *m, pl_err *err);
+pl_status model_glm_dsa_read(struct model *m, pl_err *err);
 pl_status model_granite_read(struct model *m, pl_err *err);
 void model_granite(struct build *b);
 pl_status model_smollm3_read(struct model *m, pl_err *err);
@@ -328,6 +338,9 @@ void model_mimo2(struct build *b);
 pl_status model_mistral3_read(struct model *m, pl_err *err);
 void model_mistral3(struct build *b);
 pl_status model_mistral4_read(struct model *m, pl_err *err);
+/* Multiplies cos and sin by YaRN's factor (1 + 0.1 ln f) / (1 + l ln f), and
+ * scores by its square, with the key yarn_log_multiplier l. */
+pl_status model_yarn_stretch(struct model *m, pl_err *err);
 pl_status model_muse_glimmer_read(struct model *m, pl_err *err);
 void model_muse_glimmer(struct build *b);
 void model_arcee(struct build *b);

@@ -14,6 +14,8 @@
  *
  *   (k_n, v) = a head of kv_b c,  score = (q_n k_n + q_r r) * query_scale
  *
+ * In deepseek32 and glm-dsa tokens attend to chosen latents (indexer.c).
+ *
  * Experts are as in glm4moe. The router may also be a softmax, and may first
  * choose groups of experts. Source: arXiv:2405.04434, arXiv:2412.19437. */
 #include "base/err.h"
@@ -132,8 +134,9 @@ static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
     return scale < 0 ? x : pl_mul(b->g, x, scale);
 }
 
-/* Returns the queries of all heads before RoPE, [n_tok, n_head, d_key]. */
-static pl_tensor queries(struct build *b, pl_tensor h)
+/* Returns the queries of all heads before RoPE, [n_tok, n_head, d_key]. Sets
+ * *latents to their latents [n_tok, q_rank], or to h if there are none. */
+static pl_tensor queries(struct build *b, pl_tensor h, pl_tensor *latents)
 {
     const struct model *m = b->m;
     const struct model_dim rank = {m->q_rank, "attention.q_lora_rank"};
@@ -146,6 +149,7 @@ static pl_tensor queries(struct build *b, pl_tensor h)
                          model_width(b), false);
         h = model_norm(b, h, "attn_q_a_norm", rank);
     }
+    *latents = h;
     h = model_matmul(b, h, plain ? "attn_q" : "attn_q_b", PL_ROLE_ATTN_Q, all,
                      plain ? model_width(b) : rank, false);
     h = model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
@@ -171,7 +175,10 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     kv = model_heads(b, c, 1, m->kv_rank);
     kv = pl_concat(b->g, 2, (pl_tensor[]){kv, r}, 2);
     kv = cached(b, "kv", b->cache_k, true, 1, m->kv_rank + m->rope.n_rot, kv);
-    y = pl_latent_attention(b->g, q, kv, m->kv_rank, m->query_scale);
+    y = b->chosen < 0
+            ? pl_latent_attention(b->g, q, kv, m->kv_rank, m->query_scale)
+            : pl_chosen_attention(b->g, q, kv, b->chosen, m->kv_rank,
+                                  m->query_scale);
     return by_head(b, y, "attn_v_b", PL_ROLE_ATTN_V_B, v, rank);
 }
 
@@ -212,8 +219,9 @@ pl_tensor model_latent_attention(struct build *b, pl_tensor h,
                                    "kv_lora_rank and dimension_count"};
     const struct model_dim width = {m->n_head[b->layer] * m->d_value[b->layer],
                                     "attention.head_count * value length"};
-    pl_tensor q = queries(b, h), q_n, q_r, c, r, y;
+    pl_tensor r_q, q = queries(b, h, &r_q), q_n, q_r, c, r, y;
 
+    model_indexer(b, h, r_q);
     q_n = pl_slice(b->g, q, 2, 0, d_n);
     q_r = rotated(b, pl_slice(b->g, q, 2, d_n, n_rot));
     c = model_matmul(b, h, "attn_kv_a_mqa", PL_ROLE_ATTN_KV_A, both,

@@ -20,6 +20,21 @@ static double yarn_scale(double factor, double l)
     return 1 + 0.1 * l * log(factor);
 }
 
+pl_status model_yarn_stretch(struct model *m, pl_err *err)
+{
+    const double factor = 1 / (double)m->rope.freq_scale;
+    double l, stretch;
+
+    PL_TRY(
+        params_factor(m, "rope.scaling.yarn_log_multiplier", 0, true, &l, err));
+    if (!m->rope.yarn || !(factor > 1))
+        return PL_OK;
+    stretch = yarn_scale(factor, 1) / yarn_scale(factor, 10 * l);
+    m->rope.mscale *= (float)stretch;
+    m->query_scale *= (float)(stretch * stretch);
+    return PL_OK;
+}
+
 pl_status model_mistral3_read(struct model *m, pl_err *err)
 {
     const double factor = 1 / (double)m->rope.freq_scale;
@@ -35,20 +50,8 @@ pl_status model_mistral3_read(struct model *m, pl_err *err)
 
 pl_status model_mistral4_read(struct model *m, pl_err *err)
 {
-    const double factor = 1 / (double)m->rope.freq_scale;
-    double l;
-
     PL_TRY(model_deepseek2_read(m, err));
-    PL_TRY(
-        params_factor(m, "rope.scaling.yarn_log_multiplier", 0, true, &l, err));
-    if (m->rope.yarn && factor > 1) {
-        const double stretch =
-            yarn_scale(factor, 1) / yarn_scale(factor, 10 * l);
-
-        m->rope.mscale *= (float)stretch;
-        m->query_scale *= (float)(stretch * stretch);
-    }
-    return PL_OK;
+    return model_yarn_stretch(m, err);
 }
 
 void model_mistral3(struct build *b)

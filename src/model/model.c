@@ -37,6 +37,10 @@ static const struct model_family families[] = {
      model_qwen3next_read, model_qwen35},
     {"deepseek2", false, MOE_ALWAYS, true, "expert_feed_forward_length",
      model_deepseek2_read, model_deepseek2},
+    {"deepseek32", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_deepseek32_read, model_deepseek2},
+    {"glm-dsa", false, MOE_ALWAYS, true, "expert_feed_forward_length",
+     model_glm_dsa_read, model_deepseek2},
     {"granite", false, MOE_NEVER, false, NULL, model_granite_read,
      model_granite},
     {"granitemoe", false, MOE_ALWAYS, false, "feed_forward_length",
@@ -143,8 +147,9 @@ const char *model_family_name(int i)
 /* Families whose multi-token-prediction blocks take the output of the last
  * norm. Those of others take its input. Source: the graphs of llama.cpp and
  * vLLM. */
-static const char *const normed[] = {"qwen35",    "qwen35moe", "qwen3next",
-                                     "deepseek2", "glm4moe",   "hy_v3"};
+static const char *const normed[] = {"qwen35",    "qwen35moe",  "qwen3next",
+                                     "deepseek2", "deepseek32", "glm4moe",
+                                     "glm-dsa",   "hy_v3"};
 
 static pl_status find_family(struct model *m, pl_err *err)
 {
@@ -245,6 +250,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                       .hidden_rows = opt->hidden_rows,
                       .n_ctx = requested_context(m, opt->n_ctx),
                       .ends = -1,
+                      .chosen = -1,
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
 

@@ -106,6 +106,15 @@ struct model {
      * attention; q_rank is 0 if queries have no latents */
     int64_t q_rank, kv_rank;
     bool latent; /* the cache contains latents instead of keys and values */
+    /* The indexer that chooses the keys of attention: number and width of its
+     * heads, and how many keys a token attends to; 0 if there is none. */
+    int64_t n_index, d_index, top_keys;
+    /* [n_layer + n_next] false for a layer that uses the choice of the last
+     * layer with an indexer; NULL if all have one */
+    const bool *indexer;
+    float index_eps; /* epsilon of the norm of the indexer's keys */
+    bool index_neox; /* which pairs RoPE rotates in the indexer, as
+                        model_family.neox */
     pl_rope rope;
     /* [n_layer] window of attention in tokens, 0 for no window; NULL if no
      * layer has one. */
@@ -206,6 +215,7 @@ struct model_graph_options {
  *   out_ids    I32 [n_out]   input: the rows whose logits are wanted
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
  *   cache_kv.N               [n_slot, 1, d], instead of these: latents
+ *   cache_index.N            [n_slot, 1, d]: keys of an indexer
  *   state.N, conv_state*.N   of layers with a delta net or a Mamba-2 block
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output; not of an encoder

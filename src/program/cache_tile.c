@@ -210,3 +210,17 @@ void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
         }
     }
 }
+
+void cache_tile_copy(pl_format f, int64_t d, void *dst, int j, const void *src,
+                     int src_j)
+{
+    struct plane p[TILE_PARTS];
+    int n_plane = planes(f, d, p);
+
+    for (int k = 0; k < n_plane; k++) {
+        size_t row = (size_t)(p[k].all * p[k].size);
+
+        memcpy((char *)dst + p[k].at + (size_t)j * row,
+               (const char *)src + p[k].at + (size_t)src_j * row, row);
+    }
+}

@@ -59,4 +59,9 @@ void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
                       int n, const void *rows, size_t stride);
 
+/* Copies token position src_j of tile `src` to position j of tile `dst`. Both
+ * are tiles of values. */
+void cache_tile_copy(pl_format f, int64_t d, void *dst, int j, const void *src,
+                     int src_j);
+
 #endif

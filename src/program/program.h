@@ -297,7 +297,7 @@ struct insn {
      * max_rows is 0, it is always executed. */
     bool pred_out; /* the predicate tests n_out, else n_tok */
     /* for estimates: in steps of few tokens a GPU does the instruction in the
-     * launch of an earlier one (gpu_fuse_mark()) */
+     * launch of an earlier one (backend_ops.mark_launches) */
     bool in_launch;
     int64_t min_rows, max_rows;
     union { /* `kind` tells which member is valid */

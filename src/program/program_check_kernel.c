@@ -455,6 +455,8 @@ static bool attributes_fit(const struct insn_kernel *k,
         return heads_fit(k, t);
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);
+    case KERNEL_index_topk:
+        return same(t[k->arg[3].tensor].dim[1], (pl_dim){1, PL_CONST});
     case KERNEL_delta_net:
     case KERNEL_delta_net_channels:
         return heads_fit(k, t) && state_fits(k, t, 6);

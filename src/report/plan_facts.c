@@ -90,6 +90,7 @@ enum plan_kind plan_kind(const struct graph_node *n)
         return PLAN_EXPERTS;
     case PL_ROLE_CACHE_K:
     case PL_ROLE_CACHE_V:
+    case PL_ROLE_CACHE_INDEX:
         return PLAN_CACHE;
     default:
         return PLAN_OTHER;
@@ -181,6 +182,46 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
+/* Returns true if the instruction is a product of an indexer or its choice of
+ * keys. */
+static bool is_of_indexer(const pl_graph *g, const struct insn *s)
+{
+    const struct graph_node *n = s->node >= 0 ? &g->node[s->node] : NULL;
+
+    return n && (n->op == OP_index_topk ||
+                 (graph_is_contraction(n->op) &&
+                  g->node[n->in[1]].role == PL_ROLE_INDEXER));
+}
+
+/* Returns the greatest fraction of a device's seconds in kernels that indexers
+ * take of micro-batch z. */
+static double share_of_indexers(const struct compiled *q,
+                                const struct cost_machine *m, int64_t n_tok,
+                                int64_t n_past)
+{
+    const pl_graph *g = q->low->num->g;
+    const struct cost_micro z = {graph_sizes_of(&q->max, n_tok, 1, 1), n_past};
+    double most = 0;
+
+    for (int d = 0; d < m->n_dev; d++) {
+        const struct variant *v = m->prog[d].variant;
+        double own = 0, all = 0;
+
+        for (int i = 0; m->prog[d].n_variant > 0 && i < v->n_insn; i++) {
+            const struct insn *s = &v->insn[i];
+            double t;
+
+            if (s->kind != INSN_KERNEL || !insn_enabled(s, 1, &z.sizes))
+                continue;
+            t = cost_insn_s(m, d, s, &z);
+            all += t;
+            own += is_of_indexer(g, s) ? t : 0;
+        }
+        most = own > 0 && own / all > most ? own / all : most;
+    }
+    return most;
+}
+
 /* Estimates the duration of a step with all micro-batches of the pipelined
  * variant, and the duration of the same micro-batches one after another. */
 static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
@@ -246,6 +287,9 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                        err));
     PL_TRY(
         cost_tokens(&m, 1, e->n_past, f->decode.use, &f->decode.seconds, err));
+    f->index_prefill = share_of_indexers(
+        q, &m, e->n_prompt < q->max.n_tok ? e->n_prompt : q->max.n_tok, 0);
+    f->index_decode = share_of_indexers(q, &m, 1, e->n_past);
     e->prefill_tps = (double)e->n_prompt / f->prefill.seconds;
     e->decode_tps = 1 / f->decode.seconds;
     return estimate_pipeline(f, p, &m, err);

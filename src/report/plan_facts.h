@@ -85,6 +85,10 @@ struct plan_facts {
     /* predicted times of a prompt of n_prompt tokens, and of one token after
      * n_past tokens; both numbers are in `estimate` */
     struct plan_time prefill, decode;
+    /* the greatest fraction of a device's seconds in kernels that indexers,
+     * which are mirrored, take of a prompt and of a token; 0 if there are
+     * none */
+    double index_prefill, index_decode;
     struct plan_pipeline pipeline;
     /* number of machines, and [n_machine * n_machine] what machine a sends to
      * machine b in a step of one token, at a * n_machine + b; NULL for one

@@ -429,4 +429,9 @@ void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                           q->list.dev[end].name);
         d = end;
     }
+    if (f->index_prefill > 0 || f->index_decode > 0)
+        writer_printf(to,
+                      "mirrored  indexers: up to %.1f %% of a device's time in "
+                      "kernels for a prompt, %.1f %% for a token\n",
+                      100 * f->index_prefill, 100 * f->index_decode);
 }

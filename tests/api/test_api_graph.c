@@ -193,6 +193,8 @@ static void memories(struct walk *w)
         made(w, pl_state(g, name, n_head, d_head,
                          walk_chance(w, 2) ? PL_ROLE_STATE
                                            : (pl_role)walk_i(w, 3)));
+    else if (!strcmp(w->call, "pl_index_cache"))
+        made(w, pl_index_cache(g, name, (pl_format)walk_i(w, PL_F16), d_head));
     else
         made(w, pl_cache(g, name, (pl_format)walk_i(w, PL_F16), n_head, d_head,
                          walk_chance(w, 2), walk_int(w, 0)));
@@ -225,6 +227,10 @@ static void ops(struct walk *w)
                                            walk_int(w, 0), a_float(w, 0)));
     else if (!strcmp(c, "pl_latent_attention"))
         made(w, pl_latent_attention(g, t[0], t[1], walk_int(w, 2), f));
+    else if (!strcmp(c, "pl_chosen_attention"))
+        made(w, pl_chosen_attention(g, t[0], t[1], t[2], walk_int(w, 2), f));
+    else if (!strcmp(c, "pl_index_topk"))
+        made(w, pl_index_topk(g, t[0], t[1], t[2], k));
     else if (!strcmp(c, "pl_short_conv"))
         made(w, pl_short_conv(g, t[0], t[1], t[2], on));
     else if (!strcmp(c, "pl_delta_net"))
@@ -608,6 +614,7 @@ static const struct walk_row rows[] = {
     {"pl_input", leaves},
     {"pl_weight", leaves},
     {"pl_cache", memories},
+    {"pl_index_cache", memories},
     {"pl_state", memories},
     {"pl_gather_rows", plain_op},
     {"pl_matmul", plain_op},
@@ -621,6 +628,8 @@ static const struct walk_row rows[] = {
     {"pl_attention", ops},
     {"pl_bidirectional_attention", ops},
     {"pl_latent_attention", ops},
+    {"pl_chosen_attention", ops},
+    {"pl_index_topk", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},
     {"pl_delta_net_channels", ops},

@@ -524,7 +524,7 @@ TEST(gpu_fuse_lets_the_last_work_group_go_on_after_biases)
                "  0: %7 = swiglu_oai(%5, %6)\n"
                "  0: %8 = quantize(%7)\n",
                0, 0, 0, 0, 0, 0);
-    /* a sum that is no result of the launch */
+    /* a sum that the launch does not give */
     FEW_GROUPS(tensors,
                "  0: %4 = add(%3, %2)\n"
                "  0: %6 = add(%5, %4)\n",
@@ -676,8 +676,8 @@ TEST(gpu_fuse_quantizes_units_of_columns)
     }
 }
 
-/* The last work group of a KV head quantizes its heads' columns, so the parts of
- * a row must be among these. */
+/* The last work group of a KV head quantizes its heads' columns, so the parts
+ * of a row must be among these. */
 TEST(gpu_fuse_quantizes_columns_of_heads)
 {
     static const struct {

@@ -185,11 +185,14 @@ TEST(draft_text_of_a_draft_model_in_each_form_is_the_plain_one)
 }
 
 /* Models with a block for multi-token prediction: with recurrent states, with
- * latents, and with experts. Costs three seconds. */
+ * latents, with experts, and in the long tier with chosen keys. Costs three
+ * seconds. */
 TEST(draft_text_of_multi_token_prediction_is_the_plain_one)
 {
     static const char *const made[] = {"qwen35-dense-f32", "qwen35moe-f32",
-                                       "deepseek2-mla-f32"};
+                                       "deepseek2-mla-f32",
+                                       "glm-dsa-shared-f32"};
+    const size_t n_made = test_long() ? 4 : 3;
     static const char *const how[] = {
         GREEDY,
         SEEDED " -dev 'sim*2' -sm tensor",
@@ -205,9 +208,9 @@ TEST(draft_text_of_multi_token_prediction_is_the_plain_one)
     };
     struct sum sum = {0};
 
-    for (size_t m = 0; m < 4; m++) {
-        const char *path = m < 3 ? made_model_with_block(made[m])
-                                 : ref_model_path("glm4moe-f32");
+    for (size_t m = 0; m <= n_made; m++) {
+        const char *path = m < n_made ? made_model_with_block(made[m])
+                                      : ref_model_path("glm4moe-f32");
 
         for (size_t i = 0; i < sizeof how / sizeof *how; i++)
             if (test_long() || (m + i) % 2 == 0)

@@ -1,7 +1,7 @@
-/* Executes the work groups of a launch, on one thread, in random order. A fiber executes lanes
- * one after another, from begin to end. A lane that waits at a barrier keeps
- * its fiber, and another fiber begins the next lanes. So a kernel without
- * barriers needs no switches between fibers. */
+/* Executes the work groups of a launch, on one thread, in random order. A fiber
+ * executes lanes one after another, from begin to end. A lane that waits at a
+ * barrier keeps its fiber, and another fiber begins the next lanes. So a kernel
+ * without barriers needs no switches between fibers. */
 #include "emu/emu_run.h"
 
 #include <stdlib.h>

@@ -35,6 +35,7 @@ static const struct {
     {"lfm2-f32.gguf", false},
     {"cohere2-f32.gguf", false},
     {"nemotron_h-f32.gguf", false},
+    {"glm-dsa-shared-f32.gguf", true},
     {"kimi-linear-f32.gguf", false},
 };
 
@@ -508,10 +509,11 @@ CALLS(deepseek2, 7)
 CALLS(lfm2, 8)
 CALLS(cohere2, 9)
 CALLS(nemotron_h, 10)
+CALLS(glm_dsa, 11)
 
 TEST_LONG(memories_equal_a_fresh_run_kimi_linear)
 {
-    random_calls(11);
+    random_calls(12);
 }
 
 /* ---- states -------------------------------------------------------------- */

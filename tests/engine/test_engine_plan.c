@@ -374,6 +374,39 @@ TEST(engine_plan_counts_a_shared_cache_once)
     pl_model_free(m);
 }
 
+/* Indexers and their caches are mirrored, so the plan shows which part of the
+ * time they take: more of it the longer the context is, nothing without. */
+TEST(engine_plan_shows_what_indexers_take)
+{
+    static const char *const names[] = {"glm-dsa-shared-f32.gguf",
+                                        "deepseek2-mla-f32.gguf"};
+
+    for (int k = 0; k < 2; k++) {
+        pl_model *m = open_model(test_ref_need(names[k]));
+        pl_options o = {.size = sizeof o, .devices = "cpu*2", .n_ctx = 4096};
+        pl_plan *p = plan(m, &o);
+        struct test_text t = print(p, false);
+        const char *line = strstr(t.s, "mirrored  indexers: up to ");
+        double prompt = 0, token = 0;
+
+        assert_int_equal(line != NULL, k == 0);
+        assert_int_equal(strstr(t.s, "cache_index") != NULL, k == 0);
+        if (line) {
+            assert_int_equal(sscanf(line,
+                                    "mirrored  indexers: up to %lf %% of a "
+                                    "device's time in kernels for a prompt, "
+                                    "%lf %%",
+                                    &prompt, &token),
+                             2);
+            assert_true(prompt > 1 && prompt < 90);
+            assert_true(token > 1 && token < 90);
+        }
+        free(t.s);
+        pl_plan_free(p);
+        pl_model_free(m);
+    }
+}
+
 /* The plan also shows layers with states, which take the same memory in any
  * context. */
 TEST(engine_plan_shows_layers_with_states)

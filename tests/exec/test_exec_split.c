@@ -144,7 +144,8 @@ static void add_weight(struct split *s, const struct num_node *n,
 
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
-        if (matrix && g->role != PL_ROLE_ROUTER &&
+        if (matrix && g->role != PL_ROLE_ROUTER && g->role != PL_ROLE_INDEXER &&
+            g->role != PL_ROLE_CACHE_INDEX &&
             /* not split if ranks share key heads */
             g->role != PL_ROLE_DELTA_GATES && g->role != PL_ROLE_ATTN_Q_A &&
             g->role != PL_ROLE_ATTN_KV_A && g->role != PL_ROLE_DELTA_GATE_A &&
@@ -167,7 +168,11 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (!a)
         return;
     a->total += bytes;
-    assert_int_equal(n->layout->dim, g->n_dim - 1 - from_last);
+    if (g->role == PL_ROLE_CONV) /* channels come first */
+        from_last = g->n_dim - 1;
+    if (n->layout->dim != g->n_dim - 1 - from_last)
+        fail_msg("%s: %s is split in dimension %d", s->what, g->name,
+                 n->layout->dim);
     /* size of one matrix if several are stacked */
     s->size[g->layer + 1][part] = n->layout->period;
     s->blocks[g->layer + 1][part] |=

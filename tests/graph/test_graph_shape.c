@@ -53,6 +53,10 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               "v4h: f32[n_tok, 4, 32] = input\n"
                               "r: f32[n_tok, 8] = input\n"
                               "b8: f32[8] = weight\n"
+                              "ci: f16[n_slot, 1, 16] = memory values=0"
+                              " role=cache_index\n"
+                              "best: i32[n_tok, 3] = index_topk(h, g4, ci)"
+                              " n_used=3\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
 
 /* Message NULL: accepted; else the text of the error. */
@@ -188,6 +192,17 @@ static const struct {
     {"y: f32[n_tok, 4, 8] = latent_attention(h, cv) d_value=8", "the keys' d"},
     {"y: f32[n_tok, 2, 33] = latent_attention(vh, cv) d_value=33", "at most"},
     {"y: f32[n_tok, 2, 1] = latent_attention(vh, cv)", "must be at least 1"},
+    {"y: f32[n_tok, 2, 8] = latent_attention(vh, cv, best) d_value=8", NULL},
+    {"y: f32[n_tok, 2, 8] = latent_attention(vh, cv, g4) d_value=8",
+     "chosen positions must be I32"},
+    /* index_topk */
+    {"y: i32[n_tok, 900] = index_topk(h, g4, ci) n_used=900", NULL},
+    {"y: i32[n_tok, 1] = index_topk(h, g4, ci)", "n_used must be at least 1"},
+    {"y: i32[n_tok, 1] = index_topk(h, g4, ck) n_used=1", "with one head"},
+    {"y: i32[n_tok, 1] = index_topk(h, r, ci) n_used=1", "w must be [t, j]"},
+    {"y: i32[n_tok, 1] = index_topk(vh, g4, ci) n_used=1", "the keys' d"},
+    {"y: i32[n_out, 1] = index_topk(oh, g4, ci) n_used=1", "one row per token"},
+    {"y: f16[n_slot, 2, 16] = memory role=cache_index", "may have a role"},
     /* states */
     {"y: f32[n_slot1, 4, 3] = memory state=1 role=conv_state", NULL},
     {"y: f32[n_slot1, 4] = memory state=1", "a memory is [n_slot, n_head,"},

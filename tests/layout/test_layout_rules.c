@@ -96,6 +96,12 @@ static const char *const cases[] = {
     "z: f32[n_tok, 6, 5] = latent_attention(q, k) scale=2 d_value=5\n",
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 1, 3] = memory values=1\n"
     "y: f32[n_tok, 4, 2] = latent_attention(q, k) scale=0.5 d_value=2\n",
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 2, 3] = memory values=1\n"
+    "p: i32[n_tok, 2] = input\n"
+    "y: f32[n_tok, 4, 2] = latent_attention(q, k, p) scale=0.5 d_value=2\n",
+    "q: f32[n_tok, 3, 4] = input\nw: f32[n_tok, 3] = input\n"
+    "k: f32[n_slot, 1, 4] = memory values=0 role=cache_index\n"
+    "y: i32[n_tok, 2] = index_topk(q, w, k) n_used=2\n",
     "x: f32[n_tok, 5] = input\nw: f32[5, 3] = weight\n"
     "s: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
     "r: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"

@@ -124,7 +124,8 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {
     static const int threads[] = {1, 2, 3, 7};
-    const bool shares = kernel_is_attention(kernel);
+    const bool shares =
+        kernel_is_attention(kernel) || kernel == KERNEL_index_topk;
     struct cpu_call other = *c;
     struct cpu_kernels k, gpu;
     uint64_t seed = test_seed();

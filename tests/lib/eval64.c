@@ -304,23 +304,54 @@ static void attention(const struct graph_attr *a, const struct eval_value *in,
 }
 
 /* Attention in which a key is also the value: its first d_value values are the
- * value vector. */
+ * value vector. With chosen positions in[2], each token's keys are copied to a
+ * sequence of its own. */
 static void latent_attention(const struct graph_attr *a,
                              const struct eval_value *in,
                              const struct eval_rows *rows,
                              struct eval_value *out)
 {
+    int64_t n_tok = in[0].dim[0], d = in[1].dim[2], e = a->d_value;
+    int64_t g = in[1].dim[1], k = in[2].x ? in[2].dim[1] : INT64_MAX;
+    int64_t most = rows->max_pos, row = g * d;
+    double *key = test_need((size_t)(n_tok * most * row) + 1, sizeof *key);
+    double *v = test_need((size_t)(n_tok * most * g * e) + 1, sizeof *v);
+    int32_t *pos = test_need((size_t)n_tok + 1, sizeof *pos);
+    int32_t *seq = test_need((size_t)n_tok + 1, sizeof *seq);
+    struct eval_rows own = *rows;
     struct eval_value both[GRAPH_MAX_IN] = {in[0], in[1], in[1]};
-    int64_t d = in[1].dim[2], e = a->d_value, n = in[1].n / d;
-    double *v = test_need((size_t)(n * e) + 1, sizeof *v);
 
-    for (int64_t i = 0; i < n * e; i++)
-        v[i] = in[1].x[i / e * d + i % e];
+    for (int64_t t = 0; t < n_tok; t++) {
+        bool all = rows->pos[t] < k;
+
+        seq[t] = (int32_t)t;
+        pos[t] = all ? rows->pos[t] : (int32_t)k - 1;
+        for (int64_t j = 0; j <= pos[t]; j++) {
+            double u = all ? (double)j : in[2].x[t * k + j];
+            int64_t at = t * most + j;
+            bool there = !isnan(u);
+
+            u = fmin(fmax(u, 0), rows->pos[t]);
+            for (int64_t i = 0; i < row; i++)
+                key[at * row + i] =
+                    there
+                        ? in[1].x[(rows->seq[t] * most + (int64_t)u) * row + i]
+                        : NAN;
+            for (int64_t i = 0; i < g * e; i++)
+                v[at * g * e + i] = key[at * row + i / e * d + i % e];
+        }
+    }
+    own.pos = pos;
+    own.seq = seq;
+    both[1].x = key;
     both[2].x = v;
-    both[2].n = n * e;
+    both[1].dim[0] = both[2].dim[0] = n_tok * most;
     both[2].dim[2] = e;
-    attention(a, both, rows, out);
+    attention(a, both, &own, out);
+    free(seq);
+    free(pos);
     free(v);
+    free(key);
 }
 
 /* ---- states -------------------------------------------------------------- */
@@ -562,6 +593,59 @@ static void router_topk(const struct graph_attr *a, const struct eval_value *in,
             best(s, e, a->n_used, id, gap);
         for (int k = 0; k < a->n_used; k++)
             out->x[r * a->n_used + k] = there ? (double)id[k] : NAN;
+    }
+    free(id);
+    free(s);
+}
+
+static int by_position(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static void index_topk(const struct graph_attr *a, const struct eval_value *in,
+                       const struct eval_rows *rows, struct eval_value *out,
+                       double *gap)
+{
+    int64_t n_head = in[0].dim[1], d = in[0].dim[2], k = a->n_used;
+    int64_t dim[2] = {in[0].dim[0], k};
+    double *s = test_need((size_t)rows->max_pos + 1, sizeof *s);
+    int64_t *id = test_need((size_t)k, sizeof *id);
+
+    shape(out, 2, dim);
+    for (int64_t t = 0; t < dim[0]; t++) {
+        int64_t n = rows->pos[t] + 1;
+        bool there = true;
+
+        for (int64_t u = 0; u < n; u++) {
+            const double *key =
+                in[2].x + (rows->seq[t] * rows->max_pos + u) * d;
+
+            s[u] = 0;
+            for (int64_t h = 0; h < n_head; h++) {
+                double x = dot(in[0].x + (t * n_head + h) * d, key, d);
+
+                s[u] += in[1].x[t * n_head + h] * (x < 0 ? 0 : x);
+            }
+            there &= !isnan(s[u]);
+        }
+        for (int64_t j = 0; j < k; j++)
+            id[j] = j < n ? j : -1;
+        if (n > k && there) {
+            /* only the set of positions matters, not their order */
+            int64_t *next = test_need((size_t)k + 1, sizeof *next);
+
+            best(s, n, k + 1, next, NULL);
+            memcpy(id, next, (size_t)k * sizeof *id);
+            if (gap)
+                *gap = fmin(*gap, s[next[k - 1]] - s[next[k]]);
+            free(next);
+            qsort(id, (size_t)k, sizeof *id, by_position);
+        }
+        for (int64_t j = 0; j < k; j++)
+            out->x[t * k + j] = there || n <= k ? (double)id[j] : NAN;
     }
     free(id);
     free(s);
@@ -887,6 +971,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_router_topk:
         router_topk(a, in, out, gap);
+        break;
+    case OP_index_topk:
+        index_topk(a, in, rows, out, gap);
         break;
     case OP_router_weights:
         router_weights(a, in, out);

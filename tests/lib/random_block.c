@@ -126,8 +126,14 @@ static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
 {
     int64_t n = last(at(d, in[1])).n;
 
-    return pl_latent_attention(d->g, in[0], in[1], 1 + draw_below(d, (int)n),
-                               0.5f);
+    n = 1 + draw_below(d, (int)n);
+    return in[2] < 0 ? pl_latent_attention(d->g, in[0], in[1], n, 0.5f)
+                     : pl_chosen_attention(d->g, in[0], in[1], in[2], n, 0.5f);
+}
+
+static pl_tensor make_index_topk(struct draw *d, const pl_tensor *in)
+{
+    return pl_index_topk(d->g, in[0], in[1], in[2], 1 + draw_below(d, 4));
 }
 
 static pl_tensor make_router_topk(struct draw *d, const pl_tensor *in)
@@ -278,7 +284,8 @@ static bool takes(const struct block *b, int i, char what)
  * step's tokens. */
 static bool has_memory(const struct block *b)
 {
-    return op_info(b->a->op)->updates >= 0 || graph_is_attention(b->a->op);
+    return op_info(b->a->op)->updates >= 0 || graph_is_attention(b->a->op) ||
+           b->a->op == OP_index_topk;
 }
 
 static bool is_delta_net(enum op op)
@@ -354,7 +361,7 @@ static void pick_sizes(struct block *b)
     b->size['f'] = 1 + draw_below(d, 3);
     b->size['g'] = 1 + draw_below(d, 4);
     b->size['r'] = 1 + draw_below(d, 4);
-    if (shares_head(b))
+    if (shares_head(b) || b->a->op == OP_index_topk)
         b->size['g'] = 1;
     b->size['u'] = 1 + draw_below(d, 4);
     if (b->a->letter < 128 && b->a->letter > '*')
@@ -553,7 +560,8 @@ static pl_tensor carrier(struct draw *d, pl_tensor x, float sign)
 static int ids_below(const struct block *b)
 {
     return b->a->op == OP_gather_rows ? (int)b->size['v']
-           : b->a->op == OP_rope      ? RANDOM_MAX_POS
+           : b->a->op == OP_rope || b->a->op == OP_latent_attention
+               ? RANDOM_MAX_POS
            /* positions beyond a token's own may have no key */
            : b->a->op == OP_bidirectional_attention ? 1
                                                     : (int)b->size['e'];
@@ -611,7 +619,9 @@ static void make_operand(struct block *b, int i)
         return;
     }
     if (takes(b, i, 'c')) {
-        x = cached(b, i, i == 2 || b->a->op == OP_latent_attention);
+        x = cached(b, i,
+                   (i == 2 && b->a->op != OP_index_topk) ||
+                       b->a->op == OP_latent_attention);
         b->in[i] = b->src[i] = b->a->op == OP_cache_write ? x : written(b, x);
         return;
     }

@@ -4,6 +4,7 @@
  * not know is named in a warning. doc/families.md lists all families. The core
  * families have cases of their own in test_model_open.c and
  * test_model_unread.c. */
+#include "graph/graph.h"
 #include "lib/edit_model.h"
 #include "lib/made_model.h"
 #include "lib/support.h"
@@ -377,6 +378,58 @@ TEST(bailingmoe3_limits_experts_and_other_parts_apart)
     assert_null(graph_of(made_model_file(file), &above, 1, NULL, &err));
     assert_int_equal(err.status, PL_BAD_FILE);
     assert_non_null(strstr(err.message, "kda.gate_lower_bound is 1"));
+}
+
+/* ---- chosen keys --------------------------------------------------------- */
+
+/* Checks which layer's choice of keys each layer of glm-dsa uses if its list of
+ * indexers is `types`. */
+static void shares_choice(const char *types, const int layers[3])
+{
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32};
+    const struct edit e = {".attention.indexer.types", EDIT_FLAGS, 0, types};
+    struct gguf *file;
+    struct model *m;
+    pl_graph *g;
+    pl_err err;
+    int n = 0;
+
+    TEST_OK(gguf_open(&file,
+                      edit_model(made_model_file("glm-dsa-shared-f32.gguf"),
+                                 true, &e, 1),
+                      &err),
+            err);
+    TEST_OK(model_open(&m, file, &err), err);
+    TEST_OK(pl_graph_create(&g, &err), err);
+    TEST_OK(model_graph(m, g, &opt, &err), err);
+    for (int i = 0; i < g->n_node; i++) {
+        const struct graph_node *x = &g->node[i];
+
+        if (x->op != OP_latent_attention)
+            continue;
+        assert_int_equal(x->n_in, 3);
+        assert_int_equal(g->node[x->in[2]].op, OP_index_topk);
+        assert_in_range(n, 0, 2);
+        assert_int_equal(g->node[x->in[2]].layer, layers[n++]);
+    }
+    assert_int_equal(n, 3);
+    pl_graph_free(g);
+    model_close(m);
+    gguf_close(file);
+}
+
+TEST(glm_dsa_layers_without_an_indexer_use_the_last_choice)
+{
+    static const struct edit none = {".attention.indexer.types", EDIT_FLAGS, 0,
+                                     "011"};
+    pl_err err;
+
+    shares_choice("101", (const int[]){0, 0, 2});
+    assert_null(graph_of(made_model_file("glm-dsa-shared-f32.gguf"), &none, 1,
+                         NULL, &err));
+    assert_int_equal(err.status, PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "the first layer has no indexer"));
 }
 
 /* ---- tensors ------------------------------------------------------------- */

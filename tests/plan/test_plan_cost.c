@@ -507,6 +507,66 @@ TEST(plan_cost_attention_reads_and_multiplies)
     free(p);
 }
 
+/* The choice of keys scores all positions of a token, unless it chooses them
+ * all. Attention then reads and multiplies the chosen ones, but no more than
+ * all tokens together see. */
+TEST(plan_cost_chosen_positions_are_all_that_attention_reads)
+{
+    static const pl_dim dim[6][3] = {
+        /* queries [n_tok, 6, 4], result [n_tok, 6, 3], cache of 2 heads */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}},
+        {{1, PL_N_TOK}, {6, PL_CONST}, {3, PL_CONST}},
+        {{64, PL_CONST}, {2, PL_CONST}, {4, PL_CONST}},
+        /* chosen [n_tok, 8], queries and keys of the indexer */
+        {{1, PL_N_TOK}, {8, PL_CONST}},
+        {{1, PL_N_TOK}, {5, PL_CONST}, {7, PL_CONST}},
+        {{64, PL_CONST}, {1, PL_CONST}, {7, PL_CONST}},
+    };
+    struct paper *p = paper(1);
+    struct cost_machine m = machine(p, false);
+    struct graph_attr attr = {.n_used = 8};
+    struct insn attend = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_latent_attention,
+                   .n_arg = 4,
+                   .arg = {{2, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {4, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct insn choose = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_index_topk,
+                   .n_arg = 4,
+                   .arg = {{4, ACCESS_WRITE},
+                           {5, ACCESS_READ},
+                           {7, ACCESS_READ},
+                           {6, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct cost_micro z = {{1, 1, 1, {64}}, 19};
+
+    for (int i = 0; i < 6; i++) {
+        p->tensor[i + 1].n_dim = i == 3 ? 2 : 3;
+        memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
+    }
+    p->rates[0].attention_macs_per_s = 0.5;
+    p->rates[0].read_bytes_per_s = 1000;
+    must_be(cost_insn_s(&m, 0, &attend, &z), 8 * 6 * 7 / 0.5);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 20 * 5 * 7 / 0.5);
+    p->rates[0].read_bytes_per_s = 0.01;
+    must_be(cost_insn_s(&m, 0, &attend, &z), 8 * 2 * 4 * 4 / 0.01);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 20 * 7 * 4 / 0.01);
+    z.sizes.n_tok = 15; /* they see 27 positions on average */
+    must_be(cost_insn_s(&m, 0, &attend, &z), 27 * 2 * 4 * 4 / 0.01);
+    z.sizes.n_tok = 1;
+    z.n_past = 7;
+    must_be(cost_insn_s(&m, 0, &attend, &z), 8 * 2 * 4 * 4 / 0.01);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 0);
+    free(p);
+}
+
 /* A collective costs its latency and a device's bytes from its peers; a device
  * alone sends nothing. If it was copied in advance, only the merge counts. */
 TEST(plan_cost_messages_are_paid_once)

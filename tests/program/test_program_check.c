@@ -421,11 +421,11 @@ TEST(program_check_kernels_stay_inside_their_operands)
               "%2: f32[n_tok, 64]",
               "%0 = matmul(%2, %1) bf16=1", bf16);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
-              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", NULL);
+              "%3 = latent_attention(%0, %1, -, %2) heads(0, 1, 1, 0)", NULL);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 33]",
-              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", beyond);
+              "%3 = latent_attention(%0, %1, -, %2) heads(0, 1, 1, 0)", beyond);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
-              "%3 = latent_attention(%0, %1, %2) heads(0, 1, 2, 0)", beyond);
+              "%3 = latent_attention(%0, %1, -, %2) heads(0, 1, 2, 0)", beyond);
     kernel_is(CONV, "%0 = short_conv(%1, %2, %3, %4)", NULL);
     kernel_is(CONV, "%0 = short_conv(%1, %5, %3, %4)", beyond);
     kernel_is(CONV, "%0 = short_conv(%1, %2, %6, %4)", beyond);

@@ -45,7 +45,13 @@
  * as V. Its cache is laid out like V, with the d values of a position
  * contiguous, whereas K is transposed otherwise. So scores are computed as
  * [position][row] from interleaved queries, and then transposed. Source of the
- * online softmax: arXiv:1805.02867. */
+ * online softmax: arXiv:1805.02867.
+ *
+ * Latent attention may have chosen positions, k for each token. A token with
+ * more than k positions attends to these, in the order of its row, as if they
+ * were its positions 0 .. k - 1 and there were no others. They are gathered
+ * into a tile before a block is computed. Each token is a task of its own then,
+ * because tokens share no tiles. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
@@ -143,6 +149,8 @@ struct view {
     /* Used only in latent attention with BF16 products: [64][wide_d / 2] pairs
      * of adjacent values of each position's latent, for the scores. */
     uint32_t *latents;
+    char *gathered; /* tile of the chosen positions of a block, in the cache's
+                       format; used only if positions are chosen */
     struct row *row;
     /* First the current softmax state of each of max_rows rows, then the rows'
      * stacks of finished states. */
@@ -566,6 +574,19 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
+/* Returns true if operand 2 is that of latent attention, `chosen`; else it is
+ * a cache of values or absent. */
+static inline bool takes_chosen(const struct cpu_call *c)
+{
+    return c->in[2].format == PL_I32;
+}
+
+/* Returns true if token t attends to chosen positions only. */
+static inline bool has_chosen(const struct cpu_call *c, int64_t t)
+{
+    return takes_chosen(c) && c->table->pos[t] >= c->in[2].dim[1];
+}
+
 /* Returns the first cache position that token t attends to, given the
  * window. */
 static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
@@ -576,11 +597,14 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 }
 
 /* Returns the last cache position that token t attends to, given the window:
- * its own, or in bidirectional attention its end. */
+ * its own, or in bidirectional attention its end. Chosen positions count as
+ * positions 0 .. k - 1. */
 static inline int64_t last_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, pos = c->table->pos[t], end = pos;
 
+    if (has_chosen(c, t))
+        return c->in[2].dim[1] - 1;
     if (has_ends(c))
         end = ((const int32_t *)c->in[3].data)[t];
     if (window > 0 && end - pos >= window)
@@ -624,13 +648,39 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Computes attention over the 64-position blocks `block` .. end - 1 of sequence
- * `seq`, for n_row rows (pairs of a token and a query head). */
-static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
+/* Gathers the chosen positions of token t's block into a tile, and returns
+ * it. */
+static inline const char *gather(const struct view *v, int64_t t,
+                                 int64_t kv_head, int64_t block)
+{
+    const struct cpu_call *c = v->c;
+    const struct token_table *b = c->table;
+    const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
+    int64_t k = c->in[2].dim[1], from = block * PAGE_TOKENS;
+    const int32_t *chosen = (const int32_t *)c->in[2].data + t * k;
+    size_t tile_bytes = cache_tile_bytes(c->in[1].format, v->d);
+
+    for (int64_t i = from; i < from + PAGE_TOKENS && i < k; i++) {
+        int64_t u = chosen[i] < 0 ? 0 : chosen[i], tile;
+
+        u = u < b->pos[t] ? u : b->pos[t];
+        tile = pages[u / PAGE_TOKENS] * c->in[1].dim[1] + kv_head;
+        cache_tile_copy(c->in[1].format, v->d, v->gathered, (int)(i - from),
+                        (const char *)c->in[1].data + (size_t)tile * tile_bytes,
+                        (int)(u % PAGE_TOKENS));
+    }
+    return v->gathered;
+}
+
+/* Computes attention over the 64-position blocks `block` .. end - 1 of the
+ * sequence or the chosen positions of token t, for n_row rows (pairs of a token
+ * and a query head). */
+static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
                               int64_t n_row, int64_t block, int64_t end)
 {
     const struct cpu_call *c = v->c;
-    const int32_t *pages = c->table->pages + seq * c->table->page_stride;
+    const struct token_table *b = c->table;
+    const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
     int64_t n_kv = c->in[1].dim[1];
     size_t key_bytes = cache_tile_bytes(c->in[1].format, v->d);
     size_t value_bytes =
@@ -656,6 +706,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
                           : (const char *)c->in[2].data +
                                 (size_t)(page * n_kv + kv_head) * value_bytes;
         }
+        if (has_chosen(c, t))
+            key_tile[0] = key_tile[1] = gather(v, t, kv_head, block);
         block_run(v, n_row, block, key_tile, value_tile);
     }
 }
@@ -666,7 +718,6 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t kv_head, const int32_t *head,
                             int64_t n_head, float *q)
 {
-    const struct token_table *b = v->c->table;
     int64_t rows = up_to_lanes((t1 - t0) * n_head);
     int64_t first = INT64_MAX, last = -1;
     int64_t n_row = 0;
@@ -679,7 +730,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
         }
     }
     queries_convert(v, n_row, q);
-    blocks_run(v, b->seq[t0], kv_head, n_row, first / PAGE_TOKENS,
+    blocks_run(v, t0, kv_head, n_row, first / PAGE_TOKENS,
                last / PAGE_TOKENS + 1);
     for (int64_t i = 0; i < n_row; i++)
         row_finish(v, &v->row[i]);
@@ -696,7 +747,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1], n_soft;
     size_t at = 0;
-    enum { N_PART = 11 };
+    enum { N_PART = 12 };
     size_t part[N_PART];
     char *p[N_PART];
 
@@ -734,6 +785,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     part[10] = latent && v->by_pairs
                    ? (size_t)(v->wide_d / 2 * PAGE_TOKENS) * sizeof(uint32_t)
                    : 0;
+    part[11] = takes_chosen(c) ? cache_tile_bytes(c->in[1].format, v->d) : 0;
     for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -749,6 +801,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->value_scale = (float *)p[8];
     v->turned = (float *)p[9];
     v->latents = (uint32_t *)p[10];
+    v->gathered = p[11];
     return at;
 }
 
@@ -909,7 +962,6 @@ static inline bool group_done(const struct view *v, const struct group *g,
 static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
-    const struct token_table *b = v->c->table;
     int64_t first = first_seen(v->c, g->t) / PAGE_TOKENS;
     int64_t end = last_seen(v->c, g->t) / PAGE_TOKENS + 1;
     int64_t from = (g->first_span + part.lo) * SPAN_BLOCKS;
@@ -923,7 +975,7 @@ static inline void group_run(struct view *v, const struct group *g,
         r->n_span = r->n_begin = (int32_t)part.lo;
     }
     queries_convert(v, n_head, q);
-    blocks_run(v, b->seq[g->t], g->kv_head, n_head, from > first ? from : first,
+    blocks_run(v, g->t, g->kv_head, n_head, from > first ? from : first,
                to < end ? to : end);
     for (int64_t i = 0; i < n_head; i++)
         span_close(v, &v->row[i]);
@@ -999,8 +1051,10 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
  *   k, v  [n_slot, n_kv, d or e]  caches, which have this step's keys and
  *                                 values; if `latent`, k [n_slot, n_kv, d]
  *                                 serves as both
- *   sinks [n_head] or absent
- *   ends  [n_tok] I32, the last position that each token attends to, or absent
+ *   chosen [n_tok, k] I32         only if `latent`, or absent
+ *   sinks [n_head], or absent     only in attention
+ *   ends  [n_tok] I32             only in bidirectional_attention: the last
+ *                                 position that each token attends to
  *   out   [n_tok, n_head, e]
  *
  * Query head h reads KV head head_map[h]. If there are few pairs of a token and
@@ -1052,8 +1106,9 @@ static void attend(const struct cpu_call *c, bool latent)
                 bool mine = at + half >= from && at + half < to;
 
                 at += 2 * half;
-                if (end > t && (!mine || b->seq[end] != b->seq[t] ||
-                                (end - t + 1) * rows > TILE_ROWS)) {
+                if (end > t &&
+                    (!mine || b->seq[end] != b->seq[t] || has_chosen(c, t) ||
+                     has_chosen(c, end) || (end - t + 1) * rows > TILE_ROWS)) {
                     task_run(&v, t, end, kv, v.head + lo, rows, q);
                     t = end;
                 }

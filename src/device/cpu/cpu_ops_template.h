@@ -7,6 +7,7 @@
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
 #include "device/cpu/cpu_attention_template.h"
+#include "device/cpu/cpu_index_template.h"
 #include "device/cpu/cpu_recurrent_template.h"
 #include "device/cpu/cpu_rows_template.h"
 
@@ -24,6 +25,7 @@
     X(attention, attention_scratch)                                            \
     X(bidirectional_attention, bidirectional_attention_scratch)                \
     X(latent_attention, latent_attention_scratch)                              \
+    X(index_topk, index_scratch)                                               \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \
     X(delta_net_channels, delta_net_scratch)                                   \

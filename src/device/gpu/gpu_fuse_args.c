@@ -438,7 +438,7 @@ int64_t gpu_fold_rows_sum(struct gpu_fold *f)
     return f->first.n_group;
 }
 
-/* ---- routers -------------------------------------------------------------- */
+/* ---- routers ------------------------------------------------------------- */
 
 static bool set_weights(struct router_topk_args *a,
                         const struct router_weights_args *b)

@@ -4,6 +4,7 @@
 
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_driver.h"
+#include "device/gpu/gpu_fuse.h"
 
 /* The members of struct backend_ops, for all GPU backends. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
@@ -35,10 +36,10 @@ void gpu_wait(struct backend *b);
         .numbered = true, .driver = &its_driver, .describe = gpu_describe,     \
         .has_kernel = gpu_has_kernel, .packing = cpu_image_packing,            \
         .activations = cpu_image_activations, .scratch = gpu_scratch,          \
-        .open = gpu_open, .close = gpu_close, .load = gpu_load,                \
-        .unload = gpu_unload, .write = gpu_write, .read = gpu_read,            \
-        .flush = gpu_flush, .submit = gpu_submit, .wait = gpu_wait,            \
-        __VA_ARGS__                                                            \
+        .mark_launches = gpu_fuse_mark, .open = gpu_open, .close = gpu_close,  \
+        .load = gpu_load, .unload = gpu_unload, .write = gpu_write,            \
+        .read = gpu_read, .flush = gpu_flush, .submit = gpu_submit,            \
+        .wait = gpu_wait, __VA_ARGS__                                          \
     }
 
 #endif

@@ -48,7 +48,8 @@ typedef int64_t s64;
     X(cache_write, NULL)                                                       \
     X(attention, gpu_attention_scratch)                                        \
     X(bidirectional_attention, gpu_attention_scratch)                          \
-    X(latent_attention, gpu_attention_scratch)                                 \
+    X(latent_attention, gpu_latent_attention_scratch)                          \
+    X(index_topk, gpu_index_scratch)                                           \
     /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \
     X(router_topk, gpu_router_scratch)                                         \
@@ -71,6 +72,8 @@ typedef int64_t s64;
 GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 size_t gpu_attention_scratch(const struct gpu_call *c);
+size_t gpu_latent_attention_scratch(const struct gpu_call *c);
+size_t gpu_index_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);
 size_t gpu_expert_matmul_scratch(const struct gpu_call *c);

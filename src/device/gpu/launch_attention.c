@@ -7,7 +7,11 @@
  * step to step. So a row gets space for as many states as the longest sequence
  * may need. Normally a state covers one span. If the states of a prompt need
  * too much memory, a state covers several spans, which one work group merges.
- * If that is not enough, the tokens are processed in parts. */
+ * If that is not enough, the tokens are processed in parts.
+ *
+ * Chosen positions are first gathered into a cache in scratch memory, in which
+ * each token has a sequence of its own, for as many tokens as it has space
+ * for. The same kernels then attend to that cache. */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
@@ -71,11 +75,12 @@ static uint64_t ends_of(const struct gpu_call *c)
 }
 
 /* Returns the largest number of spans that a token attends to. It is limited by
- * the size of the cache, the window, and the pages of a sequence in this
- * step. */
-static int64_t most_spans(const struct gpu_call *c)
+ * the slots of the cache, operand `cache`, by the window, and by the pages of a
+ * sequence in this step. */
+static int64_t most_spans(const struct gpu_call *c, int cache)
 {
-    int64_t n = c->in[1].dim[0], window = c->attr->window, most;
+    int64_t n = c->in[cache].dim[0];
+    int64_t window = c->attr->window, most;
     /* most positions that a token attends to, given the window */
     int64_t seen = has_ends(c) ? 2 * window - 1 : window;
     int64_t n_page = c->table.page_stride;
@@ -117,7 +122,7 @@ static int64_t token_bytes(const struct gpu_call *c, int64_t n_state)
 
 size_t gpu_attention_scratch(const struct gpu_call *c)
 {
-    int64_t one = token_bytes(c, most_spans(c));
+    int64_t one = token_bytes(c, most_spans(c, 1));
     int64_t all = c->out.dim[0] * one;
     int64_t most = one > PART_BYTES ? one : PART_BYTES;
 
@@ -357,15 +362,17 @@ static void add_tree(struct launch_list *l, const struct attention *a,
     }
 }
 
-static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
+/* Creates the launches for tokens from .. to - 1. */
+static void attend(struct launch_list *l, const struct gpu_call *c, bool latent,
+                   int64_t from, int64_t to)
 {
     struct attention a = {.c = c,
                           .n_head = c->out.dim[1],
                           .n_kv = c->in[1].dim[1],
-                          .n_span = most_spans(c),
+                          .n_span = most_spans(c, 1),
                           .state_bytes = (TEXT_SOFT + c->out.dim[2]) * 4};
     int32_t values = gpu_cache_format(c->in[latent ? 1 : 2].format);
-    int64_t n_tok = c->table.n_tok;
+    int64_t n_tok = to - from;
     struct attend_args s;
 
     if (n_tok == 0 || a.n_head == 0 || a.n_kv == 0)
@@ -384,27 +391,200 @@ static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
             a.part -= a.part % s.tokens;
         a.part = a.part > 0 ? a.part : 1;
     }
-    for (int64_t t = 0; t < n_tok; t += a.part) {
-        int64_t end = t + a.part < n_tok ? t + a.part : n_tok;
+    for (int64_t t = from; t < to; t += a.part) {
+        int64_t end = t + a.part < to ? t + a.part : to;
 
         if (!add_spans(l, &a, &s, t, end))
             add_tree(l, &a, &s);
     }
 }
 
+/* ---- chosen positions ---------------------------------------------------- */
+
+/* The cache of chosen positions in scratch memory. */
+struct gathered {
+    int64_t n_page, part; /* pages of a token; most tokens at a time */
+    size_t tile_bytes;
+    /* offsets in the scratch memory: page table, positions and sequences of
+     * the tokens; scratch memory of attention */
+    size_t pages, pos, seq, rest;
+};
+
+static size_t aligned(size_t n)
+{
+    return (n + 255) / 256 * 256;
+}
+
+static struct gathered gathered_of(const struct gpu_call *c)
+{
+    int64_t n_tok = c->out.dim[0], all;
+    struct gathered g = {
+        .n_page = (c->in[2].dim[1] + PAGE_TOKENS - 1) / PAGE_TOKENS,
+        .tile_bytes = cache_tile_bytes(c->in[1].format, c->in[1].dim[2])};
+    size_t bytes = (size_t)(g.n_page * c->in[1].dim[1]) * g.tile_bytes;
+
+    all = bytes > 0 ? PART_BYTES / (int64_t)bytes : n_tok;
+    g.part = all < 1 ? 1 : all < n_tok ? all : n_tok;
+    g.pages = aligned((size_t)g.part * bytes);
+    g.pos = g.pages + aligned((size_t)(g.part * g.n_page) * sizeof(int32_t));
+    g.seq = g.pos + aligned((size_t)n_tok * sizeof(int32_t));
+    g.rest = g.seq + aligned((size_t)n_tok * sizeof(int32_t));
+    return g;
+}
+
+/* Returns the call of attention to gathered positions. */
+static struct gpu_call gathered_call(const struct gpu_call *c,
+                                     const struct gathered *g)
+{
+    struct gpu_call own = *c;
+
+    own.in[1].at = c->scratch;
+    own.in[1].dim[0] = g->part * g->n_page * PAGE_TOKENS;
+    own.in[2] = (struct gpu_tensor){0};
+    own.n_in = 2;
+    own.table.page_stride = own.n_page = g->n_page;
+    own.pages = c->scratch + g->pages;
+    own.pos = c->scratch + g->pos;
+    own.seq = c->scratch + g->seq;
+    own.n_seq = g->part;
+    own.scratch = c->scratch + g->rest;
+    return own;
+}
+
+/* Returns true if some token may have more positions than those chosen for
+ * it. */
+static bool has_chosen(const struct gpu_call *c)
+{
+    return c->n_in > 2 && c->in[2].format == PL_I32 &&
+           most_spans(c, 1) * TEXT_SPAN > c->in[2].dim[1];
+}
+
+size_t gpu_latent_attention_scratch(const struct gpu_call *c)
+{
+    size_t all = gpu_attention_scratch(c), chosen;
+    struct gathered g;
+    struct gpu_call own;
+
+    if (!has_chosen(c))
+        return all;
+    g = gathered_of(c);
+    own = gathered_call(c, &g);
+    chosen = g.rest + gpu_attention_scratch(&own);
+    return all > chosen ? all : chosen;
+}
+
+static void attend_chosen(struct launch_list *l, const struct gpu_call *c)
+{
+    const struct gathered g = gathered_of(c);
+    const struct gpu_call own = gathered_call(c, &g);
+    struct tile_part part[TILE_PARTS];
+    struct chosen_args a = {.cache = c->in[1].at,
+                            .chosen = c->in[2].at,
+                            .pos = c->pos,
+                            .seq = c->seq,
+                            .pages = c->pages,
+                            .to = c->scratch,
+                            .to_pos = own.pos,
+                            .to_seq = own.seq,
+                            .to_pages = own.pages,
+                            .page_stride = c->table.page_stride,
+                            .tile_bytes = (int64_t)g.tile_bytes,
+                            .n_page = (int32_t)g.n_page,
+                            .n_kv = (int32_t)c->in[1].dim[1],
+                            .k = (int32_t)c->in[2].dim[1],
+                            .unit = 4};
+    int64_t n_tok = c->table.n_tok, d = c->in[1].dim[2];
+    int32_t at = 0;
+
+    a.n_plane = cache_tile_parts(c->in[1].format, part);
+    for (int i = 0; i < a.n_plane; i++) {
+        a.plane[i] = at;
+        a.bytes[i] = (int32_t)(d / format_info(c->in[1].format)->block) *
+                     part[i].n * part[i].size;
+        a.unit = a.bytes[i] % 4 ? 2 : a.unit;
+        at += a.bytes[i] * PAGE_TOKENS;
+    }
+    for (int64_t t = 0; t < n_tok; t += g.part) {
+        int64_t end = t + g.part < n_tok ? t + g.part : n_tok;
+
+        a.first = (int32_t)t;
+        if (c->in[1].dim[1] > 0 && c->out.dim[1] > 0)
+            gpu_list_add(l, GPU_chosen_gather, (end - t) * g.n_page, &a);
+        attend(l, &own, true, t, end);
+    }
+}
+
 void gpu_launch_attention(struct launch_list *l, const struct gpu_call *c)
 {
-    attend(l, c, false);
+    attend(l, c, false, 0, c->table.n_tok);
 }
 
 void gpu_launch_bidirectional_attention(struct launch_list *l,
                                         const struct gpu_call *c)
 {
-    attend(l, c, false);
+    attend(l, c, false, 0, c->table.n_tok);
 }
 
 void gpu_launch_latent_attention(struct launch_list *l,
                                  const struct gpu_call *c)
 {
-    attend(l, c, true);
+    if (has_chosen(c))
+        attend_chosen(l, c);
+    else
+        attend(l, c, true, 0, c->table.n_tok);
+}
+
+/* ---- the choice of positions --------------------------------------------- */
+
+/* Returns the most positions of a sequence, in whole spans. */
+static int64_t index_positions(const struct gpu_call *c)
+{
+    return most_spans(c, 2) * TEXT_SPAN;
+}
+
+/* Returns how many tokens' scores fit into PART_BYTES. */
+static int64_t index_part(const struct gpu_call *c)
+{
+    int64_t n = PART_BYTES / (index_positions(c) * 4), n_tok = c->out.dim[0];
+
+    return n < 1 ? 1 : n < n_tok ? n : n_tok;
+}
+
+size_t gpu_index_scratch(const struct gpu_call *c)
+{
+    int64_t one = index_positions(c) * 4, all = c->out.dim[0] * one;
+    int64_t most = one > PART_BYTES ? one : PART_BYTES;
+
+    return (size_t)(all < most ? all : most);
+}
+
+void gpu_launch_index_topk(struct launch_list *l, const struct gpu_call *c)
+{
+    struct index_args a = {.q = c->in[0].at,
+                           .w = c->in[1].at,
+                           .keys = c->in[2].at,
+                           .pos = c->pos,
+                           .seq = c->seq,
+                           .pages = c->pages,
+                           .score = c->scratch,
+                           .out = c->out.at,
+                           .page_stride = c->table.page_stride,
+                           .key_bytes = (int64_t)cache_tile_bytes(
+                               c->in[2].format, c->in[2].dim[2]),
+                           .n_pos = index_positions(c),
+                           .n_span = (int32_t)(index_positions(c) / TEXT_SPAN),
+                           .n_head = (int32_t)c->in[0].dim[1],
+                           .d = (int32_t)c->in[0].dim[2],
+                           .key_format = gpu_cache_format(c->in[2].format),
+                           .k = (int32_t)c->out.dim[1]};
+    int64_t n_tok = c->table.n_tok, part = index_part(c);
+
+    for (int64_t t = 0; t < n_tok; t += part) {
+        int64_t n = t + part < n_tok ? part : n_tok - t;
+
+        a.first = (int32_t)t;
+        if (a.n_pos > a.k)
+            gpu_list_add(l, GPU_index_score, n * a.n_span, &a);
+        gpu_list_add(l, GPU_index_choose, n, &a);
+    }
 }

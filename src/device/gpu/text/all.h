@@ -24,6 +24,7 @@
 #include "cache.h"
 
 #include "attend.h"
+#include "index.h"
 #include "rope.h"
 
 /* kernels that process rows, move elements or update recurrent states */

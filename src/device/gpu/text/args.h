@@ -440,6 +440,36 @@ struct attend_args {
     struct attend_tail tail;
 };
 
+/* Arguments of chosen_gather, which copies the chosen positions of tokens into
+ * a cache of their own, with a token table in which each token has a sequence.
+ * A work group copies the 64 positions of one page of a token. */
+struct chosen_args {
+    u64 cache, chosen;   /* the cache; s32 [n_tok, k], chosen positions */
+    u64 pos, seq, pages; /* the token table */
+    u64 to;              /* tiles [end - first, n_page, n_kv] */
+    u64 to_pos, to_seq;  /* s32 [n_tok] */
+    u64 to_pages;        /* s32 [end - first, n_page] */
+    s64 page_stride, tile_bytes;
+    s32 first, n_page, n_kv, k;
+    /* a tile's planes: offset, and bytes of one position; copied in units of
+     * `unit` bytes, 2 or 4 */
+    s32 n_plane, unit;
+    s32 plane[4], bytes[4];
+};
+
+/* Arguments of index_score and index_choose, of index_topk. A work group of
+ * index_score computes the scores of 256 positions of a token, one of
+ * index_choose chooses the positions of a token. */
+enum { INDEX_HEADS = 16, INDEX_CHUNK = 32 };
+struct index_args {
+    u64 q, w, keys;      /* [n_tok, n_head, d], [n_tok, n_head], cache */
+    u64 pos, seq, pages; /* the token table */
+    u64 score;           /* float [end - first, n_pos] */
+    u64 out;             /* s32 [n_tok, k] */
+    s64 page_stride, key_bytes, n_pos;
+    s32 first, n_span, n_head, d, key_format, k;
+};
+
 /* Arguments of attend_merge, which merges softmax states of a row (token, query
  * head). A work group merges up to MERGE_STATES states of one row, for
  * MERGE_COLUMNS columns of the result. If n_part is not 0, the result is

@@ -1,0 +1,194 @@
+/* Kernels that choose the positions to which attention attends, and that gather
+ * them. Rules and orders of operations are those of
+ * device/cpu/cpu_index_template.h. */
+
+/* Returns an unsigned integer of the same order as the scores; 0 for NaN. */
+DEV u32 index_rank(float score)
+{
+    u32 b = float_bits(score);
+
+    return score != score ? 0 : b >> 31 ? ~b : b | 0x80000000u;
+}
+
+/* Computes scores of a token (struct index_args), of a span of 256 positions. A
+ * token that attends to all positions has none.
+ *
+ * Lanes: a position each, for INDEX_HEADS heads at a time. Shared memory:
+ * INDEX_CHUNK values of these heads' queries. Order of sums: products over
+ * ascending values of a key, one chain of fma; heads ascending, one chain. */
+KERNEL(index_score, struct index_args, 256)
+{
+    LOCAL_ARRAY(struct quad, q_quads, INDEX_CHUNK * INDEX_HEADS / 4);
+    LOCAL float *q = (LOCAL float *)q_quads;
+    s32 id = LANE(), g = GROUP(), t = a.first + g / a.n_span;
+    s32 u = g % a.n_span * 256 + id, n = AT(const s32, a.pos)[t] + 1;
+    s32 used = n > a.k && g % a.n_span * 256 < n, seen = used && u < n;
+    GLOBAL const float *query = AT(const float, a.q) + (s64)t * a.n_head * a.d;
+    GLOBAL const float *w = AT(const float, a.w) + (s64)t * a.n_head;
+    GLOBAL const u8 *tile = AT(const u8, a.keys);
+    float score = 0;
+
+    if (!used)
+        return;
+    if (seen)
+        tile += AT(const s32, a.pages)[AT(const s32, a.seq)[t] * a.page_stride +
+                                       u / TEXT_PAGE] *
+                a.key_bytes;
+    for (s32 h0 = 0; h0 < a.n_head; h0 += INDEX_HEADS) {
+        s32 heads = a.n_head - h0 < INDEX_HEADS ? a.n_head - h0 : INDEX_HEADS;
+        float s[INDEX_HEADS];
+
+        UNROLL
+        for (s32 r = 0; r < INDEX_HEADS; r++)
+            s[r] = 0;
+        for (s32 i0 = 0; i0 < a.d; i0 += INDEX_CHUNK) {
+            s32 some = a.d - i0 < INDEX_CHUNK ? a.d - i0 : INDEX_CHUNK;
+
+            BARRIER();
+            for (s32 k = id; k < INDEX_CHUNK * INDEX_HEADS; k += 256) {
+                s32 r = k / INDEX_CHUNK, i = k % INDEX_CHUNK;
+
+                q[i * INDEX_HEADS + r] =
+                    r < heads && i < some ? query[(s64)(h0 + r) * a.d + i0 + i]
+                                          : 0;
+            }
+            BARRIER();
+            for (s32 i = 0; i < some && seen; i++)
+                add_rows(s, INDEX_HEADS, q + i * INDEX_HEADS,
+                         tile_value(tile, a.key_format, 0, a.d, u % TEXT_PAGE,
+                                    i0 + i,
+                                    tile_scale(tile, a.key_format, 0, a.d,
+                                               u % TEXT_PAGE, i0 + i)));
+        }
+        UNROLL
+        for (s32 r = 0; r < INDEX_HEADS; r++)
+            if (r < heads)
+                score = fma_(w[h0 + r], max_(s[r], 0), score);
+    }
+    if (seen)
+        AT(float, a.score)[(t - a.first) * a.n_pos + u] = add_(score, 0);
+}
+
+/* Chooses the positions of a token (struct index_args) by their scores: finds
+ * the k-th largest four bits at a time, then writes the positions above it, and
+ * the first of those equal to it.
+ *
+ * Lanes: every 256th position where they count, adjacent ones where they write.
+ * Shared memory: the lanes' counts. */
+KERNEL(index_choose, struct index_args, 256)
+{
+    LOCAL_ARRAY(s32, count, 16 * 256);
+    LOCAL_ARRAY(s32, sum, 16);
+    s32 id = LANE(), t = a.first + GROUP(), n = AT(const s32, a.pos)[t] + 1;
+    s32 each = (n + 255) / 256, lo = id * each < n ? id * each : n;
+    s32 hi = lo + each < n ? lo + each : n, need = a.k, all = n <= a.k;
+    s32 above = 0, equal = 0, at = 0, taken = 0;
+    GLOBAL const float *score =
+        AT(const float, a.score) + (t - a.first) * a.n_pos;
+    GLOBAL s32 *out = AT(s32, a.out) + (s64)t * a.k;
+    u32 least = 0;
+
+    for (s32 i = id; all && i < a.k; i += 256)
+        out[i] = i < n ? i : -1;
+    if (all)
+        return;
+    for (s32 shift = 28; shift >= 0; shift -= 4) {
+        s32 mine[16], digit = 15;
+
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            mine[k] = 0;
+        for (s32 u = id; u < n; u += 256) {
+            u32 x = index_rank(score[u]), d = x >> shift & 15;
+
+            /* a shift by 32 is not defined */
+            if (shift < 28 && x >> (shift + 4) != least >> (shift + 4))
+                continue;
+            UNROLL
+            for (s32 k = 0; k < 16; k++)
+                mine[k] += d == (u32)k;
+        }
+        UNROLL
+        for (s32 k = 0; k < 16; k++)
+            count[k * 256 + id] = mine[k];
+        BARRIER();
+        if (id < 16) {
+            sum[id] = 0;
+            for (s32 i = 0; i < 256; i++)
+                sum[id] += count[id * 256 + i];
+        }
+        BARRIER();
+        while (digit > 0 && sum[digit] < need)
+            need -= sum[digit--];
+        least |= (u32)digit << shift;
+        BARRIER();
+    }
+    for (s32 u = lo; u < hi; u++) {
+        u32 x = index_rank(score[u]);
+
+        above += x > least;
+        equal += x == least;
+    }
+    count[id] = above;
+    count[256 + id] = equal;
+    BARRIER();
+    for (s32 i = 0; i < id; i++) {
+        at += count[i];
+        taken += count[256 + i];
+    }
+    at += taken < need ? taken : need;
+    for (s32 u = lo; u < hi; u++) {
+        u32 x = index_rank(score[u]);
+
+        if (x > least || (x == least && taken++ < need))
+            out[at++] = u;
+    }
+}
+
+/* Copies a plane's bytes of the positions of a page, for all heads. */
+DEV void chosen_copy(GLOBAL u8 *to, GLOBAL const u8 *from, s32 bytes, s32 unit,
+                     s32 id)
+{
+    for (s32 i = id * unit; i < bytes; i += 32 * unit) {
+        if (unit == 4)
+            *(GLOBAL u32 *)(to + i) = *(GLOBAL const u32 *)(from + i);
+        else
+            *(GLOBAL u16 *)(to + i) = *(GLOBAL const u16 *)(from + i);
+    }
+}
+
+/* Copies chosen positions (struct chosen_args). Lanes: 32 for a position. No
+ * shared memory. */
+KERNEL(chosen_gather, struct chosen_args, 256)
+{
+    s32 id = LANE(), own = GROUP() / a.n_page, page = GROUP() % a.n_page;
+    s32 t = a.first + own, pos = AT(const s32, a.pos)[t];
+    s32 all = pos < a.k, last = all ? pos : a.k - 1;
+    GLOBAL const s32 *pages =
+        AT(const s32, a.pages) + AT(const s32, a.seq)[t] * a.page_stride;
+    GLOBAL const s32 *chosen = AT(const s32, a.chosen) + (s64)t * a.k;
+
+    if (id == 0) {
+        AT(s32, a.to_pages)[own * a.n_page + page] = own * a.n_page + page;
+        AT(s32, a.to_pos)[t] = last;
+        AT(s32, a.to_seq)[t] = own;
+    }
+    for (s32 j = id / 32; j < TEXT_PAGE && page * TEXT_PAGE + j <= last;
+         j += 8) {
+        s32 i = page * TEXT_PAGE + j, u = all ? i : within(chosen[i], 0, pos);
+
+        for (s32 kv = 0; kv < a.n_kv; kv++) {
+            GLOBAL u8 *to =
+                AT(u8, a.to) +
+                (((s64)own * a.n_page + page) * a.n_kv + kv) * a.tile_bytes;
+            GLOBAL const u8 *from =
+                AT(const u8, a.cache) +
+                (pages[u / TEXT_PAGE] * (s64)a.n_kv + kv) * a.tile_bytes;
+
+            for (s32 p = 0; p < a.n_plane; p++)
+                chosen_copy(to + a.plane[p] + j * a.bytes[p],
+                            from + a.plane[p] + u % TEXT_PAGE * a.bytes[p],
+                            a.bytes[p], a.unit, id % 32);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+/* The choice of positions (index_topk) and attention to chosen positions,
+ * against their definitions one number at a time. Kernel sets, threads, other
+ * tokens and GPUs' kernels do not change bits (lib/cpu_call.h). About 2 CPU
+ * seconds of the gate. */
+#include "lib/cache_formats.h"
+#include "lib/cache_rows.h"
+#include "lib/cpu_call.h"
+#include "quant/format.h"
+
+#include <math.h>
+
+enum { MAX_TOK = 24, MAX_PAGE = 24, MAX_K = 700, MAX_HEAD = 24, MAX_D = 96 };
+
+/* A batch of tokens of two sequences, and a cache of random values. */
+struct batch {
+    int32_t pos[MAX_TOK], seq[MAX_TOK], pages[MAX_PAGE], head_map[MAX_HEAD];
+    struct token_table table;
+    struct graph_attr attr;
+    struct cpu_call call;
+    struct cpu_tensor *cache; /* the operand that is the cache */
+    bool values;
+};
+
+/* Draws n tokens of the first sequence up to position `last`, and some of the
+ * second, which is shorter. */
+static void batch_tokens(struct batch *b, int n, int last, uint64_t *seed)
+{
+    int stride = MAX_PAGE / 2, few = n / 3;
+
+    *b = (struct batch){.table = {n, n, b->pos, b->seq, b->pages, stride}};
+    assert_in_range(last, n, stride * PAGE_TOKENS - 1);
+    for (int t = 0; t < n; t++) {
+        b->seq[t] = t >= n - few;
+        b->pos[t] =
+            t >= n - few ? t - (n - few) + last / 3 : last - n + few + t;
+    }
+    for (int32_t i = 0; i < MAX_PAGE; i++) {
+        int64_t j = test_below(seed, i + 1);
+
+        b->pages[i] = b->pages[j];
+        b->pages[j] = i;
+    }
+    b->call.attr = &b->attr;
+    b->call.table = &b->table;
+}
+
+/* Fills the cache with values of -2 .. 2 at all positions that a token may
+ * attend to; others are NaN. */
+static void batch_cache(struct batch *b, struct cpu_tensor *c, pl_format f,
+                        bool values, int n_kv, int d, uint64_t *seed)
+{
+    size_t bytes = cache_tile_bytes(f, d);
+
+    *c = (struct cpu_tensor){test_need((size_t)(MAX_PAGE * n_kv), bytes),
+                             f,
+                             3,
+                             {MAX_PAGE * PAGE_TOKENS, n_kv, d},
+                             NULL};
+    b->cache = c;
+    b->values = values;
+    memset(c->data, 0xff, (size_t)(MAX_PAGE * n_kv) * bytes);
+    for (int q = 0; q < 2; q++) {
+        int32_t end = 0;
+
+        for (int t = 0; t < b->table.n_tok; t++)
+            if (b->seq[t] == q && b->pos[t] >= end)
+                end = b->pos[t] + 1;
+        for (int64_t u = 0; u < end * n_kv; u++) {
+            int64_t at = u / n_kv,
+                    page =
+                        b->pages[q * b->table.page_stride + at / PAGE_TOKENS];
+            char *tile =
+                (char *)c->data + (size_t)(page * n_kv + u % n_kv) * bytes;
+            float x[MAX_D];
+            char row[4 * MAX_D];
+
+            for (int i = 0; i < d; i++)
+                x[i] = 2 * test_unit(seed);
+            cpu_cache_encode_row(f, row, x, d);
+            cache_row_write(f, d, values, tile, (int)(at % PAGE_TOKENS), row);
+        }
+    }
+}
+
+/* Reads the cache's row of a token's position u. */
+static void read_row(const struct batch *b, int t, int64_t u, int kv, float *x)
+{
+    const struct cpu_tensor *c = b->cache;
+    int64_t page = b->pages[b->seq[t] * b->table.page_stride + u / PAGE_TOKENS];
+    char row[4 * MAX_D];
+
+    cache_row_read(c->format, c->dim[2], b->values,
+                   (char *)c->data + (size_t)(page * c->dim[1] + kv) *
+                                         cache_tile_bytes(c->format, c->dim[2]),
+                   (int)(u % PAGE_TOKENS), row);
+    format_info(c->format)->decode(x, row, c->dim[2]);
+}
+
+/* ---- the choice ---------------------------------------------------------- */
+
+/* Computes the score of position u in the order that cpu_index_template.h
+ * states. */
+static float score_of(const struct batch *b, int t, int64_t u)
+{
+    const struct cpu_call *c = &b->call;
+    int n_head = (int)c->in[0].dim[1], d = (int)c->in[0].dim[2];
+    const float *q = (const float *)c->in[0].data + (int64_t)t * n_head * d;
+    const float *w = (const float *)c->in[1].data + (int64_t)t * n_head;
+    float x[MAX_D], sum = 0;
+
+    read_row(b, t, u, 0, x);
+    for (int h = 0; h < n_head; h++) {
+        float s = 0;
+
+        for (int i = 0; i < d; i++)
+            s = fmaf(q[h * d + i], x[i], s);
+        sum = fmaf(w[h], s > 0 ? s : 0, sum);
+    }
+    return sum;
+}
+
+/* Checks a token's row: position u is chosen if fewer than k positions have a
+ * larger score, or an equal one and come before it. */
+static void check_choice(const struct batch *b, int t)
+{
+    const int64_t k = b->call.out.dim[1], n = b->pos[t] + 1;
+    const int32_t *got = (const int32_t *)b->call.out.data + t * k;
+    float s[MAX_PAGE * PAGE_TOKENS];
+    int64_t at = 0;
+
+    for (int64_t u = 0; u < n; u++)
+        s[u] = score_of(b, t, u);
+    for (int64_t u = 0; u < n; u++) {
+        int64_t before = 0;
+
+        for (int64_t v = 0; v < n; v++)
+            before += s[v] > s[u] || (s[v] == s[u] && v < u);
+        if (before < k)
+            assert_int_equal(got[at++], u);
+    }
+    assert_int_equal(at, n < k ? n : k);
+    for (; at < k; at++)
+        assert_int_equal(got[at], -1);
+}
+
+/* Every cache format; more and fewer positions than k, k of several pages,
+ * ties of most scores. */
+TEST(cpu_index_chooses_the_best_positions)
+{
+    static const struct {
+        int n_tok, last, n_head, d, k;
+        float w; /* greatest weight of a head; 0: all scores are equal */
+    } sizes[] = {{1, 700, 24, 96, 300, 1}, {2, 130, 5, 32, 7, 1},
+                 {9, 64, 1, 64, 64, 1},    {24, 90, 3, 32, 1, 1},
+                 {7, 640, 8, 64, 640, 1},  {12, 300, 2, 32, 100, 0},
+                 {3, 50, 9, 64, 700, 1},   {5, 257, 17, 32, 129, 1},
+                 {4, 99, 3, 7, 40, 1}};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 2 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 2, d = sizes[k].d, n = sizes[k].n_tok;
+        pl_format f = cache_formats[d % 32 ? i % 3 : i % N_CACHE_FORMAT];
+        struct batch b;
+        struct cpu_call *c = &b.call;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        b.attr.n_used = sizes[k].k;
+        c->n_in = 3;
+        c->in[0] = call_tensor(
+            PL_F32, 3, (const int64_t[]){n, sizes[k].n_head, d}, 1.0f, &seed);
+        c->in[1] = call_tensor(PL_F32, 2, (const int64_t[]){n, sizes[k].n_head},
+                               sizes[k].w, &seed);
+        batch_cache(&b, &c->in[2], f, false, 1, d, &seed);
+        c->out =
+            call_tensor(PL_F32, 2, (const int64_t[]){n, sizes[k].k}, 1, &seed);
+        c->out.format = PL_I32;
+        call_all(KERNEL_index_topk, c, (size_t)(n * sizes[k].k) * 4);
+        for (int t = 0; t < n; t++)
+            check_choice(&b, t);
+        for (int j = 0; j < 3; j++)
+            free(c->in[j].data);
+        free(c->out.data);
+    }
+}
+
+/* ---- attention to chosen positions --------------------------------------- */
+
+/* Computes latent attention with a cache in which the chosen positions of token
+ * t are the first ones of a sequence, by the kernel without chosen positions,
+ * and compares the bits. */
+static void check_attention(const struct batch *b, int t)
+{
+    const struct cpu_call *c = &b->call;
+    const struct cpu_tensor *x = &c->in[1];
+    const int64_t k = c->in[2].dim[1], n = b->pos[t] + 1;
+    const int64_t row = c->out.dim[1] * c->out.dim[2];
+    const int32_t *chosen = (const int32_t *)c->in[2].data + t * k;
+    const int n_kv = (int)x->dim[1], d = (int)x->dim[2];
+    const size_t bytes = cache_tile_bytes(x->format, d);
+    int32_t pages[MAX_PAGE], pos = (int32_t)(n < k ? n : k) - 1, seq = 0;
+    struct token_table table = {1, 1, &pos, &seq, pages, MAX_PAGE};
+    struct cpu_call own = *c;
+    char *out = test_need((size_t)row, 4);
+
+    own.in[0].data = (float *)c->in[0].data + t * c->in[0].dim[1] * d;
+    own.in[0].dim[0] = own.out.dim[0] = 1;
+    own.in[1].data = test_need((size_t)(MAX_PAGE * n_kv), bytes);
+    own.in[2] = (struct cpu_tensor){0};
+    own.n_in = 2;
+    own.table = &table;
+    own.out.data = out;
+    for (int i = 0; i < MAX_PAGE; i++)
+        pages[i] = i;
+    for (int64_t j = 0; j <= pos; j++)
+        for (int kv = 0; kv < n_kv; kv++) {
+            int64_t u = n > k ? chosen[j] : j;
+            char raw[4 * MAX_D];
+
+            u = u < 0 ? 0 : u < n ? u : n - 1;
+            cache_row_read(
+                x->format, d, true,
+                (char *)x->data +
+                    (size_t)(b->pages[b->seq[t] * b->table.page_stride +
+                                      u / PAGE_TOKENS] *
+                                 n_kv +
+                             kv) *
+                        bytes,
+                (int)(u % PAGE_TOKENS), raw);
+            cache_row_write(x->format, d, true,
+                            (char *)own.in[1].data +
+                                (size_t)(j / PAGE_TOKENS * n_kv + kv) * bytes,
+                            (int)(j % PAGE_TOKENS), raw);
+        }
+    call_run(KERNEL_SET_GENERIC, KERNEL_latent_attention, own, 1);
+    assert_memory_equal(out, (float *)c->out.data + t * row, (size_t)row * 4);
+    free(own.in[1].data);
+    free(out);
+}
+
+/* Every cache format, BF16 products; rows of chosen positions with repetitions
+ * and values out of range, which are limited; k of several spans. */
+TEST(cpu_latent_attention_attends_to_chosen_positions)
+{
+    static const struct {
+        int n_tok, last, n_head, n_kv, d, e, k;
+    } sizes[] = {{1, 700, 6, 1, 96, 64, 600}, {5, 140, 24, 1, 32, 20, 70},
+                 {9, 64, 3, 1, 64, 32, 64},   {24, 90, 4, 2, 32, 32, 5},
+                 {3, 600, 2, 1, 7, 3, 300},   {2, 50, 9, 1, 64, 64, 90},
+                 {12, 300, 1, 1, 32, 1, 290}};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 3 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 3, d = sizes[k].d, n = sizes[k].n_tok;
+        pl_format f = cache_formats[d % 32 ? i % 3 : i % N_CACHE_FORMAT];
+        struct batch b;
+        struct cpu_call *c = &b.call;
+        int32_t *chosen;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        b.attr.scale = 0.25f;
+        b.attr.d_value = sizes[k].e;
+        b.attr.bf16 = i % 3 == 2;
+        c->n_in = 3;
+        c->head_map = b.head_map;
+        for (int h = 0; h < sizes[k].n_head; h++)
+            b.head_map[h] = h * sizes[k].n_kv / sizes[k].n_head;
+        c->in[0] = call_tensor(
+            PL_F32, 3, (const int64_t[]){n, sizes[k].n_head, d}, 1.0f, &seed);
+        batch_cache(&b, &c->in[1], f, true, sizes[k].n_kv, d, &seed);
+        c->in[2] =
+            call_tensor(PL_F32, 2, (const int64_t[]){n, sizes[k].k}, 1, &seed);
+        c->in[2].format = PL_I32;
+        chosen = c->in[2].data;
+        for (int j = 0; j < n * sizes[k].k; j++)
+            chosen[j] = (int32_t)test_below(&seed, sizes[k].last + 3) - 1;
+        c->out = call_tensor(PL_F32, 3,
+                             (const int64_t[]){n, sizes[k].n_head, sizes[k].e},
+                             1, &seed);
+        call_all(KERNEL_latent_attention, c,
+                 (size_t)(n * sizes[k].n_head * sizes[k].e) * 4);
+        for (int t = 0; t < n; t++)
+            check_attention(&b, t);
+        for (int j = 0; j < 3; j++)
+            free(c->in[j].data);
+        free(c->out.data);
+    }
+}
