@@ -102,7 +102,7 @@ static void keep_self_tests(const char *name)
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp(name), 1), 0);
 }
 
-/* Some 80 launches are one graph. The other calls are for the context, events
+/* Some 45 launches are one graph. The other calls are for the context, events
  * and ends of queues. */
 TEST(cuda_writes_a_token_with_few_calls)
 {
@@ -110,7 +110,7 @@ TEST(cuda_writes_a_token_with_few_calls)
 
     keep_self_tests("cache");
     tokens_on(fake_cuda_use(), test_model(), "cuda:0", a);
-    assert_true(a[0].launches > 50 && a[0].graphs == 0);
+    assert_true(a[0].launches > 30 && a[0].graphs == 0);
     for (int i = 1; i < TOKENS; i++)
         assert_true(a[i].launches == 0 && a[i].graphs == 1);
     for (int i = 2; i < TOKENS; i++)
@@ -125,7 +125,7 @@ TEST(cuda_writes_a_token_with_few_calls_on_two)
 
     keep_self_tests("cache");
     tokens_on(fake_cuda_use(), test_model(), "cuda:0*2", a);
-    assert_true(a[0].launches > 50 && a[0].graphs == 0);
+    assert_true(a[0].launches > 30 && a[0].graphs == 0);
     for (int i = 2; i < TOKENS; i++) {
         assert_in_range(a[i].graphs, 2, MOST);
         assert_in_range(a[i].launches, 0, 3 * MOST);
@@ -215,7 +215,7 @@ TEST(cuda_overlaps_launches_of_devices_that_can)
     const struct fake_cuda *f = fake_cuda_use();
 
     keep_self_tests("cache");
-    assert_in_range(overlaps_of(f, test_model(), "cuda:0"), 50, 100);
+    assert_in_range(overlaps_of(f, test_model(), "cuda:0"), 30, 100);
     assert_true(overlaps_on(f, "cuda:0,cuda:2") > 0);
     setenv("PLAIT_OVERLAP", "0", 1);
     assert_int_equal(overlaps_on(f, "cuda:0"), 0);
@@ -270,7 +270,7 @@ TEST(hip_writes_a_token_with_few_calls)
     keep_self_tests("cache");
     for (int k = 0; k < test_draws(3, 3); k++) {
         tokens_on(fake_hip_use(), test_model(), devices[k], a);
-        assert_true(a[0].launches > 50 && a[0].graphs == 0);
+        assert_true(a[0].launches > 30 && a[0].graphs == 0);
         for (int i = 3; i < TOKENS; i++)
             assert_in_range(a[i].graphs, 1, 24);
         for (int i = 3; k == 0 && i < TOKENS; i++) {

@@ -53,7 +53,8 @@ const char *made_model_with_block(const char *name);
 
 /* Writes the description of the reference model `name` to `folder`: its own
  * keys and shapes, sequences that are continued greedily with a clear margin,
- * and the numbers of their logits. */
+ * and the numbers of their logits. Writes none if no such sequences are
+ * found. */
 void made_model_describe(const char *name, const char *folder);
 
 #endif
