@@ -471,8 +471,7 @@ void made_model_describe(const char *name, const char *folder)
                "PLAIT_SEED\n",
                name);
     else
-        printf("%s: margin %.3g, router's gap %.3g\n", name, t->margin,
-               t->gap);
+        printf("%s: margin %.3g, router's gap %.3g\n", name, t->margin, t->gap);
     gguf_close(g);
     free(t);
 }
