@@ -112,9 +112,9 @@ static void run_passes(struct program *p, int n_dev, bool flag, struct arena *a)
     require(flags != NULL);
     for (int i = 0; i < n_dev; i++)
         flags[i] = flag;
-    if (events_pass(p, n_dev, flags, a, &err) == PL_OK)
-        require(buffers_pass(p, n_dev, flags, a, &err) == PL_OK &&
-                p->n_buffer == 0);
+    if (events_pass(p, n_dev, flags, a, &err) == PL_OK &&
+        buffers_pass(p, n_dev, flags, a, &err) == PL_OK)
+        require(p->n_buffer == 0);
     else
         require(strlen(err.message) > 0);
     free(flags);

@@ -141,6 +141,7 @@ struct lives {
     const struct program *p;
     const struct variant *k;
     int at;           /* the instruction whose accesses are recorded */
+    bool bad;         /* a tensor that does not exist is named */
     int first, n;     /* they are among p->buffer[first .. first + n) */
     struct buffer *b; /* [n]; buffers of other variants have 0 bytes */
 };
@@ -177,9 +178,11 @@ static void touch(const struct lives *x, int tensor, int at)
 
 static void note_access(void *user, const struct insn_access *u)
 {
-    const struct lives *x = user;
+    struct lives *x = user;
 
-    if (u->dev == x->p->dev)
+    if (u->dev == x->p->dev && u->tensor >= x->p->n_tensor)
+        x->bad = true;
+    else if (u->dev == x->p->dev)
         touch(x, u->tensor, x->at);
 }
 
@@ -217,8 +220,7 @@ static void measure(struct lives *x, int variant)
                                   born, 0, b->region};
     }
     for (x->at = 0; x->at < x->k->n_insn; x->at++)
-        insn_accesses(&x->k->insn[x->at], x->p->dev, x->p->tensor, note_access,
-                      x);
+        insn_accesses(&x->k->insn[x->at], x->p->dev, NULL, note_access, x);
     at = 0;
     for (int i = 0; i < x->k->n_hold; i++) {
         int end = at = insn_from(x->k, x->k->hold[i].until, at);
@@ -257,8 +259,8 @@ static bool list_dead(const struct lives *x, struct variant *k, struct arena *a)
     return true;
 }
 
-static bool place_variant(struct program *p, int variant, bool is_private,
-                          struct arena *a)
+static pl_status place_variant(struct program *p, int variant, bool is_private,
+                               struct arena *a, pl_err *err)
 {
     struct variant *k = (struct variant *)&p->variant[variant];
     struct prog_tensor *t = (struct prog_tensor *)p->tensor;
@@ -268,13 +270,18 @@ static bool place_variant(struct program *p, int variant, bool is_private,
     if (p->n_buffer == 0) { /* all tensors have places */
         k->n_hold = 0;
         k->hold = NULL;
-        return true;
+        return PL_OK;
     }
     find_buffers(&x, variant);
     x.b = malloc(((size_t)x.n + 1) * sizeof *x.b);
     ok = x.b != NULL;
     if (ok)
         measure(&x, variant);
+    if (x.bad) {
+        free(x.b);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "device %d names a tensor that does not exist", p->dev);
+    }
     for (int r = REGION_WORK; ok && r <= REGION_INBOX; r++) {
         int rest = r == REGION_WORK && is_private ? REST : 0;
         size_t bytes;
@@ -293,7 +300,7 @@ static bool place_variant(struct program *p, int variant, bool is_private,
     k->n_hold = 0;
     k->hold = NULL;
     free(x.b);
-    return ok;
+    return ok ? PL_OK : err_no_memory(err, "a program");
 }
 
 pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
@@ -301,8 +308,7 @@ pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
 {
     for (int d = 0; d < n_dev; d++) {
         for (int k = 0; k < p[d].n_variant; k++)
-            if (!place_variant(&p[d], k, is_private[d], a))
-                return err_no_memory(err, "a program");
+            PL_TRY(place_variant(&p[d], k, is_private[d], a, err));
         p[d].n_buffer = 0;
         p[d].buffer = NULL;
         p[d].in_buffer = NULL;

@@ -22,7 +22,9 @@ bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
 
 /* Assigns offsets to all buffers of the programs p[n_dev], and lists the memory
  * that becomes unused (dead_range). Afterwards the programs have no buffers and
- * no holds. is_private[d]: no other device reads the memory of device d. */
+ * no holds. is_private[d]: no other device reads the memory of device d.
+ * Returns PL_BAD_ARGUMENT if an instruction names a tensor that its device does
+ * not have. Only a parsed text can. */
 pl_status buffers_pass(struct program *p, int n_dev, const bool *is_private,
                        struct arena *a, pl_err *err);
 

@@ -23,7 +23,7 @@ static void kernel_uses(const struct insn_kernel *k, int dev,
 
         if (u.tensor < 0)
             continue;
-        if (i == 0 && k->tree.n_out > 1)
+        if (t && i == 0 && k->tree.n_out > 1)
             u.bytes =
                 (size_t)(k->tree.n_out - 1) * k->out_stride + t[u.tensor].bytes;
         fn(user, &u);

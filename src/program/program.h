@@ -518,7 +518,9 @@ typedef void insn_access_fn(void *user, const struct insn_access *u);
 
 /* Calls `fn` with `user` for each tensor that an instruction of device `dev`
  * accesses, on this or another device. A tensor may be reported more than once.
- * `t` is the array of tensors of device `dev`. */
+ * `t` is the array of tensors of device `dev`. With NULL, which callers that do
+ * not know whether the tensors exist pass, the size of an access may be
+ * missing. */
 void insn_accesses(const struct insn *s, int dev, const struct prog_tensor *t,
                    insn_access_fn *fn, void *user);
 

@@ -389,6 +389,32 @@ TEST(exec_held_buffers_keep_their_places)
 
 /* No event says that the copy queue has read a token table, so the table keeps
  * its memory to the end of the program. */
+TEST(exec_drafts_with_unknown_tensors_are_refused)
+{
+    static const char *const text[] = {
+        THREE_BUFFERS "  0: %3 = scale(%0)\n",
+        THREE_BUFFERS "  0: %0 = scale(%3)\n",
+        THREE_BUFFERS "  0: merge %3 <- sum(0.%0, 0.%1) 16\n",
+        THREE_BUFFERS "  0: pull %0 <- %3 32\n",
+    };
+    const bool private[1] = {false};
+
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        const char *s = text[i];
+        struct arena a = {0};
+        struct program *p;
+        pl_err err;
+        int n_dev;
+
+        TEST_OK(program_parse(&p, &n_dev, &a, s, strlen(s), &err), err);
+        assert_int_equal(buffers_pass(p, n_dev, private, &a, &err),
+                         PL_BAD_ARGUMENT);
+        assert_string_equal(err.message,
+                            "device 0 names a tensor that does not exist");
+        arena_fini(&a);
+    }
+}
+
 TEST(exec_token_tables_that_are_copied_live_to_the_end)
 {
     static const struct lower_device devs[2] = {{.memory = 0}, {.memory = 0}};
