@@ -11,7 +11,7 @@ enum { WIDE_UNSIGNED = 0 };
 enum {
     /* size in bytes of the 16 weights that a panel has for one k */
     SIZE = 2 * PACK_ROWS,
-    AHEAD = 4096,
+    AHEAD = 8192,
     /* number of values of each row of activations that are rounded to BF16 at a
      * time */
     RUN = 32,

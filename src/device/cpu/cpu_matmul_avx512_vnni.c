@@ -10,11 +10,12 @@
  * and 1 to 1.2 times with 15 rows (medians, weights of 512 x 1024). */
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
 /* The reason for AHEAD, the prefetch distance in bytes: hardware prefetching
- * stops at the end of a memory page. On a server with AVX-512, prefetching 4096
- * bytes ahead reads 30 % more bytes per second of 4-bit formats than no
- * prefetching, and 10 % more than 1024 bytes ahead. Processors with AMX read
- * faster with four panels per call (doc/kernels.md), a Zen 5 does not. */
-enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
+ * stops at the end of a memory page. On a Zen 5, a distance of 8192 bytes takes
+ * as long as one of 4096 with one row of activations, but only 0.76 to 0.89
+ * times as long with four rows, where a tile takes longer and fewer tiles are
+ * in flight. Processors with AMX read faster with four panels per call
+ * (doc/kernels.md), a Zen 5 does not. */
+enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 8192, FLOAT_AHEAD = 8192 };
 
 /* Interleaves TOK rows of activations: x[t] is eight dwords (four values each)
  * of row t, and dst becomes [8][TOK] dwords. */

@@ -6,7 +6,7 @@
 /* The value of MIN_ROWS, the number of rows of activations from which GEMM
  * replaces panel calls, is an estimate, not measured. */
 enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
-enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
+enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 8192, FLOAT_AHEAD = 8192 };
 
 #include "device/cpu/cpu_vnni_tmpl.h"
 

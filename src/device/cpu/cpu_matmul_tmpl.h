@@ -8,7 +8,8 @@
  *   gemm_table        the set's GEMMs, by weight format
  *   PANELS            maximum number of panels that a panel call multiplies
  *   MAX_PANELS        greatest PANELS of the sets that use these functions
- *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
+ *   AHEAD             prefetch distance of quantized weights, in bytes
+ *   FLOAT_AHEAD       the same for float weights */
 
 /* ---- float weights ------------------------------------------------------- */
 
@@ -21,6 +22,7 @@ TMPL void float_block(const struct cpu_panel_args *s,
                       const struct pack_chunk *c, int panel, int first, int n,
                       const int n_panel, const int n_tok, pl_format f)
 {
+    const int ahead = distance(FLOAT_AHEAD, n_panel);
     const int size = f == PL_F32 ? 4 : 2;
     const uint8_t *tile[FLOAT_TOK];
     const float *x[FLOAT_TOK];
@@ -52,7 +54,7 @@ TMPL void float_block(const struct cpu_panel_args *s,
                 if (i % 32 == 0)
                     for (int j = 0; j < 32 * PACK_ROWS * size; j += 64)
                         __builtin_prefetch(
-                            ahead_of(s, panel + p, tile[p], FLOAT_AHEAD) + j);
+                            ahead_of(s, panel + p, tile[p], ahead) + j);
                 UNROLL
                 for (int h = 0; h < HALVES; h++)
                     w[h] = float_load(tile[p] + h * W * size, f);

@@ -4,13 +4,14 @@
  * read at once.
  *
  * The including file defines MAX_PANELS, the maximum number of panels of a call
- * (1 or 4), and AHEAD, the prefetch distance in each panel in bytes. */
+ * (1 or 4), and AHEAD (cpu_matmul_tmpl.h). */
 
-/* Prefetches n bytes of packed weights, AHEAD bytes after p, in panel i of the
- * call. */
-TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
+/* Prefetches n bytes of packed weights, `ahead` bytes after p, in panel i of
+ * the call. */
+TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n,
+                const int ahead)
 {
-    p = ahead_of(s, i, p, AHEAD);
+    p = ahead_of(s, i, p, ahead);
     for (int j = 0; j < n; j += 64)
         __builtin_prefetch(p + j);
 }
@@ -168,7 +169,7 @@ TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
             memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
         }
         for (; b < end; b++) {
-            fetch(s, 0, tile, rule->tile_bytes);
+            fetch(s, 0, tile, rule->tile_bytes, AHEAD);
             for (int h = 0; h < HALVES; h++)
                 tile_half(s, sup, tile, b, h, b + 1 == end, table, &sums, f);
             tile += rule->tile_bytes;
@@ -207,8 +208,8 @@ struct few_sums {
  * Adds the products to *sum: for formats with super-blocks to isum, else to
  * acc. */
 TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
-                   int64_t i, struct few_sums *sum, const int n_tok,
-                   struct shape f)
+                   int64_t i, struct few_sums *sum, const int n_panel,
+                   const int n_tok, struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32 + i;
@@ -217,7 +218,7 @@ TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
     const uint8_t *tile =
         sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
 
-    fetch(w->s, w->first + p, tile, rule->tile_bytes);
+    fetch(w->s, w->first + p, tile, rule->tile_bytes, distance(AHEAD, n_panel));
     UNROLL
     for (int h = 0; h < HALVES; h++) {
         const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
@@ -322,7 +323,7 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
         for (int64_t k = 0; k < c->n / 32; k++) {
             UNROLL
             for (int p = 0; p < n_panel; p++)
-                few_tile(w, p, c, k, &sum, n_tok, f);
+                few_tile(w, p, c, k, &sum, n_panel, n_tok, f);
         }
         if (has_chunks(f)) {
             UNROLL

@@ -55,6 +55,14 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
     return s->next + (size_t)i * panel + (ahead - (end - p));
 }
 
+/* Returns the prefetch distance where n_panel panels are read at once. `most`
+ * is that of one panel. Several panels get less, because what is prefetched for
+ * all of them must stay in a cache of 32 KiB. */
+TMPL int distance(int most, int n_panel)
+{
+    return n_panel > 1 && most > 4096 ? 4096 : most;
+}
+
 /* ---- unpacking of quantized weights -------------------------------------- */
 
 /* The properties of a format's packed form (quant/pack.h) that kernels need as
