@@ -54,6 +54,8 @@ part_short() { PLAIT_TIER=long scripts/deps.sh test && make test; }
 part_tests() { scripts/clients.sh build/clients-long long && tests build long; }
 part_each() { tests build short -j "$jobs" --each; }
 part_ptx() { make test-ptx; }
+# Compilers from PyPI: what they make of the GPUs' kernels, by device.
+part_code() { make -k check-ptx check-hip; }
 part_clang() { compile build-clang && tests build-clang short -j "$jobs"; }
 part_asan() {
     # Clang 14 misreads the TLS of libraries that tests open and close.
@@ -106,7 +108,7 @@ part_gpu() {
 part_packages() { scripts/deps.sh packages && scripts/packages.py; }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
-parts="short tests each ptx clang asan fuzz tsan valgrind wheel gpu packages defects"
+parts="short tests each ptx code clang asan fuzz tsan valgrind wheel gpu packages defects"
 [ $# -gt 0 ] && parts=$*
 PLAIT_TIER=long scripts/deps.sh gate && make all || exit 1
 rc=0
