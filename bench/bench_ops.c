@@ -226,6 +226,54 @@ static void run_latents(const struct cpu_kernels *k, const char *name,
         1.0 * N_HEAD * (LATENT_KEY + LATENT) * (double)(n_tok * seen));
 }
 
+/* Sizes of MiniMax-M3's kind: an indexer chooses 16 blocks of 128 positions for
+ * each of two KV heads. */
+enum { BLOCK = 128, BLOCKS = 16, INDEX_KV = 2 };
+
+static void run_index_blocks(const struct cpu_kernels *k, const char *name,
+                             int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {
+        .n_used = BLOCKS, .block = BLOCK, .local = 1};
+    struct token_table b = last_tokens(n_tok, n_ctx);
+    struct cpu_call c = {.n_in = 2, .attr = &attr, .table = &b};
+
+    c.in[0] = tensor(n_tok, INDEX_KV, D);
+    c.in[1] = shared_cache(n_ctx, D);
+    c.out = tensor(n_tok, INDEX_KV, BLOCKS);
+    c.out.format = PL_I32;
+    run(k, name, KERNEL_index_blocks, c,
+        (double)(cache_tile_bytes(PL_F16, D) * (size_t)(n_ctx / PAGE_TOKENS)),
+        1.0 * INDEX_KV * D * (double)(n_tok * n_ctx));
+}
+
+static void run_blocks(const struct cpu_kernels *k, const char *name,
+                       int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {.scale = 0.05f, .block = BLOCK};
+    int32_t head_map[N_HEAD];
+    struct token_table b = last_tokens(n_tok, n_ctx);
+    struct cpu_call c = {
+        .n_in = 4, .attr = &attr, .table = &b, .head_map = head_map};
+
+    for (int h = 0; h < N_HEAD; h++)
+        head_map[h] = h * INDEX_KV / N_HEAD;
+    c.in[0] = tensor(n_tok, N_HEAD, D);
+    for (int i = 1; i < 3; i++) {
+        c.in[i] = cache(PL_F16, n_ctx, D);
+        c.in[i].dim[1] = INDEX_KV;
+    }
+    c.in[3] = tensor(n_tok, INDEX_KV, BLOCKS);
+    c.in[3].format = PL_I32;
+    for (int64_t i = 0; i < n_tok * INDEX_KV * BLOCKS; i++)
+        ((int32_t *)c.in[3].data)[i] =
+            (int32_t)((i % BLOCKS + 1) * (n_ctx / BLOCK) / BLOCKS - 1);
+    c.out = tensor(n_tok, N_HEAD, D);
+    run(k, name, KERNEL_attention_blocks, c,
+        (double)(n_tok * BLOCKS * BLOCK * INDEX_KV * 2 * D * 2),
+        2.0 * N_HEAD * D * (double)(n_tok * BLOCKS * BLOCK));
+}
+
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
                             pl_format f, bool values, int n_tok)
 {
@@ -550,6 +598,10 @@ int main(int argc, char **argv)
     run_latents(&k, "chosen_latents_decode_c4096", true, 1, 4096);
     run_latents(&k, "chosen_latents_decode_c32768", true, 1, 32768);
     run_latents(&k, "chosen_latents_16_c8192", true, 16, 8192);
+    run_index_blocks(&k, "index_blocks_decode_c32768", 1, 32768);
+    run_index_blocks(&k, "index_blocks_16_c8192", 16, 8192);
+    run_blocks(&k, "chosen_blocks_decode_c32768", 1, 32768);
+    run_blocks(&k, "chosen_blocks_16_c8192", 16, 8192);
     run_delta_net(&k, "delta_net_decode", 1, false);
     run_delta_net(&k, "delta_net_prefill_512", 512, false);
     run_delta_net(&k, "delta_net_channels_decode", 1, true);

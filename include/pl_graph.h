@@ -54,6 +54,7 @@ typedef struct pl_dim {
  *   DELTA_GATE_A rows that all value heads share: DELTA_GATE or ATTN_GATE times
  *                the results of this matrix are gates
  *   INDEXER      a matrix of the indexer, which chooses the keys of attention
+ *   INDEXER_Q    the indexer's queries, if it chooses for each KV head
  *   CACHE_INDEX  the indexer's keys
  *   STATE        a recurrent state per value head
  *   CONV_STATE   earlier inputs per channel of a convolution
@@ -90,6 +91,7 @@ typedef struct pl_dim {
     X(ROUTER)                                                                  \
     X(ROUTER_BIAS)                                                             \
     X(INDEXER)                                                                 \
+    X(INDEXER_Q)                                                               \
     X(FFN_GATE_EXPS)                                                           \
     X(FFN_UP_EXPS)                                                             \
     X(FFN_GATE_UP_EXPS)                                                        \
@@ -219,8 +221,8 @@ PL_API pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f,
 PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
                           int64_t n_head, int64_t d_head, bool values,
                           int64_t window);
-/* Creates a cache [slots, 1, d] for pl_index_topk: the keys of an indexer, for
- * all tokens. All ranks hold all of it. */
+/* Creates a cache [slots, 1, d] for pl_index_topk and pl_index_blocks: the keys
+ * of an indexer, for all tokens. All ranks hold all of it. */
 PL_API pl_tensor pl_index_cache(pl_graph *g, const char *name, pl_format f,
                                 int64_t d);
 /* Creates a state [slots, n_head, d_head] (F32), one slot per sequence. The op
@@ -305,6 +307,23 @@ PL_API pl_tensor pl_chosen_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
  * positions, the rest of its row is -1. Source: DeepSeek-V3.2. */
 PL_API pl_tensor pl_index_topk(pl_graph *g, pl_tensor q, pl_tensor w,
                                pl_tensor cache, int k);
+/* Like pl_attention without sinks, window and soft cap, but the query heads of
+ * a KV head attend to k chosen blocks of `block` adjacent positions, up to the
+ * token's own: chosen [t, n_kv, k] (I32), as pl_index_blocks returns them. A
+ * token with at most k blocks attends to all of them. */
+PL_API pl_tensor pl_attention_blocks(pl_graph *g, pl_tensor q, pl_tensor k,
+                                     pl_tensor v, pl_tensor chosen, int block,
+                                     float scale);
+/* Chooses for each token and each of j heads k blocks of `block` adjacent
+ * positions, of those up to the token's own: queries q [t, j, d], keys in a
+ * cache [slots, 1, d] of pl_index_cache -> [t, j, k] (I32), ascending. The
+ * score of a block is the largest product of the head's query with a key up to
+ * the token's own position. The last `local` blocks, at most k, are always
+ * chosen, and others by the largest scores; of equal scores the earlier block.
+ * If a token has fewer than k blocks, the rest of its row is -1. Source:
+ * MiniMax-M3. */
+PL_API pl_tensor pl_index_blocks(pl_graph *g, pl_tensor q, pl_tensor cache,
+                                 int k, int block, int local);
 /* Causal convolution of each channel: x [t, c], taps w [c, n] -> [t, c]. The
  * last tap applies to the token itself, those before it to earlier tokens,
  * whose inputs the state [slots, c, n - 1] holds. If `silu`, SiLU follows. */

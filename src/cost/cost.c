@@ -206,6 +206,17 @@ static double positions(const struct cost_micro *z)
     return (double)z->n_past + ((double)z->sizes.n_tok / n_seq(z) + 1) / 2;
 }
 
+/* Returns the number of positions that are chosen for a token; infinite if it
+ * attends to all. */
+static double most_chosen(const struct program *p, const struct insn_kernel *s)
+{
+    if (s->kernel == KERNEL_latent_attention && s->arg[3].tensor >= 0)
+        return (double)p->tensor[s->arg[3].tensor].dim[1].n;
+    if (s->kernel == KERNEL_attention_blocks)
+        return (double)p->tensor[s->arg[4].tensor].dim[2].n * s->attr->block;
+    return INFINITY;
+}
+
 static double attention(const struct program *p, const struct insn_kernel *s,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
@@ -214,15 +225,16 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     /* average number of positions that a token attends to, and number of
      * positions that are read for all tokens */
     double seen = positions(z), read;
-    double macs, bytes;
+    double macs, bytes, chosen;
 
     if (s->kernel == KERNEL_bidirectional_attention)
         seen = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
     if (s->attr && s->attr->window > 0)
         seen = fmin(seen, (double)s->attr->window);
     read = seen * n_seq(z);
-    if (s->kernel == KERNEL_latent_attention && s->arg[3].tensor >= 0) {
-        seen = fmin(seen, (double)p->tensor[s->arg[3].tensor].dim[1].n);
+    chosen = most_chosen(p, s);
+    if (seen > chosen) {
+        seen = chosen;
         read = fmin(read, seen * (double)z->sizes.n_tok);
     }
     macs = seen * (values(q, z) + values(out, z));
@@ -233,16 +245,19 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
-/* Returns the seconds of index_topk, which scores all positions of a token
- * unless it chooses them all. */
+/* Returns the seconds of index_topk or index_blocks, which score all positions
+ * of a token unless they choose them all. The keys are argument `keys`. */
 static double choice(const struct program *p, const struct insn_kernel *s,
-                     const struct cost_rates *r, const struct cost_micro *z)
+                     int keys, const struct cost_rates *r,
+                     const struct cost_micro *z)
 {
+    const double each = s->attr->block > 0 ? s->attr->block : 1;
     double seen = positions(z);
 
-    if (seen <= (double)s->attr->n_used)
+    if (seen <= s->attr->n_used * each)
         return 0;
-    return fmax(position_bytes(p, s, 3) * seen * n_seq(z) / r->read_bytes_per_s,
+    return fmax(position_bytes(p, s, keys) * seen * n_seq(z) /
+                    r->read_bytes_per_s,
                 seen * values(&p->tensor[s->arg[1].tensor], z) /
                     r->attention_macs_per_s);
 }
@@ -273,7 +288,9 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
     if (kernel_is_attention(k->kernel))
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_index_topk)
-        return choice(p, k, r, z);
+        return choice(p, k, 3, r, z);
+    if (k->kernel == KERNEL_index_blocks)
+        return choice(p, k, 2, r, z);
     if (k->kernel == KERNEL_delta_net || k->kernel == KERNEL_delta_net_channels)
         return recurrent(&p->tensor[k->arg[6].tensor], 4, r, z);
     if (k->kernel == KERNEL_ssm_scan)

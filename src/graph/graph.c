@@ -586,6 +586,21 @@ pl_tensor pl_index_topk(pl_graph *g, pl_tensor q, pl_tensor w, pl_tensor cache,
                 NULL);
 }
 
+pl_tensor pl_attention_blocks(pl_graph *g, pl_tensor q, pl_tensor k,
+                              pl_tensor v, pl_tensor chosen, int block,
+                              float scale)
+{
+    return make(g, OP_attention_blocks, 4, IN(q, k, v, chosen),
+                ATTR(.scale = scale, .block = block), 0, NULL);
+}
+
+pl_tensor pl_index_blocks(pl_graph *g, pl_tensor q, pl_tensor cache, int k,
+                          int block, int local)
+{
+    return make(g, OP_index_blocks, 2, IN(q, cache),
+                ATTR(.n_used = k, .block = block, .local = local), 0, NULL);
+}
+
 pl_tensor pl_short_conv(pl_graph *g, pl_tensor x, pl_tensor w, pl_tensor state,
                         bool silu)
 {

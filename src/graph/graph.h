@@ -52,7 +52,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
 
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
-#define GRAPH_ATTR_MAP(X)                                                      \
+#define GRAPH_ATTR_COMMON(X)                                                   \
     X(float, eps)     /* *_norm, and norms in delta_net: epsilon */            \
     X(float, scale)   /* a factor; *attention: of scores; rope: of ln(pos) */  \
     X(float, softcap) /* attention: limit of the scores, 0 = none */           \
@@ -68,7 +68,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, n_rot)        /* rope: number of rotated values of each head */     \
     X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
     X(int64_t, window)   /* attention, memory, rope: in tokens, 0 = none */    \
-    X(int, n_used)       /* *_topk: number of chosen experts, positions */     \
+    X(int, n_used)       /* number of chosen experts, positions, blocks */     \
     X(int, gating)       /* router_*: an enum pl_gating */                     \
     X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
@@ -84,7 +84,13 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, state)       /* memory: 1 if a slot holds a sequence's state */     \
     X(int, silu)        /* short_conv: 1 to apply SiLU to the result */        \
     X(int64_t, d_value) /* latent_attention: width of the values */            \
-    X(int, bf16)        /* contractions, *attention: 1 for BF16 products */
+    X(int, bf16)        /* contractions, *attention*: 1 for BF16 products */
+/* Those that count for the hash of a numeric plan only where they are not 0, so
+ * that plans without them keep their hash. */
+#define GRAPH_ATTR_RARE(X)                                                     \
+    X(int, block) /* *_blocks: positions of a block */                         \
+    X(int, local) /* index_blocks: last blocks, always chosen */
+#define GRAPH_ATTR_MAP(X) GRAPH_ATTR_COMMON(X) GRAPH_ATTR_RARE(X)
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -154,7 +160,7 @@ static inline bool graph_is_contraction(enum op op)
 static inline bool graph_is_attention(enum op op)
 {
     return op == OP_attention || op == OP_bidirectional_attention ||
-           op == OP_latent_attention;
+           op == OP_latent_attention || op == OP_attention_blocks;
 }
 
 /* A pool: the memories (caches or states) with the same retention rule. All

@@ -347,11 +347,29 @@ static bool shape_latent_attention(struct shape *s)
     return result(s, 3, d);
 }
 
-static bool shape_index_topk(struct shape *s)
+static bool shape_attention_blocks(struct shape *s)
 {
-    const struct graph_node *q = s->in[0], *w = s->in[1], *k = s->in[2];
-    const pl_dim d[2] = {q->dim[0], constant(s->n->attr.n_used)};
+    const struct graph_node *k = s->in[1], *chosen = s->in[3];
+    pl_dim d[3];
 
+    if (!caches_fit(s, d))
+        return false;
+    if (chosen->format != PL_I32 || chosen->n_dim != 3 ||
+        !dim_equal(chosen->dim[0], d[0]) ||
+        !dim_equal(chosen->dim[1], k->dim[1]) ||
+        last(chosen).symbol != PL_CONST)
+        return fail(s, "chosen blocks must be I32 [t, n_kv, k]");
+    if (s->g->pool[dim_pool(k->dim[0])].window > 0)
+        return fail(s, "the caches must keep all tokens");
+    if (s->n->attr.block < 1 || s->n->attr.window != 0)
+        return fail(s, "block must be at least 1, and the window 0");
+    return result(s, 3, d);
+}
+
+/* Checks that q are queries of an indexer whose keys are in the cache k. */
+static bool indexer_fits(struct shape *s, const struct graph_node *q,
+                         const struct graph_node *k)
+{
     if (k->attr.values || k->attr.state || k->dim[1].n != 1)
         return fail(s, "the keys must be a cache of keys with one head");
     if (s->g->pool[dim_pool(k->dim[0])].window > 0)
@@ -361,6 +379,32 @@ static bool shape_index_topk(struct shape *s)
         return fail(s, "q must be [t, j, d] with the keys' d");
     if (q->dim[0].symbol != PL_N_TOK || q->dim[0].n != 1)
         return fail(s, "q must have one row per token of the step");
+    return true;
+}
+
+static bool shape_index_blocks(struct shape *s)
+{
+    const struct graph_node *q = s->in[0];
+    const struct graph_attr *a = &s->n->attr;
+    const pl_dim d[3] = {q->dim[0], q->dim[1], constant(a->n_used)};
+
+    if (!indexer_fits(s, q, s->in[1]))
+        return false;
+    if (a->block < 1 || a->n_used < 1)
+        return fail(s, "block and n_used must be at least 1");
+    if (a->local < 0 || a->local > a->n_used)
+        return fail(s, "local must be 0 to n_used");
+    s->n->format = PL_I32;
+    return result(s, 3, d);
+}
+
+static bool shape_index_topk(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *w = s->in[1];
+    const pl_dim d[2] = {q->dim[0], constant(s->n->attr.n_used)};
+
+    if (!indexer_fits(s, q, s->in[2]))
+        return false;
     if (w->n_dim != 2 || !dim_equal(w->dim[0], q->dim[0]) ||
         !dim_equal(w->dim[1], q->dim[1]))
         return fail(s, "w must be [t, j]");
@@ -766,7 +810,8 @@ static bool bf16_fits(struct shape *s)
     if (graph_is_contraction(n->op))
         may = s->in[1]->format == PL_F16 || s->in[1]->format == PL_BF16;
     if (may && s->g->numerics == PL_NUMERICS_FAST &&
-        s->in[1]->role != PL_ROLE_ROUTER && s->in[1]->role != PL_ROLE_INDEXER)
+        s->in[1]->role != PL_ROLE_ROUTER && s->in[1]->role != PL_ROLE_INDEXER &&
+        s->in[1]->role != PL_ROLE_INDEXER_Q)
         n->attr.bf16 = 1;
     return n->attr.bf16 == 0 || (may && n->attr.bf16 == 1) ||
            fail(s, "bf16 must be 0, except for attention and 16-bit weights");
@@ -806,7 +851,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
               (n->op == OP_gather_rows || n->op == OP_rope ||
                n->op == OP_router_weights || n->op == OP_latent_attention ||
                n->op == OP_bidirectional_attention ||
-               n->op == OP_expert_matmul || n->op == OP_expert_down)))
+               n->op == OP_attention_blocks || n->op == OP_expert_matmul ||
+               n->op == OP_expert_down)))
             return fail(&s, "an I32 operand, expected values");
         if (s.in[i]->op == OP_weight && !weight_fits(&s, i))
             return false;

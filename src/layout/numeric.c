@@ -254,7 +254,12 @@ static uint64_t hash_of(const struct numeric *p)
                 mix_int(&m, x->dim[d].symbol);
             }
 #define MIX(type, name) mix_bits(&m, &x->attr.name, sizeof x->attr.name);
-        GRAPH_ATTR_MAP(MIX)
+        GRAPH_ATTR_COMMON(MIX)
+#undef MIX
+#define MIX(type, name)                                                        \
+    if (x->attr.name != 0)                                                     \
+        mix_bits(&m, &x->attr.name, sizeof x->attr.name);
+        GRAPH_ATTR_RARE(MIX)
 #undef MIX
         if (x->custom) {
             mix_text(&m, x->custom->name);

@@ -387,7 +387,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     const bool norm = normed(b, o);
     const bool norm_last = o->qk_norm == QK_NORM_AFTER_ROPE;
     struct qkv x = project(b, h, o);
-    pl_tensor q, k = -1, v = -1, gate = -1, sinks = -1, y;
+    pl_tensor q, k = -1, v = -1, gate = -1, sinks = -1, chosen, y;
 
     if (o->qk_norm == QK_NORM_ALL_HEADS) {
         x.q = norm_all_heads(b, x.q, "attn_q_norm", all_q);
@@ -420,7 +420,11 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
     if (o->sinks || o->some_sinks)
         sinks = model_weight(b, "attn_sinks", "weight", PL_ROLE_ATTN_SINKS,
                              !o->sinks, 1, &heads_q);
-    if (m->encoder)
+    chosen = model_index_blocks(b, h);
+    if (chosen >= 0)
+        y = pl_attention_blocks(b->g, q, b->kv.k, b->kv.v, chosen,
+                                (int)m->index_block, m->query_scale);
+    else if (m->encoder)
         y = pl_bidirectional_attention(b->g, q, b->kv.k, b->kv.v, b->ends,
                                        m->query_scale, window(b),
                                        m->attn_softcap);

@@ -216,6 +216,10 @@ pl_status model_mamba2_params(struct model *m, pl_err *err);
  * an indexer. h [n_tok, d_model] is the input of attention, r [n_tok, q_rank]
  * the latents of its queries. Defined in indexer.c. */
 void model_indexer(struct build *b, pl_tensor h, pl_tensor r);
+/* Returns the blocks of positions [n_tok, n_head_kv, top_keys] that attention
+ * attends to with each KV head, or -1 if the layer attends to all. h [n_tok,
+ * d_model] is the input of attention. Defined in minimax_m3.c. */
+pl_tensor model_index_blocks(struct build *b, pl_tensor h);
 
 /* A function that combines the results of the gate and up matrices: pl_swiglu
  * or pl_geglu. */
@@ -324,6 +328,8 @@ void model_olmo2(struct build *b);
 pl_status model_olmoe_read(struct model *m, pl_err *err);
 void model_olmoe(struct build *b);
 pl_status model_minimax_m2_read(struct model *m, pl_err *err);
+pl_status model_minimax_m3_read(struct model *m, pl_err *err);
+void model_minimax_m3(struct build *b);
 pl_status model_exaone4_read(struct model *m, pl_err *err);
 void model_exaone4(struct build *b);
 pl_status model_exaone_moe_read(struct model *m, pl_err *err);

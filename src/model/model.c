@@ -79,6 +79,8 @@ static const struct model_family families[] = {
      model_olmoe},
     {"minimax-m2", true, MOE_ALWAYS, false, "expert_feed_forward_length",
      model_minimax_m2_read, model_olmoe},
+    {"minimax-m3", true, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_minimax_m3_read, model_minimax_m3},
     {"exaone4", true, MOE_NEVER, false, NULL, model_exaone4_read,
      model_exaone4},
     {"exaone-moe", true, MOE_ALWAYS, false, "expert_feed_forward_length",

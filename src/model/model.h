@@ -109,6 +109,10 @@ struct model {
     /* The indexer that chooses the keys of attention: number and width of its
      * heads, and how many keys a token attends to; 0 if there is none. */
     int64_t n_index, d_index, top_keys;
+    /* If it chooses blocks for each KV head: positions of a block, 0 if it does
+     * not, and how many of the last blocks are always chosen. Then top_keys
+     * counts blocks, and the first n_dense layers have no indexer. */
+    int64_t index_block, index_local;
     /* [n_layer + n_next] false for a layer that uses the choice of the last
      * layer with an indexer; NULL if all have one */
     const bool *indexer;

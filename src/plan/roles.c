@@ -75,6 +75,7 @@ static const struct role_row {
     [PL_ROLE_ROUTER] = {"router", AXIS_NONE, 0},
     [PL_ROLE_ROUTER_BIAS] = {"router_bias", AXIS_NONE, 0},
     [PL_ROLE_INDEXER] = {"indexer", AXIS_NONE, 0},
+    [PL_ROLE_INDEXER_Q] = {"indexer_q", AXIS_KV, 0},
     [PL_ROLE_FFN_GATE_EXPS] = {"ffn_gate_exps", AXIS_EXP, 1},
     [PL_ROLE_FFN_UP_EXPS] = {"ffn_up_exps", AXIS_EXP, 1},
     [PL_ROLE_FFN_GATE_UP_EXPS] = {"ffn_gate_up_exps", AXIS_EXP2, 1},
@@ -459,6 +460,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     case OP_attention:
     case OP_bidirectional_attention:
     case OP_latent_attention:
+    case OP_attention_blocks:
         return graph_memory(g, n->in[1]);
     case OP_delta_net:
     case OP_delta_net_tiled:

@@ -211,16 +211,24 @@ void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
     }
 }
 
-void cache_tile_copy(pl_format f, int64_t d, void *dst, int j, const void *src,
-                     int src_j)
+void cache_tile_copy(pl_format f, int64_t d, bool values, void *dst, int j,
+                     const void *src, int src_j, int n)
 {
     struct plane p[TILE_PARTS];
     int n_plane = planes(f, d, p);
 
     for (int k = 0; k < n_plane; k++) {
-        size_t row = (size_t)(p[k].all * p[k].size);
+        /* bytes of a position that are contiguous in the plane, and number of
+         * such runs */
+        int64_t run = values ? p[k].all * p[k].size : p[k].size;
+        int64_t n_run = values ? 1 : p[k].all;
 
-        memcpy((char *)dst + p[k].at + (size_t)j * row,
-               (const char *)src + p[k].at + (size_t)src_j * row, row);
+        for (int64_t i = 0; i < n_run; i++) {
+            size_t row = p[k].at + (size_t)(i * run * PAGE_TOKENS);
+
+            memcpy((char *)dst + row + (size_t)(j * run),
+                   (const char *)src + row + (size_t)(src_j * run),
+                   (size_t)(n * run));
+        }
     }
 }

@@ -59,9 +59,9 @@ void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,
                       int n, const void *rows, size_t stride);
 
-/* Copies token position src_j of tile `src` to position j of tile `dst`. Both
- * are tiles of values. */
-void cache_tile_copy(pl_format f, int64_t d, void *dst, int j, const void *src,
-                     int src_j);
+/* Copies token positions src_j .. src_j + n - 1 of tile `src` to positions j ..
+ * j + n - 1 of tile `dst`. Both are tiles of values, or of keys. */
+void cache_tile_copy(pl_format f, int64_t d, bool values, void *dst, int j,
+                     const void *src, int src_j, int n);
 
 #endif

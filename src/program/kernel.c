@@ -88,7 +88,12 @@ bool kernel_is_contraction(enum kernel k)
 bool kernel_is_attention(enum kernel k)
 {
     return k == KERNEL_attention || k == KERNEL_bidirectional_attention ||
-           k == KERNEL_latent_attention;
+           k == KERNEL_latent_attention || k == KERNEL_attention_blocks;
+}
+
+bool kernel_is_index(enum kernel k)
+{
+    return k == KERNEL_index_topk || k == KERNEL_index_blocks;
 }
 
 bool kernel_arg_is_q8(enum kernel k, int i)

@@ -59,6 +59,8 @@ bool kernel_is_contraction(enum kernel k);
 /* Returns true if the kernel is an attention: it reads caches through the
  * micro-batch's token table, and maps each query head to a KV head. */
 bool kernel_is_attention(enum kernel k);
+/* Returns true for kernels that choose positions or blocks for attention. */
+bool kernel_is_index(enum kernel k);
 /* Returns true if the kernel reads or writes argument i as blocks of 8-bit
  * values (struct q8_block). */
 bool kernel_arg_is_q8(enum kernel k, int i);

@@ -341,6 +341,16 @@ static bool latent_fits(const struct insn_kernel *k,
     return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
 }
 
+/* Returns true if chosen blocks have positions, and a token has some. */
+static bool blocks_fit(const struct graph_attr *a,
+                       const struct prog_tensor *chosen)
+{
+    const pl_dim *k = &chosen->dim[2];
+
+    return a->block > 0 && a->local >= 0 && k->symbol == PL_CONST && k->n > 0 &&
+           k->n <= INT32_MAX;
+}
+
 /* Returns true if the row of a recurrent state has the right number of
  * elements. The state of a head of delta_net* and ssm_scan is a matrix, width
  * of a key by width of a value. The state of a channel of short_conv has one
@@ -455,6 +465,11 @@ static bool attributes_fit(const struct insn_kernel *k,
         return heads_fit(k, t);
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);
+    case KERNEL_attention_blocks:
+        return heads_fit(k, t) && blocks_fit(a, &t[k->arg[4].tensor]);
+    case KERNEL_index_blocks:
+        return same(t[k->arg[2].tensor].dim[1], (pl_dim){1, PL_CONST}) &&
+               blocks_fit(a, &t[k->arg[0].tensor]);
     case KERNEL_index_topk:
         return same(t[k->arg[3].tensor].dim[1], (pl_dim){1, PL_CONST});
     case KERNEL_delta_net:

@@ -231,6 +231,10 @@ static void ops(struct walk *w)
         made(w, pl_chosen_attention(g, t[0], t[1], t[2], walk_int(w, 2), f));
     else if (!strcmp(c, "pl_index_topk"))
         made(w, pl_index_topk(g, t[0], t[1], t[2], k));
+    else if (!strcmp(c, "pl_attention_blocks"))
+        made(w, pl_attention_blocks(g, t[0], t[1], t[2], t[3], k, f));
+    else if (!strcmp(c, "pl_index_blocks"))
+        made(w, pl_index_blocks(g, t[0], t[1], k, i, walk_i(w, 1)));
     else if (!strcmp(c, "pl_short_conv"))
         made(w, pl_short_conv(g, t[0], t[1], t[2], on));
     else if (!strcmp(c, "pl_delta_net"))
@@ -630,6 +634,8 @@ static const struct walk_row rows[] = {
     {"pl_latent_attention", ops},
     {"pl_chosen_attention", ops},
     {"pl_index_topk", ops},
+    {"pl_attention_blocks", ops},
+    {"pl_index_blocks", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},
     {"pl_delta_net_channels", ops},

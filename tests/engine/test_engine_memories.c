@@ -36,6 +36,7 @@ static const struct {
     {"cohere2-f32.gguf", false},
     {"nemotron_h-f32.gguf", false},
     {"glm-dsa-shared-f32.gguf", true},
+    {"minimax-m3-dense-f32.gguf", true},
     {"kimi-linear-f32.gguf", false},
 };
 
@@ -510,10 +511,11 @@ CALLS(lfm2, 8)
 CALLS(cohere2, 9)
 CALLS(nemotron_h, 10)
 CALLS(glm_dsa, 11)
+CALLS(minimax_m3, 12)
 
 TEST_LONG(memories_equal_a_fresh_run_kimi_linear)
 {
-    random_calls(12);
+    random_calls(13);
 }
 
 /* ---- states -------------------------------------------------------------- */

@@ -72,6 +72,7 @@ static enum part part_of(pl_role r, int *from_last)
     case PL_ROLE_ATTN_K:
     case PL_ROLE_ATTN_V:
     case PL_ROLE_ATTN_QKV:
+    case PL_ROLE_INDEXER_Q:
     case PL_ROLE_CONV:
     case PL_ROLE_SSM_IN:
     case PL_ROLE_SSM_CONV:

@@ -57,6 +57,10 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               " role=cache_index\n"
                               "best: i32[n_tok, 3] = index_topk(h, g4, ci)"
                               " n_used=3\n"
+                              "blocks: i32[n_tok, 2, 3] = index_blocks(kh, ci)"
+                              " n_used=3 block=4\n"
+                              "four: i32[n_tok, 4, 3] = index_blocks(h, ci)"
+                              " n_used=3 block=4\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
 
 /* Message NULL: accepted; else the text of the error. */
@@ -203,6 +207,26 @@ static const struct {
     {"y: i32[n_tok, 1] = index_topk(vh, g4, ci) n_used=1", "the keys' d"},
     {"y: i32[n_out, 1] = index_topk(oh, g4, ci) n_used=1", "one row per token"},
     {"y: f16[n_slot, 2, 16] = memory role=cache_index", "may have a role"},
+    /* index_blocks */
+    {"y: i32[n_tok, 4, 9] = index_blocks(h, ci) n_used=9 block=3 local=9",
+     NULL},
+    {"y: i32[n_tok, 4, 1] = index_blocks(h, ci) n_used=1", "at least 1"},
+    {"y: i32[n_tok, 4, 1] = index_blocks(h, ci) block=3", "at least 1"},
+    {"y: i32[n_tok, 4, 1] = index_blocks(h, ci) n_used=1 block=3 local=2",
+     "local must be 0 to n_used"},
+    {"y: i32[n_tok, 4, 1] = index_blocks(h, ck) n_used=1 block=3",
+     "with one head"},
+    /* attention_blocks */
+    {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, blocks) block=2",
+     NULL},
+    {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, blocks)",
+     "block must be at least 1"},
+    {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, best) block=2",
+     "chosen blocks must be I32 [t, n_kv, k]"},
+    {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, vh) block=2",
+     "chosen blocks must be I32"},
+    {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, four) block=2",
+     "chosen blocks must be I32 [t, n_kv, k]"},
     /* states */
     {"y: f32[n_slot1, 4, 3] = memory state=1 role=conv_state", NULL},
     {"y: f32[n_slot1, 4] = memory state=1", "a memory is [n_slot, n_head,"},

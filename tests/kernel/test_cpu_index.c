@@ -1,7 +1,7 @@
-/* The choice of positions (index_topk) and attention to chosen positions,
- * against their definitions one number at a time. Kernel sets, threads, other
- * tokens and GPUs' kernels do not change bits (lib/cpu_call.h). About 2 CPU
- * seconds of the gate. */
+/* The choice of positions (index_topk) or blocks (index_blocks), and attention
+ * to them, against their definitions one number at a time. Kernel sets,
+ * threads, other tokens and GPUs' kernels do not change bits (lib/cpu_call.h).
+ * About 2 CPU seconds of the gate. */
 #include "lib/cache_formats.h"
 #include "lib/cache_rows.h"
 #include "lib/cpu_call.h"
@@ -17,7 +17,7 @@ struct batch {
     struct token_table table;
     struct graph_attr attr;
     struct cpu_call call;
-    struct cpu_tensor *cache; /* the operand that is the cache */
+    struct cpu_tensor *cache; /* the operand that is the last cache */
     bool values;
 };
 
@@ -183,6 +183,89 @@ TEST(cpu_index_chooses_the_best_positions)
     }
 }
 
+/* Checks the row of a token's head: block i is chosen if it is among the last
+ * ones, or if fewer than k blocks are among these, have a larger score, or an
+ * equal one and come before it. */
+static void check_blocks(const struct batch *b, int t, int h)
+{
+    const struct cpu_call *c = &b->call;
+    const int n_head = (int)c->in[0].dim[1], d = (int)c->in[0].dim[2];
+    const int64_t k = c->out.dim[2], own = b->pos[t] / b->attr.block;
+    const int64_t row = (int64_t)t * n_head + h;
+    const float *q = (const float *)c->in[0].data + row * d;
+    const int32_t *got = (const int32_t *)c->out.data + row * k;
+    float s[MAX_PAGE * PAGE_TOKENS], x[MAX_D];
+    int64_t at = 0;
+
+    for (int64_t i = 0; i <= own; i++)
+        s[i] = i > own - b->attr.local ? INFINITY : -INFINITY;
+    for (int64_t u = 0; u <= b->pos[t]; u++) {
+        float sum = 0;
+
+        read_row(b, t, u, 0, x);
+        for (int i = 0; i < d; i++)
+            sum = fmaf(q[i], x[i], sum);
+        if (sum > s[u / b->attr.block])
+            s[u / b->attr.block] = sum;
+    }
+    for (int64_t i = 0; i <= own; i++) {
+        int64_t before = 0;
+
+        for (int64_t j = 0; j <= own; j++)
+            before += s[j] > s[i] || (s[j] == s[i] && j < i);
+        if (before < k)
+            assert_int_equal(got[at++], i);
+    }
+    assert_int_equal(at, own < k ? own + 1 : k);
+    for (; at < k; at++)
+        assert_int_equal(got[at], -1);
+}
+
+/* Blocks of a part of a page, of several pages and across pages; last blocks
+ * that are always chosen; ties, also between a block of which only the first
+ * positions are visible and others; many heads. */
+TEST(cpu_index_chooses_the_best_blocks)
+{
+    static const struct {
+        int n_tok, last, n_head, d, k, block, local;
+        float q; /* greatest value of a query; 0: all scores are equal */
+    } sizes[] = {{1, 700, 2, 96, 3, 128, 1, 1},  {2, 130, 5, 32, 7, 4, 2, 1},
+                 {9, 200, 1, 64, 2, 64, 0, 1},   {24, 90, 3, 32, 1, 7, 1, 1},
+                 {7, 640, 18, 32, 4, 100, 2, 1}, {12, 300, 2, 32, 5, 6, 1, 0},
+                 {3, 50, 9, 64, 60, 1, 3, 1},    {5, 257, 4, 32, 129, 1, 0, 1},
+                 {4, 99, 3, 7, 2, 33, 2, 1},     {24, 150, 6, 32, 3, 40, 0, 1}};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 2 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 2, d = sizes[k].d, n = sizes[k].n_tok;
+        int64_t n_out = (int64_t)n * sizes[k].n_head * sizes[k].k;
+        pl_format f = cache_formats[d % 32 ? i % 3 : i % N_CACHE_FORMAT];
+        struct batch b;
+        struct cpu_call *c = &b.call;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        b.attr.n_used = sizes[k].k;
+        b.attr.block = sizes[k].block;
+        b.attr.local = sizes[k].local;
+        c->n_in = 2;
+        c->in[0] =
+            call_tensor(PL_F32, 3, (const int64_t[]){n, sizes[k].n_head, d},
+                        sizes[k].q, &seed);
+        batch_cache(&b, &c->in[1], f, false, 1, d, &seed);
+        c->out = call_tensor(PL_F32, 3,
+                             (const int64_t[]){n, sizes[k].n_head, sizes[k].k},
+                             1, &seed);
+        c->out.format = PL_I32;
+        call_all(KERNEL_index_blocks, c, (size_t)n_out * 4);
+        for (int t = 0; t < n; t++)
+            for (int h = 0; h < sizes[k].n_head; h++)
+                check_blocks(&b, t, h);
+        for (int j = 0; j < 2; j++)
+            free(c->in[j].data);
+        free(c->out.data);
+    }
+}
+
 /* ---- attention to chosen positions --------------------------------------- */
 
 /* Computes latent attention with a cache in which the chosen positions of token
@@ -281,6 +364,166 @@ TEST(cpu_latent_attention_attends_to_chosen_positions)
         for (int t = 0; t < n; t++)
             check_attention(&b, t);
         for (int j = 0; j < 3; j++)
+            free(c->in[j].data);
+        free(c->out.data);
+    }
+}
+
+/* ---- attention to chosen blocks ------------------------------------------ */
+
+/* Lists in at[] the positions that token t attends to with KV head kv. Returns
+ * their number. */
+static int blocks_seen(const struct batch *b, int t, int kv, int32_t *at)
+{
+    const struct cpu_tensor *x = &b->call.in[3];
+    const int k = (int)x->dim[2], block = b->attr.block;
+    const int32_t *chosen = (const int32_t *)x->data + (t * x->dim[1] + kv) * k;
+    const bool all = b->pos[t] / block < k;
+    int n = 0;
+
+    for (int j = 0; j < (all ? b->pos[t] / block + 1 : k); j++)
+        for (int i = 0; i < block; i++) {
+            int u = (all ? j : chosen[j]) * block + i;
+
+            if (u <= b->pos[t])
+                at[n++] = u;
+        }
+    return n;
+}
+
+/* Moves the chosen positions of a cache operand to the start of a sequence of
+ * one KV head, in *own. */
+static void move_seen(const struct batch *b, int operand, int t, int kv,
+                      const int32_t *at, int n, struct cpu_tensor *own)
+{
+    const struct cpu_tensor *x = &b->call.in[operand];
+    const bool values = operand == 2;
+    const int64_t d = x->dim[2];
+    const size_t bytes = cache_tile_bytes(x->format, d);
+
+    *own = *x;
+    own->dim[1] = 1;
+    own->data = test_need(MAX_PAGE, bytes);
+    for (int j = 0; j < n; j++) {
+        int64_t page =
+            b->pages[b->seq[t] * b->table.page_stride + at[j] / PAGE_TOKENS];
+        char row[4 * MAX_D];
+
+        cache_row_read(x->format, d, values,
+                       (char *)x->data +
+                           (size_t)(page * x->dim[1] + kv) * bytes,
+                       at[j] % PAGE_TOKENS, row);
+        cache_row_write(x->format, d, values,
+                        (char *)own->data + (size_t)(j / PAGE_TOKENS) * bytes,
+                        j % PAGE_TOKENS, row);
+    }
+}
+
+/* Computes attention of query head h of token t with caches that have only the
+ * chosen positions, by the kernel that attends to all. Compares the bits. */
+static void check_head(const struct batch *b, int t, int h)
+{
+    const struct cpu_call *c = &b->call;
+    const int64_t row = t * c->out.dim[1] + h, e = c->out.dim[2];
+    const int kv = b->head_map[h];
+    int32_t at[MAX_PAGE * PAGE_TOKENS], pages[MAX_PAGE], zero = 0;
+    int32_t n = blocks_seen(b, t, kv, at), pos = n - 1;
+    struct token_table table = {1, 1, &pos, &zero, pages, MAX_PAGE};
+    const struct graph_attr attr = {.scale = b->attr.scale,
+                                    .bf16 = b->attr.bf16};
+    struct cpu_call own = *c;
+    float out[MAX_D];
+
+    for (int i = 0; i < MAX_PAGE; i++)
+        pages[i] = i;
+    own.in[0].data = (float *)c->in[0].data + row * c->in[0].dim[2];
+    own.in[0].dim[0] = own.in[0].dim[1] = 1;
+    own.out.dim[0] = own.out.dim[1] = 1;
+    own.out.data = out;
+    own.in[3] = (struct cpu_tensor){0};
+    own.n_in = 3;
+    own.attr = &attr;
+    own.table = &table;
+    own.head_map = &zero;
+    for (int i = 1; i < 3; i++)
+        move_seen(b, i, t, kv, at, n, &own.in[i]);
+    call_run(KERNEL_SET_GENERIC, KERNEL_attention, own, 1);
+    assert_memory_equal(out, (float *)c->out.data + row * e, (size_t)e * 4);
+    free(own.in[1].data);
+    free(own.in[2].data);
+}
+
+/* Draws k different blocks in ascending order, for each token and KV head; for
+ * a token with at most k blocks any numbers. */
+static void draw_blocks(struct batch *b, uint64_t *seed)
+{
+    const struct cpu_tensor *x = &b->call.in[3];
+    int32_t *chosen = x->data;
+    const int k = (int)x->dim[2];
+
+    for (int64_t i = 0; i < x->dim[0] * x->dim[1] * k; i++) {
+        int own = b->pos[i / k / x->dim[1]] / b->attr.block;
+        int least = i % k ? chosen[i - 1] + 1 : 0, most = own - k + 1;
+
+        most += (int)(i % k);
+        chosen[i] = own < k ? (int)test_below(seed, 99) - 9
+                            : least + (int)test_below(seed, most - least + 1);
+    }
+}
+
+/* Every cache format, BF16 products; blocks of whole pages and others; KV heads
+ * with other choices, with and without the token's own block; query heads in
+ * any order; so many positions that threads divide spans. */
+TEST(cpu_attention_attends_to_chosen_blocks)
+{
+    static const struct {
+        int n_tok, last, n_head, n_kv, d, e, k, block;
+        bool crossed;
+    } sizes[] = {{1, 760, 6, 2, 96, 64, 5, 128, false},
+                 {5, 140, 24, 4, 32, 20, 9, 7, false},
+                 {9, 200, 3, 1, 64, 32, 2, 64, false},
+                 {24, 90, 4, 2, 32, 32, 5, 3, true},
+                 {3, 600, 2, 2, 7, 3, 3, 100, false},
+                 {2, 500, 9, 3, 64, 64, 2, 192, true},
+                 {1, 740, 5, 2, 32, 32, 300, 2, true},
+                 {12, 300, 1, 1, 32, 1, 290, 1, false}};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 3 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 3, d = sizes[k].d, e = sizes[k].e, n = sizes[k].n_tok;
+        int n_kv = sizes[k].n_kv, n_head = sizes[k].n_head;
+        bool plain = d % 32 || e % 32;
+        struct batch b;
+        struct cpu_call *c = &b.call;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        b.attr.scale = 0.25f;
+        b.attr.block = sizes[k].block;
+        b.attr.bf16 = i % 3 == 2;
+        c->n_in = 4;
+        c->head_map = b.head_map;
+        for (int h = 0; h < n_head; h++)
+            b.head_map[h] = sizes[k].crossed ? h % n_kv : h * n_kv / n_head;
+        c->in[0] =
+            call_tensor(PL_F32, 3, (const int64_t[]){n, n_head, d}, 1, &seed);
+        batch_cache(&b, &c->in[1],
+                    cache_formats[plain ? i % 3 : i % N_CACHE_FORMAT], false,
+                    n_kv, d, &seed);
+        batch_cache(
+            &b, &c->in[2],
+            cache_formats[plain ? (i + 1) % 3 : (i + 2) % N_CACHE_FORMAT], true,
+            n_kv, e, &seed);
+        c->in[3] = call_tensor(
+            PL_F32, 3, (const int64_t[]){n, n_kv, sizes[k].k}, 1, &seed);
+        c->in[3].format = PL_I32;
+        draw_blocks(&b, &seed);
+        c->out =
+            call_tensor(PL_F32, 3, (const int64_t[]){n, n_head, e}, 1, &seed);
+        call_all(KERNEL_attention_blocks, c, (size_t)(n * n_head * e) * 4);
+        for (int t = 0; t < n; t++)
+            for (int h = 0; h < n_head; h++)
+                check_head(&b, t, h);
+        for (int j = 0; j < 4; j++)
             free(c->in[j].data);
         free(c->out.data);
     }

@@ -102,6 +102,12 @@ static const char *const cases[] = {
     "q: f32[n_tok, 3, 4] = input\nw: f32[n_tok, 3] = input\n"
     "k: f32[n_slot, 1, 4] = memory values=0 role=cache_index\n"
     "y: i32[n_tok, 2] = index_topk(q, w, k) n_used=2\n",
+    "q: f32[n_tok, 6, 4] = input\nk: f32[n_slot, 3, 4] = memory values=0\n"
+    "v: f32[n_slot, 3, 5] = memory values=1\np: i32[n_tok, 3, 2] = input\n"
+    "y: f32[n_tok, 6, 5] = attention_blocks(q, k, v, p) scale=0.5 block=1\n",
+    "q: f32[n_tok, 3, 4] = input\n"
+    "k: f32[n_slot, 1, 4] = memory values=0 role=cache_index\n"
+    "y: i32[n_tok, 3, 2] = index_blocks(q, k) n_used=2 block=1 local=1\n",
     "x: f32[n_tok, 5] = input\nw: f32[5, 3] = weight\n"
     "s: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
     "r: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"

@@ -124,8 +124,7 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {
     static const int threads[] = {1, 2, 3, 7};
-    const bool shares =
-        kernel_is_attention(kernel) || kernel == KERNEL_index_topk;
+    const bool shares = kernel_is_attention(kernel) || kernel_is_index(kernel);
     struct cpu_call other = *c;
     struct cpu_kernels k, gpu;
     uint64_t seed = test_seed();

@@ -354,6 +354,69 @@ static void latent_attention(const struct graph_attr *a,
     free(key);
 }
 
+/* Lists the positions of the chosen blocks, up to `pos`, in at[]. The list
+ * `chosen` has k blocks, of which the last may be the token's own. Returns the
+ * number of positions; -1 if a chosen block is NaN. */
+static int64_t positions_of(const double *chosen, int64_t k, int64_t block,
+                            int64_t pos, int64_t *at)
+{
+    int64_t n = 0, own = pos / block;
+
+    for (int64_t i = 0; own < k && i <= pos; i++)
+        at[n++] = i;
+    for (int64_t j = 0; own >= k && j < k; j++) {
+        int64_t b = isnan(chosen[j]) ? -1 : (int64_t)fmax(chosen[j], 0);
+
+        if (b < 0)
+            return -1;
+        b = b < own ? b : own;
+        for (int64_t i = 0; i < block; i++) {
+            if (b * block + i > pos && j == k - 1)
+                break;
+            at[n++] = b * block + i < pos ? b * block + i : pos;
+        }
+    }
+    return n;
+}
+
+static void attention_blocks(const struct graph_attr *a,
+                             const struct eval_value *in,
+                             const struct eval_rows *rows,
+                             struct eval_value *out)
+{
+    int64_t h = in[0].dim[1], d = in[0].dim[2], g = in[1].dim[1];
+    int64_t e = in[2].dim[2], dim[3] = {in[0].dim[0], h, e};
+    int64_t k = in[3].dim[2];
+    size_t most = (size_t)(rows->max_pos + 1 + k * a->block);
+    double *p = test_need(most, sizeof *p);
+    int64_t *at = test_need(most, sizeof *at);
+
+    shape(out, 3, dim);
+    for (int64_t r = 0; r < dim[0] * h; r++) {
+        int64_t t = r / h, kv = r % h / (h / g);
+        int64_t base = rows->seq[t] * rows->max_pos;
+        int64_t n = positions_of(in[3].x + (t * g + kv) * k, k, a->block,
+                                 rows->pos[t], at);
+        double top = -INFINITY, sum = 0;
+
+        for (int64_t j = 0; j < n; j++) {
+            at[j] = (base + at[j]) * g + kv;
+            p[j] =
+                (double)a->scale * dot(in[0].x + r * d, in[1].x + at[j] * d, d);
+            top = p[j] > top ? p[j] : top;
+        }
+        for (int64_t j = 0; j < n; j++)
+            sum += p[j] = exp(p[j] - top);
+        for (int64_t i = 0; i < e; i++) {
+            out->x[r * e + i] = n < 0 ? NAN : 0;
+            for (int64_t j = 0; j < n; j++)
+                out->x[r * e + i] += p[j] / sum * in[2].x[at[j] * e + i];
+        }
+    }
+    free(at);
+    free(p);
+}
+
 /* ---- states -------------------------------------------------------------- */
 
 /* Returns the state of the sequence that token t belongs to; sets it to zeros
@@ -646,6 +709,46 @@ static void index_topk(const struct graph_attr *a, const struct eval_value *in,
         }
         for (int64_t j = 0; j < k; j++)
             out->x[t * k + j] = there || n <= k ? (double)id[j] : NAN;
+    }
+    free(id);
+    free(s);
+}
+
+/* Chooses blocks for each head. Blocks that are always chosen leave no gap. */
+static void index_blocks(const struct graph_attr *a,
+                         const struct eval_value *in,
+                         const struct eval_rows *rows, struct eval_value *out,
+                         double *gap)
+{
+    int64_t n_head = in[0].dim[1], d = in[0].dim[2], k = a->n_used;
+    int64_t dim[3] = {in[0].dim[0], n_head, k}, *id;
+    double *s = test_need((size_t)(rows->max_pos / a->block) + 1, sizeof *s);
+
+    shape(out, 3, dim);
+    id = test_need((size_t)k + 1, sizeof *id);
+    for (int64_t r = 0; r < dim[0] * n_head; r++) {
+        int64_t t = r / n_head, own = rows->pos[t] / a->block;
+        bool there = true;
+
+        for (int64_t b = 0; b <= own; b++)
+            s[b] = b > own - a->local ? INFINITY : -INFINITY;
+        for (int64_t u = 0; u <= rows->pos[t]; u++) {
+            double x = dot(in[0].x + r * d,
+                           in[1].x + (rows->seq[t] * rows->max_pos + u) * d, d);
+
+            s[u / a->block] = fmax(s[u / a->block], x);
+            there &= !isnan(x);
+        }
+        for (int64_t j = 0; j < k; j++)
+            id[j] = j <= own ? j : -1;
+        if (own >= k && there) {
+            best(s, own + 1, k + 1, id, NULL);
+            if (gap && k > a->local)
+                *gap = fmin(*gap, s[id[k - 1]] - s[id[k]]);
+            qsort(id, (size_t)k, sizeof *id, by_position);
+        }
+        for (int64_t j = 0; j < k; j++)
+            out->x[r * k + j] = there || own < k ? (double)id[j] : NAN;
     }
     free(id);
     free(s);
@@ -955,6 +1058,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
     case OP_latent_attention:
         latent_attention(a, in, rows, out);
         break;
+    case OP_attention_blocks:
+        attention_blocks(a, in, rows, out);
+        break;
     case OP_short_conv:
         short_conv(a, in, rows, out, state_of(n, in));
         break;
@@ -974,6 +1080,9 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_index_topk:
         index_topk(a, in, rows, out, gap);
+        break;
+    case OP_index_blocks:
+        index_blocks(a, in, rows, out, gap);
         break;
     case OP_router_weights:
         router_weights(a, in, out);

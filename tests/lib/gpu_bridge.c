@@ -122,7 +122,7 @@ static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
     void *first;
 
     emulate(c, k, turn, true);
-    if ((!kernel_is_attention(k) && k != KERNEL_index_topk) ||
+    if ((!kernel_is_attention(k) && !kernel_is_index(k)) ||
         (both++ % 4 && c->table->page_stride < 1000))
         return;
     for (int i = 0; i < c->out.n_dim; i++)

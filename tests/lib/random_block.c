@@ -136,6 +136,20 @@ static pl_tensor make_index_topk(struct draw *d, const pl_tensor *in)
     return pl_index_topk(d->g, in[0], in[1], in[2], 1 + draw_below(d, 4));
 }
 
+static pl_tensor make_attention_blocks(struct draw *d, const pl_tensor *in)
+{
+    return pl_attention_blocks(d->g, in[0], in[1], in[2], in[3],
+                               1 + draw_below(d, 5), 0.5f);
+}
+
+static pl_tensor make_index_blocks(struct draw *d, const pl_tensor *in)
+{
+    int k = 1 + draw_below(d, 3);
+
+    return pl_index_blocks(d->g, in[0], in[1], k, 1 + draw_below(d, 3),
+                           draw_below(d, k + 1));
+}
+
 static pl_tensor make_router_topk(struct draw *d, const pl_tensor *in)
 {
     return pl_router_topk(d->g, in[0], in[1], (pl_gating)draw_below(d, 3),
@@ -285,7 +299,7 @@ static bool takes(const struct block *b, int i, char what)
 static bool has_memory(const struct block *b)
 {
     return op_info(b->a->op)->updates >= 0 || graph_is_attention(b->a->op) ||
-           b->a->op == OP_index_topk;
+           b->a->op == OP_index_topk || b->a->op == OP_index_blocks;
 }
 
 static bool is_delta_net(enum op op)
@@ -371,7 +385,8 @@ static void pick_sizes(struct block *b)
     /* sizes of states: a short convolution keeps one value per tap but the
      * last; a delta net keeps a matrix [d, e] */
     b->size['i'] = b->size['j'] - 1;
-    b->size['x'] = b->size['d'] * b->size['e'];
+    b->size['x'] =
+        b->a->op == OP_index_blocks ? 1 : b->size['d'] * b->size['e'];
     b->t = (pl_dim){1, PL_N_TOK};
     if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) && !has_memory(b))
         b->t = constant(b->size['t']);
@@ -560,7 +575,8 @@ static pl_tensor carrier(struct draw *d, pl_tensor x, float sign)
 static int ids_below(const struct block *b)
 {
     return b->a->op == OP_gather_rows ? (int)b->size['v']
-           : b->a->op == OP_rope || b->a->op == OP_latent_attention
+           : b->a->op == OP_rope || b->a->op == OP_latent_attention ||
+                   b->a->op == OP_attention_blocks
                ? RANDOM_MAX_POS
            /* positions beyond a token's own may have no key */
            : b->a->op == OP_bidirectional_attention ? 1
@@ -575,7 +591,7 @@ static pl_tensor cached(struct block *b, int i, bool values)
 
     snprintf(name, sizeof name, "aimed_cache%d", d->n_leaf++);
     c = pl_cache(
-        d->g, name, PL_F32, b->size['g'], b->dim[i][2].n, values,
+        d->g, name, PL_F32, b->dim[i][1].n, b->dim[i][2].n, values,
         b->a->op == OP_attention || b->a->op == OP_cache_write ? b->window : 0);
     b->cache[values] = c;
     return c;

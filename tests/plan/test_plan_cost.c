@@ -567,6 +567,58 @@ TEST(plan_cost_chosen_positions_are_all_that_attention_reads)
     free(p);
 }
 
+/* With blocks of positions for each KV head, it is the same. */
+TEST(plan_cost_chosen_blocks_are_all_that_attention_reads)
+{
+    static const pl_dim dim[7][3] = {
+        /* queries, result, caches of keys and values */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}},
+        {{1, PL_N_TOK}, {6, PL_CONST}, {3, PL_CONST}},
+        {{64, PL_CONST}, {2, PL_CONST}, {4, PL_CONST}},
+        {{64, PL_CONST}, {2, PL_CONST}, {3, PL_CONST}},
+        /* chosen blocks, queries and keys of the indexer */
+        {{1, PL_N_TOK}, {2, PL_CONST}, {4, PL_CONST}},
+        {{1, PL_N_TOK}, {2, PL_CONST}, {7, PL_CONST}},
+        {{64, PL_CONST}, {1, PL_CONST}, {7, PL_CONST}},
+    };
+    struct paper *p = paper(1);
+    struct cost_machine m = machine(p, false);
+    struct graph_attr attr = {.n_used = 4, .block = 2};
+    struct insn attend = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_attention_blocks,
+                   .n_arg = 5,
+                   .arg = {{2, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {4, ACCESS_READ},
+                           {5, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct insn choose = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_index_blocks,
+                   .n_arg = 3,
+                   .arg = {{5, ACCESS_WRITE},
+                           {6, ACCESS_READ},
+                           {7, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct cost_micro z = {{1, 1, 1, {64}}, 19};
+
+    for (int i = 0; i < 7; i++) {
+        p->tensor[i + 1].n_dim = 3;
+        memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
+    }
+    p->rates[0].attention_macs_per_s = 0.5;
+    p->rates[0].read_bytes_per_s = 0.01;
+    must_be(cost_insn_s(&m, 0, &attend, &z), 8 * 2 * 7 * 4 / 0.01);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 20 * 7 * 4 / 0.01);
+    z.n_past = 7;
+    must_be(cost_insn_s(&m, 0, &choose, &z), 0);
+    free(p);
+}
+
 /* A collective costs its latency and a device's bytes from its peers; a device
  * alone sends nothing. If it was copied in advance, only the merge counts. */
 TEST(plan_cost_messages_are_paid_once)

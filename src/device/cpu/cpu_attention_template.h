@@ -51,7 +51,12 @@
  * more than k positions attends to these, in the order of its row, as if they
  * were its positions 0 .. k - 1 and there were no others. They are gathered
  * into a tile before a block is computed. Each token is a task of its own then,
- * because tokens share no tiles. */
+ * because tokens share no tiles.
+ *
+ * In attention_blocks, k blocks of attr.block positions are chosen for each KV
+ * head of a token. The positions of these blocks up to the token's own count as
+ * positions 0, 1, .. in the same way. If the blocks are whole pages, tiles are
+ * read where they are; else they are gathered. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
@@ -149,8 +154,9 @@ struct view {
     /* Used only in latent attention with BF16 products: [64][wide_d / 2] pairs
      * of adjacent values of each position's latent, for the scores. */
     uint32_t *latents;
-    char *gathered; /* tile of the chosen positions of a block, in the cache's
-                       format; used only if positions are chosen */
+    /* tiles of K and V with the chosen positions of a block, in the caches'
+     * formats; used only if positions are chosen */
+    char *gathered, *gathered_values;
     struct row *row;
     /* First the current softmax state of each of max_rows rows, then the rows'
      * stacks of finished states. */
@@ -314,11 +320,11 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Returns true if operand 3 is that of bidirectional attention, `ends`; else it
- * is `sinks`. */
+/* Returns true if operand 3 is that of bidirectional attention, `ends`. Else it
+ * is `sinks`, or in attention_blocks `chosen`. */
 static inline bool has_ends(const struct cpu_call *c)
 {
-    return c->in[3].format == PL_I32;
+    return c->in[3].format == PL_I32 && c->attr->block == 0;
 }
 
 /* Writes the attention result of a token and its query head `head` to `out`:
@@ -333,7 +339,7 @@ static inline void row_write(const struct view *v, int32_t head, struct soft *o,
     float sum = lanes_sum(lanes_load(o->l));
     int64_t i = 0;
 
-    if (sink->data != NULL && !has_ends(v->c)) {
+    if (sink->data != NULL && sink->format != PL_I32) {
         f[0] = *floats(sink, head, 1, f) - o->m;
         lanes_store(f, lanes_exp(lanes_load(f)));
         sum = sum + f[0];
@@ -574,17 +580,69 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Returns true if operand 2 is that of latent attention, `chosen`; else it is
- * a cache of values or absent. */
-static inline bool takes_chosen(const struct cpu_call *c)
+/* Returns the operand `chosen` of attention_blocks or of latent attention, or
+ * NULL if there is none. */
+static inline const struct cpu_tensor *chosen_of(const struct cpu_call *c)
 {
-    return c->in[2].format == PL_I32;
+    return c->attr->block > 0          ? &c->in[3]
+           : c->in[2].format == PL_I32 ? &c->in[2]
+                                       : NULL;
 }
 
 /* Returns true if token t attends to chosen positions only. */
 static inline bool has_chosen(const struct cpu_call *c, int64_t t)
 {
-    return takes_chosen(c) && c->table->pos[t] >= c->in[2].dim[1];
+    const struct cpu_tensor *x = chosen_of(c);
+    int64_t block = c->attr->block > 0 ? c->attr->block : 1;
+
+    return x && c->table->pos[t] / block >= x->dim[x->n_dim - 1];
+}
+
+/* Returns entry i of the chosen positions or blocks of token t and a KV head,
+ * limited to those that the token has. */
+static inline int64_t chosen_entry(const struct cpu_call *c, int64_t t,
+                                   int64_t kv_head, int64_t i)
+{
+    const struct cpu_tensor *x = chosen_of(c);
+    int64_t k = x->dim[x->n_dim - 1], block = c->attr->block;
+    int64_t row = block > 0 ? t * c->in[1].dim[1] + kv_head : t;
+    int64_t own = block > 0 ? c->table->pos[t] / block : c->table->pos[t];
+    int64_t u = ((const int32_t *)x->data)[row * k + i];
+
+    return u < 0 ? 0 : u < own ? u : own;
+}
+
+/* Returns the number of chosen positions of a token that has some. */
+static inline int64_t n_chosen(const struct cpu_call *c, int64_t t,
+                               int64_t kv_head)
+{
+    const struct cpu_tensor *x = chosen_of(c);
+    int64_t k = x->dim[x->n_dim - 1], block = c->attr->block;
+    int64_t pos = c->table->pos[t];
+
+    if (block == 0)
+        return k;
+    /* only the last one may be the token's own block */
+    return chosen_entry(c, t, kv_head, k - 1) == pos / block
+               ? (k - 1) * block + pos % block + 1
+               : k * block;
+}
+
+/* Returns chosen position i of token t and a KV head. Sets *n to how many
+ * chosen positions from it on are adjacent in the cache and in one page. */
+static inline int64_t chosen_position(const struct cpu_call *c, int64_t t,
+                                      int64_t kv_head, int64_t i, int64_t *n)
+{
+    int64_t block = c->attr->block > 0 ? c->attr->block : 1;
+    int64_t u = chosen_entry(c, t, kv_head, i / block) * block + i % block;
+    int64_t pos = c->table->pos[t], in_page;
+
+    u = u < pos ? u : pos;
+    *n = block - i % block;
+    in_page = PAGE_TOKENS - u % PAGE_TOKENS;
+    *n = *n < in_page ? *n : in_page;
+    *n = *n < pos - u + 1 ? *n : pos - u + 1;
+    return u;
 }
 
 /* Returns the first cache position that token t attends to, given the
@@ -596,15 +654,16 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
     return window > 0 && pos >= window ? pos - window + 1 : 0;
 }
 
-/* Returns the last cache position that token t attends to, given the window:
- * its own, or in bidirectional attention its end. Chosen positions count as
- * positions 0 .. k - 1. */
-static inline int64_t last_seen(const struct cpu_call *c, int64_t t)
+/* Returns the last cache position to which token t attends with the query heads
+ * of a KV head, given the window: its own, or in bidirectional attention its
+ * end. Chosen positions count as positions 0, 1, .. */
+static inline int64_t last_seen(const struct cpu_call *c, int64_t t,
+                                int64_t kv_head)
 {
     int64_t window = c->attr->window, pos = c->table->pos[t], end = pos;
 
     if (has_chosen(c, t))
-        return c->in[2].dim[1] - 1;
+        return n_chosen(c, t, kv_head) - 1;
     if (has_ends(c))
         end = ((const int32_t *)c->in[3].data)[t];
     if (window > 0 && end - pos >= window)
@@ -627,7 +686,7 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
     r->q = v->latent ? q : q + i * v->d;
     r->out = (float *)c->out.data + at * v->e;
     r->first = first_seen(c, t);
-    r->last = last_seen(c, t);
+    r->last = last_seen(c, t, c->head_map[head]);
     r->head = head;
     r->n_span = r->n_begin = r->n_done = 0;
     r->open = false;
@@ -648,28 +707,57 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Gathers the chosen positions of token t's block into a tile, and returns
- * it. */
-static inline const char *gather(const struct view *v, int64_t t,
-                                 int64_t kv_head, int64_t block)
+/* Gathers the chosen positions of token t's block into a tile of K and one of
+ * V. */
+static inline void gather(const struct view *v, int64_t t, int64_t kv_head,
+                          int64_t block)
 {
     const struct cpu_call *c = v->c;
     const struct token_table *b = c->table;
     const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
-    int64_t k = c->in[2].dim[1], from = block * PAGE_TOKENS;
-    const int32_t *chosen = (const int32_t *)c->in[2].data + t * k;
-    size_t tile_bytes = cache_tile_bytes(c->in[1].format, v->d);
+    int64_t from = block * PAGE_TOKENS, end = n_chosen(c, t, kv_head), n;
 
-    for (int64_t i = from; i < from + PAGE_TOKENS && i < k; i++) {
-        int64_t u = chosen[i] < 0 ? 0 : chosen[i], tile;
+    end = end < from + PAGE_TOKENS ? end : from + PAGE_TOKENS;
+    for (int64_t i = from; i < end; i += n) {
+        int64_t u = chosen_position(c, t, kv_head, i, &n), tile;
 
-        u = u < b->pos[t] ? u : b->pos[t];
+        n = n < end - i ? n : end - i;
         tile = pages[u / PAGE_TOKENS] * c->in[1].dim[1] + kv_head;
-        cache_tile_copy(c->in[1].format, v->d, v->gathered, (int)(i - from),
-                        (const char *)c->in[1].data + (size_t)tile * tile_bytes,
-                        (int)(u % PAGE_TOKENS));
+        cache_tile_copy(
+            c->in[1].format, v->d, v->latent, v->gathered, (int)(i - from),
+            (const char *)c->in[1].data +
+                (size_t)tile * cache_tile_bytes(c->in[1].format, v->d),
+            (int)(u % PAGE_TOKENS), (int)n);
+        if (!v->latent)
+            cache_tile_copy(c->in[2].format, v->e, true, v->gathered_values,
+                            (int)(i - from),
+                            (const char *)c->in[2].data +
+                                (size_t)tile *
+                                    cache_tile_bytes(c->in[2].format, v->e),
+                            (int)(u % PAGE_TOKENS), (int)n);
     }
-    return v->gathered;
+}
+
+/* Returns true if chosen blocks are whole pages, whose tiles are read where
+ * they are. */
+static inline bool chosen_pages(const struct cpu_call *c)
+{
+    return c->attr->block > 0 && c->attr->block % PAGE_TOKENS == 0;
+}
+
+/* Returns the page of the 64-position block `block` of token t's sequence, or
+ * of its chosen positions if they are whole pages. */
+static inline int64_t page_of(const struct cpu_call *c, int64_t t,
+                              int64_t kv_head, int64_t block)
+{
+    const struct token_table *b = c->table;
+    const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
+    int64_t n;
+
+    if (chosen_pages(c) && has_chosen(c, t))
+        block = chosen_position(c, t, kv_head, block * PAGE_TOKENS, &n) /
+                PAGE_TOKENS;
+    return pages[block];
 }
 
 /* Computes attention over the 64-position blocks `block` .. end - 1 of the
@@ -679,8 +767,6 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
                               int64_t n_row, int64_t block, int64_t end)
 {
     const struct cpu_call *c = v->c;
-    const struct token_table *b = c->table;
-    const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
     int64_t n_kv = c->in[1].dim[1];
     size_t key_bytes = cache_tile_bytes(c->in[1].format, v->d);
     size_t value_bytes =
@@ -697,7 +783,8 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
          * After the last page there is none, so that page is prefetched
          * again. */
         for (int i = 0; i < 2; i++) {
-            int64_t page = pages[block + (block + 1 < end ? i : 0)];
+            int64_t page =
+                page_of(c, t, kv_head, block + (block + 1 < end ? i : 0));
 
             key_tile[i] = (const char *)c->in[1].data +
                           (size_t)(page * n_kv + kv_head) * key_bytes;
@@ -706,8 +793,11 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
                           : (const char *)c->in[2].data +
                                 (size_t)(page * n_kv + kv_head) * value_bytes;
         }
-        if (has_chosen(c, t))
-            key_tile[0] = key_tile[1] = gather(v, t, kv_head, block);
+        if (has_chosen(c, t) && !chosen_pages(c)) {
+            gather(v, t, kv_head, block);
+            key_tile[0] = key_tile[1] = v->gathered;
+            value_tile[0] = value_tile[1] = v->gathered_values;
+        }
         block_run(v, n_row, block, key_tile, value_tile);
     }
 }
@@ -746,8 +836,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
 {
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1], n_soft;
+    const bool gathers = chosen_of(c) && !chosen_pages(c);
     size_t at = 0;
-    enum { N_PART = 12 };
+    enum { N_PART = 13 };
     size_t part[N_PART];
     char *p[N_PART];
 
@@ -785,7 +876,8 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     part[10] = latent && v->by_pairs
                    ? (size_t)(v->wide_d / 2 * PAGE_TOKENS) * sizeof(uint32_t)
                    : 0;
-    part[11] = takes_chosen(c) ? cache_tile_bytes(c->in[1].format, v->d) : 0;
+    part[11] = gathers ? cache_tile_bytes(c->in[1].format, v->d) : 0;
+    part[12] = gathers && !latent ? cache_tile_bytes(c->in[2].format, v->e) : 0;
     for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -802,6 +894,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->turned = (float *)p[9];
     v->latents = (uint32_t *)p[10];
     v->gathered = p[11];
+    v->gathered_values = p[12];
     return at;
 }
 
@@ -821,6 +914,11 @@ static inline size_t attention_scratch(const struct cpu_call *c)
 }
 
 static inline size_t bidirectional_attention_scratch(const struct cpu_call *c)
+{
+    return scratch_of(c, false);
+}
+
+static inline size_t attention_blocks_scratch(const struct cpu_call *c)
 {
     return scratch_of(c, false);
 }
@@ -853,9 +951,10 @@ static inline int64_t span_of(int64_t pos)
     return pos / (SPAN_BLOCKS * PAGE_TOKENS);
 }
 
-static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
+static inline int64_t spans_seen(const struct cpu_call *c, int64_t t,
+                                 int64_t kv_head)
 {
-    return span_of(last_seen(c, t)) - span_of(first_seen(c, t)) + 1;
+    return span_of(last_seen(c, t, kv_head)) - span_of(first_seen(c, t)) + 1;
 }
 
 /* Returns the range lo .. hi - 1 of a group's 256-position spans that thread
@@ -963,7 +1062,7 @@ static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
     int64_t first = first_seen(v->c, g->t) / PAGE_TOKENS;
-    int64_t end = last_seen(v->c, g->t) / PAGE_TOKENS + 1;
+    int64_t end = last_seen(v->c, g->t, g->kv_head) / PAGE_TOKENS + 1;
     int64_t from = (g->first_span + part.lo) * SPAN_BLOCKS;
     int64_t to = (g->first_span + part.hi) * SPAN_BLOCKS;
 
@@ -987,11 +1086,11 @@ static inline void group_run(struct view *v, const struct group *g,
 
 /* ---- the kernel, and how threads divide it ------------------------------- */
 
-/* Returns the number of positions visible to token t. This is taken as the cost
- * of computing one query head of the token. */
+/* Returns the number of positions visible to token t, with the first KV head.
+ * This is taken as the cost of computing one query head of the token. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
-    return last_seen(c, t) - first_seen(c, t) + 1;
+    return last_seen(c, t, 0) - first_seen(c, t) + 1;
 }
 
 /* Lists the query heads that read KV head `kv` in v->head. Returns how many
@@ -1018,9 +1117,11 @@ static inline int64_t spans_to_deal(const struct view *v)
 
     if (!v->by_span || !c->taken || n_group >= 2 * c->nth)
         return 0;
-    for (int64_t t = 0; t < c->table->n_tok; t++) {
-        n += n_kv * spans_seen(c, t);
-        even = even && spans_seen(c, t) == spans_seen(c, 0);
+    for (int64_t i = 0; i < n_group; i++) {
+        int64_t seen = spans_seen(c, i / n_kv, i % n_kv);
+
+        n += seen;
+        even = even && seen == spans_seen(c, 0, 0);
     }
     return even || n < c->nth ? 0 : n;
 }
@@ -1033,10 +1134,11 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
 
     for (g.t = 0; g.t < c->table->n_tok; g.t++) {
         g.first_span = span_of(first_seen(c, g.t));
-        g.n_span = spans_seen(c, g.t);
         for (g.kv_head = 0; g.kv_head < n_kv; g.kv_head++) {
-            struct cpu_part part = group_part(v, &g, c->ith);
+            struct cpu_part part;
 
+            g.n_span = spans_seen(c, g.t, g.kv_head);
+            part = group_part(v, &g, c->ith);
             if (part.lo < part.hi)
                 group_run(v, &g, part, heads_of(v, g.kv_head), q);
             g.at += g.n_span;
@@ -1052,6 +1154,8 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
  *                                 values; if `latent`, k [n_slot, n_kv, d]
  *                                 serves as both
  *   chosen [n_tok, k] I32         only if `latent`, or absent
+ *   chosen [n_tok, n_kv, k] I32   only in attention_blocks: ascending numbers
+ *                                 of blocks
  *   sinks [n_head], or absent     only in attention
  *   ends  [n_tok] I32             only in bidirectional_attention: the last
  *                                 position that each token attends to
@@ -1131,6 +1235,11 @@ static inline void bidirectional_attention_run(const struct cpu_call *c)
     attend(c, false);
 }
 
+static inline void attention_blocks_run(const struct cpu_call *c)
+{
+    attend(c, false);
+}
+
 static inline void latent_attention_run(const struct cpu_call *c)
 {
     attend(c, true);
@@ -1142,6 +1251,8 @@ static inline void attention_init_bf16(struct cpu_kernels *k)
         (struct cpu_entry){attention_run, attention_scratch};
     k->bf16[KERNEL_bidirectional_attention] = (struct cpu_entry){
         bidirectional_attention_run, bidirectional_attention_scratch};
+    k->bf16[KERNEL_attention_blocks] =
+        (struct cpu_entry){attention_blocks_run, attention_blocks_scratch};
     k->bf16[KERNEL_latent_attention] =
         (struct cpu_entry){latent_attention_run, latent_attention_scratch};
 }

@@ -91,12 +91,13 @@ static void add_use(void *user, const struct insn_access *u)
 }
 
 /* Returns an instruction's access to thread scratch, as a range of a made-up
- * region. It is a write only for attention, whose threads read each other's
- * scratch. Other kernels use only their own thread's scratch. */
+ * region. It is a write only for attention and indexers, whose threads read
+ * each other's scratch. Other kernels use only their own thread's scratch. */
 static struct touched scratch_of(const struct insn *s)
 {
     bool shared =
-        s->kind == INSN_KERNEL && kernel_is_attention(s->kernel.kernel);
+        s->kind == INSN_KERNEL && (kernel_is_attention(s->kernel.kernel) ||
+                                   kernel_is_index(s->kernel.kernel));
     bool any = s->kind == INSN_KERNEL || s->kind == INSN_MERGE;
 
     return (struct touched){REGION_COUNT, 0, any, shared, s->micro};

@@ -25,7 +25,9 @@
     X(attention, attention_scratch)                                            \
     X(bidirectional_attention, bidirectional_attention_scratch)                \
     X(latent_attention, latent_attention_scratch)                              \
+    X(attention_blocks, attention_blocks_scratch)                              \
     X(index_topk, index_scratch)                                               \
+    X(index_blocks, index_scratch)                                             \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \
     X(delta_net_channels, delta_net_scratch)                                   \

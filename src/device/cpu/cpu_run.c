@@ -189,7 +189,8 @@ static struct cpu_steal_counter *steal_counters_for(struct worker *w,
     if ((uint32_t)w->n_barriers == 0 || w->n_helped == CPU_STEAL_INSNS ||
         st->kind != INSN_KERNEL ||
         (!kernel_is_contraction(st->kernel.kernel) &&
-         !kernel_is_attention(st->kernel.kernel)))
+         !kernel_is_attention(st->kernel.kernel) &&
+         !kernel_is_index(st->kernel.kernel)))
         return NULL;
     return steal_counters_at(w, false, w->n_helped++);
 }

@@ -49,7 +49,9 @@ typedef int64_t s64;
     X(attention, gpu_attention_scratch)                                        \
     X(bidirectional_attention, gpu_attention_scratch)                          \
     X(latent_attention, gpu_latent_attention_scratch)                          \
+    X(attention_blocks, gpu_attention_blocks_scratch)                          \
     X(index_topk, gpu_index_scratch)                                           \
+    X(index_blocks, gpu_index_scratch)                                         \
     /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \
     X(router_topk, gpu_router_scratch)                                         \
@@ -73,6 +75,7 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 size_t gpu_attention_scratch(const struct gpu_call *c);
 size_t gpu_latent_attention_scratch(const struct gpu_call *c);
+size_t gpu_attention_blocks_scratch(const struct gpu_call *c);
 size_t gpu_index_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);

@@ -11,7 +11,12 @@
  *
  * Chosen positions are first gathered into a cache in scratch memory, in which
  * each token has a sequence of its own, for as many tokens as it has space
- * for. The same kernels then attend to that cache. */
+ * for. The same kernels then attend to that cache.
+ *
+ * Blocks of positions are chosen for each KV head. So the query heads of a
+ * token that share a KV head become a token of their own, with one KV head and
+ * a sequence of its own. Blocks of whole pages are not copied: the page table
+ * of these sequences names the tiles of the caches. */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
@@ -60,7 +65,7 @@ static int64_t spans_for(int64_t n)
 /* Returns true for bidirectional attention, whose operand 3 is `ends`. */
 static bool has_ends(const struct gpu_call *c)
 {
-    return c->n_in > 3 && c->in[3].format == PL_I32;
+    return c->n_in > 3 && c->in[3].format == PL_I32 && c->attr->block == 0;
 }
 
 /* Returns true for attention with sinks, also operand 3. */
@@ -129,12 +134,17 @@ size_t gpu_attention_scratch(const struct gpu_call *c)
     return (size_t)(all < most ? all : most);
 }
 
-/* Sets `heads` and `per_kv` from the map of query heads to KV heads. */
+/* Sets `heads` and `per_kv` from the map of query heads to KV heads, which is
+ * NULL if there is one KV head. */
 static void set_heads(struct attention *a)
 {
     const int32_t *map = a->c->head_map;
     bool in_order = a->n_head % a->n_kv == 0;
 
+    if (!map) {
+        a->heads = a->per_kv = (int32_t)a->n_head;
+        return;
+    }
     for (int64_t kv = 0; kv < a->n_kv; kv++) {
         int32_t n = 0;
 
@@ -514,6 +524,155 @@ static void attend_chosen(struct launch_list *l, const struct gpu_call *c)
     }
 }
 
+/* ---- chosen blocks ------------------------------------------------------- */
+
+/* The token table of chosen blocks, and their positions if they are copied. */
+struct blocks {
+    /* heads: query heads of a group; n_group: groups of a token; n_page: pages
+     * of a group; part: most tokens at a time */
+    int64_t heads, n_group, n_page, part;
+    bool copies;
+    size_t tile_bytes[2];
+    /* offsets in the scratch memory: tiles of values, page table, positions and
+     * sequences of the groups; scratch memory of attention */
+    size_t values, pages, pos, seq, rest;
+};
+
+static struct blocks blocks_of(const struct gpu_call *c)
+{
+    int64_t n_head = c->out.dim[1], n_kv = c->in[1].dim[1];
+    int64_t n_tok = c->out.dim[0], n_pos = c->in[3].dim[2] * c->attr->block;
+    int64_t all;
+    struct attention a = {.c = c, .n_head = n_head, .n_kv = n_kv};
+    struct blocks b = {.copies = c->attr->block % PAGE_TOKENS != 0};
+    size_t bytes = 0;
+
+    if (n_head == 0 || n_kv == 0)
+        return b;
+    set_heads(&a);
+    b.heads = a.per_kv > 0 ? a.per_kv : 1;
+    b.n_group = n_head / b.heads;
+    /* a token has no more positions than the cache */
+    n_pos = n_pos < c->in[1].dim[0] ? n_pos : c->in[1].dim[0];
+    b.n_page = (n_pos + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    for (int i = 0; i < 2; i++) {
+        b.tile_bytes[i] =
+            cache_tile_bytes(c->in[1 + i].format, c->in[1 + i].dim[2]);
+        bytes += b.copies ? b.tile_bytes[i] * (size_t)(n_kv * b.n_page) : 0;
+    }
+    all = PART_BYTES /
+          ((int64_t)bytes + b.n_group * b.n_page * (int64_t)sizeof(int32_t));
+    b.part = all < 1 ? 1 : all < n_tok ? all : n_tok;
+    b.values = aligned(
+        b.copies ? (size_t)(b.part * n_kv * b.n_page) * b.tile_bytes[0] : 0);
+    b.pages = aligned((size_t)b.part * bytes) + 256;
+    b.pos = b.pages +
+            aligned((size_t)(b.part * b.n_group * b.n_page) * sizeof(int32_t));
+    b.seq = b.pos + aligned((size_t)(n_tok * b.n_group) * sizeof(int32_t));
+    b.rest = b.seq + aligned((size_t)(n_tok * b.n_group) * sizeof(int32_t));
+    return b;
+}
+
+/* Returns the call of attention in which each group is a token. */
+static struct gpu_call blocks_call(const struct gpu_call *c,
+                                   const struct blocks *b)
+{
+    struct gpu_call own = *c;
+
+    own.out.dim[0] = c->out.dim[0] * b->n_group;
+    own.out.dim[1] = own.in[0].dim[1] = b->heads;
+    own.in[0].dim[0] = own.out.dim[0];
+    for (int i = 1; i < 3; i++) {
+        own.in[i].dim[1] = 1;
+        own.in[i].dim[0] = b->part * b->n_group * b->n_page * PAGE_TOKENS;
+    }
+    if (b->copies) {
+        own.in[1].at = c->scratch;
+        own.in[2].at = c->scratch + b->values;
+    }
+    own.in[3] = (struct gpu_tensor){0};
+    own.n_in = 3;
+    own.head_map = NULL;
+    own.table.n_tok = c->table.n_tok * b->n_group;
+    own.table.page_stride = own.n_page = b->n_page;
+    own.pages = c->scratch + b->pages;
+    own.pos = c->scratch + b->pos;
+    own.seq = c->scratch + b->seq;
+    own.n_seq = b->part * b->n_group;
+    own.scratch = c->scratch + b->rest;
+    return own;
+}
+
+/* Returns true if some token may have more blocks than those chosen for it. */
+static bool has_blocks(const struct gpu_call *c)
+{
+    return c->out.dim[1] > 0 && c->in[1].dim[1] > 0 &&
+           most_spans(c, 1) * TEXT_SPAN > c->in[3].dim[2] * c->attr->block;
+}
+
+size_t gpu_attention_blocks_scratch(const struct gpu_call *c)
+{
+    size_t all = gpu_attention_scratch(c), chosen;
+    struct blocks b;
+    struct gpu_call own;
+
+    if (!has_blocks(c))
+        return all;
+    b = blocks_of(c);
+    own = blocks_call(c, &b);
+    chosen = b.rest + gpu_attention_scratch(&own);
+    return all > chosen ? all : chosen;
+}
+
+static void attend_blocks(struct launch_list *l, const struct gpu_call *c)
+{
+    const struct blocks b = blocks_of(c);
+    const struct gpu_call own = blocks_call(c, &b);
+    int64_t n_tok = c->table.n_tok, n_kv = c->in[1].dim[1];
+    struct blocks_args a = {.chosen = c->in[3].at,
+                            .pos = c->pos,
+                            .seq = c->seq,
+                            .pages = c->pages,
+                            .head_map = c->head_map_at,
+                            .to_pos = own.pos,
+                            .to_seq = own.seq,
+                            .to_pages = own.pages,
+                            .page_stride = c->table.page_stride,
+                            .n_group = (int32_t)b.n_group,
+                            .per_kv = b.n_group == n_kv && b.heads > 0,
+                            .n_page = (int32_t)b.n_page,
+                            .n_kv = (int32_t)n_kv,
+                            .k = (int32_t)c->in[3].dim[2],
+                            .block = c->attr->block,
+                            .copies = b.copies};
+
+    for (int i = 0; i < 2; i++) {
+        pl_format f = c->in[1 + i].format;
+        struct tile_part part[TILE_PARTS];
+        int32_t at = 0;
+
+        a.cache[i] = c->in[1 + i].at;
+        a.to[i] = own.in[1 + i].at;
+        a.tile_bytes[i] = (int64_t)b.tile_bytes[i];
+        a.n_plane[i] = cache_tile_parts(f, part);
+        for (int p = 0; p < a.n_plane[i]; p++) {
+            a.plane[i][p] = at;
+            a.count[i][p] =
+                (int32_t)(c->in[1 + i].dim[2] / format_info(f)->block) *
+                part[p].n;
+            a.size[i][p] = part[p].size;
+            at += a.count[i][p] * part[p].size * PAGE_TOKENS;
+        }
+    }
+    for (int64_t t = 0; t < n_tok; t += b.part) {
+        int64_t end = t + b.part < n_tok ? t + b.part : n_tok;
+
+        a.first = (int32_t)t;
+        gpu_list_add(l, GPU_blocks_gather, (end - t) * n_kv * b.n_page, &a);
+        attend(l, &own, false, t * b.n_group, end * b.n_group);
+    }
+}
+
 void gpu_launch_attention(struct launch_list *l, const struct gpu_call *c)
 {
     attend(l, c, false, 0, c->table.n_tok);
@@ -534,57 +693,99 @@ void gpu_launch_latent_attention(struct launch_list *l,
         attend(l, c, true, 0, c->table.n_tok);
 }
 
-/* ---- the choice of positions --------------------------------------------- */
-
-/* Returns the most positions of a sequence, in whole spans. */
-static int64_t index_positions(const struct gpu_call *c)
+void gpu_launch_attention_blocks(struct launch_list *l,
+                                 const struct gpu_call *c)
 {
-    return most_spans(c, 2) * TEXT_SPAN;
+    if (has_blocks(c))
+        attend_blocks(l, c);
+    else
+        attend(l, c, false, 0, c->table.n_tok);
 }
 
-/* Returns how many tokens' scores fit into PART_BYTES. */
-static int64_t index_part(const struct gpu_call *c)
-{
-    int64_t n = PART_BYTES / (index_positions(c) * 4), n_tok = c->out.dim[0];
+/* ---- the choice of positions --------------------------------------------- */
 
-    return n < 1 ? 1 : n < n_tok ? n : n_tok;
+/* The ranks of an indexer in scratch memory. */
+struct ranks {
+    /* keys: operand with the cache; block, n_row: as in index_args; n_pos: most
+     * positions of a sequence, in whole spans; n_block: most blocks, 0 in
+     * index_topk; part: most tokens at a time */
+    int64_t keys, block, n_row, n_pos, n_block, part;
+};
+
+static struct ranks ranks_of(const struct gpu_call *c)
+{
+    bool blocks = c->attr->block > 0;
+    struct ranks r = {.keys = blocks ? 1 : 2,
+                      .block = blocks ? c->attr->block : 1,
+                      .n_row = blocks ? c->in[0].dim[1] : 1};
+    int64_t n_tok = c->out.dim[0], n;
+
+    r.n_pos = most_spans(c, (int)r.keys) * TEXT_SPAN;
+    r.n_block = blocks ? (r.n_pos + r.block - 1) / r.block : 0;
+    n = r.n_row > 0 ? PART_BYTES / (r.n_row * (r.n_pos + r.n_block) * 4) : 1;
+    r.part = n < 1 ? 1 : n < n_tok ? n : n_tok;
+    return r;
 }
 
 size_t gpu_index_scratch(const struct gpu_call *c)
 {
-    int64_t one = index_positions(c) * 4, all = c->out.dim[0] * one;
+    struct ranks r = ranks_of(c);
+    int64_t one = r.n_row * (r.n_pos + r.n_block) * 4;
+    int64_t all = c->out.dim[0] * one;
     int64_t most = one > PART_BYTES ? one : PART_BYTES;
 
     return (size_t)(all < most ? all : most);
 }
 
-void gpu_launch_index_topk(struct launch_list *l, const struct gpu_call *c)
+static void choose(struct launch_list *l, const struct gpu_call *c)
 {
-    struct index_args a = {.q = c->in[0].at,
-                           .w = c->in[1].at,
-                           .keys = c->in[2].at,
-                           .pos = c->pos,
-                           .seq = c->seq,
-                           .pages = c->pages,
-                           .score = c->scratch,
-                           .out = c->out.at,
-                           .page_stride = c->table.page_stride,
-                           .key_bytes = (int64_t)cache_tile_bytes(
-                               c->in[2].format, c->in[2].dim[2]),
-                           .n_pos = index_positions(c),
-                           .n_span = (int32_t)(index_positions(c) / TEXT_SPAN),
-                           .n_head = (int32_t)c->in[0].dim[1],
-                           .d = (int32_t)c->in[0].dim[2],
-                           .key_format = gpu_cache_format(c->in[2].format),
-                           .k = (int32_t)c->out.dim[1]};
-    int64_t n_tok = c->table.n_tok, part = index_part(c);
+    const struct ranks r = ranks_of(c);
+    const struct gpu_tensor *keys = &c->in[r.keys];
+    struct index_args a = {
+        .q = c->in[0].at,
+        .w = r.n_block ? 0 : c->in[1].at,
+        .keys = keys->at,
+        .pos = c->pos,
+        .seq = c->seq,
+        .pages = c->pages,
+        .score = c->scratch,
+        .best = r.n_block
+                    ? c->scratch + (uint64_t)(r.part * r.n_row * r.n_pos * 4)
+                    : 0,
+        .out = c->out.at,
+        .page_stride = c->table.page_stride,
+        .key_bytes = (int64_t)cache_tile_bytes(keys->format, keys->dim[2]),
+        .n_pos = r.n_pos,
+        .n_block = r.n_block,
+        .n_span = (int32_t)(r.n_pos / TEXT_SPAN),
+        .n_head = (int32_t)c->in[0].dim[1],
+        .d = (int32_t)c->in[0].dim[2],
+        .key_format = gpu_cache_format(keys->format),
+        .k = (int32_t)c->out.dim[c->out.n_dim - 1],
+        .block = (int32_t)r.block,
+        .local = c->attr->local,
+        .n_row = (int32_t)r.n_row};
+    int64_t n_tok = r.n_row > 0 ? c->table.n_tok : 0;
 
-    for (int64_t t = 0; t < n_tok; t += part) {
-        int64_t n = t + part < n_tok ? part : n_tok - t;
+    for (int64_t t = 0; t < n_tok; t += r.part) {
+        int64_t n = t + r.part < n_tok ? r.part : n_tok - t;
 
         a.first = (int32_t)t;
-        if (a.n_pos > a.k)
+        if (a.n_pos > a.k * r.block)
             gpu_list_add(l, GPU_index_score, n * a.n_span, &a);
-        gpu_list_add(l, GPU_index_choose, n, &a);
+        if (a.n_pos > a.k * r.block && a.best)
+            gpu_list_add(l, GPU_index_fold,
+                         n * r.n_row * gpu_groups(r.n_block, 256), &a);
+        gpu_list_add(l, GPU_index_choose, n * r.n_row, &a);
     }
+}
+
+void gpu_launch_index_topk(struct launch_list *l, const struct gpu_call *c)
+{
+    choose(l, c);
+}
+
+void gpu_launch_index_blocks(struct launch_list *l, const struct gpu_call *c)
+{
+    choose(l, c);
 }

@@ -457,17 +457,48 @@ struct chosen_args {
     s32 plane[4], bytes[4];
 };
 
-/* Arguments of index_score and index_choose, of index_topk. A work group of
- * index_score computes the scores of 256 positions of a token, one of
- * index_choose chooses the positions of a token. */
+/* Arguments of blocks_gather, which lays the chosen blocks of positions of
+ * tokens out as a cache, with a token table in which each group of query heads
+ * of a token that share a KV head is a token with a sequence of its own. If
+ * blocks are whole pages, the pages of that table are those of the caches; else
+ * positions are copied. A work group processes one page of one KV head of one
+ * token. */
+struct blocks_args {
+    u64 chosen;          /* s32 [n_tok, n_kv, k] */
+    u64 pos, seq, pages; /* the token table */
+    u64 head_map;        /* s32 [n_group]: KV head of each group */
+    u64 to_pos, to_seq;  /* s32 [n_tok, n_group] */
+    u64 to_pages;        /* s32 [end - first, n_group, n_page] */
+    /* of keys, then of values: cache; tiles [end - first, n_kv, n_page] */
+    u64 cache[2], to[2];
+    s64 page_stride;
+    s64 tile_bytes[2];
+    /* groups of a token; if per_kv, group g is that of KV head g */
+    s32 n_group, per_kv;
+    s32 first, n_page, n_kv, k, block;
+    s32 copies; /* blocks are not whole pages */
+    /* a tile's planes: offset, and elements of a position and their bytes */
+    s32 n_plane[2];
+    s32 plane[2][4], count[2][4], size[2][4];
+};
+
+/* Arguments of index_score, index_fold and index_choose, of index_topk and
+ * index_blocks. A work group of index_score computes the ranks of 256 positions
+ * of a token, one of index_fold those of 256 blocks of a row, a head of a
+ * token. One of index_choose chooses the positions of a token, or the blocks of
+ * a row. */
 enum { INDEX_HEADS = 16, INDEX_CHUNK = 32 };
 struct index_args {
     u64 q, w, keys;      /* [n_tok, n_head, d], [n_tok, n_head], cache */
     u64 pos, seq, pages; /* the token table */
-    u64 score;           /* float [end - first, n_pos] */
-    u64 out;             /* s32 [n_tok, k] */
-    s64 page_stride, key_bytes, n_pos;
+    u64 score;           /* u32 [end - first, n_row, n_pos] ranks */
+    u64 best;            /* u32 [end - first, n_row, n_block] ranks of blocks;
+                            0 in index_topk */
+    u64 out;             /* s32 [n_tok, n_row, k] */
+    s64 page_stride, key_bytes, n_pos, n_block;
     s32 first, n_span, n_head, d, key_format, k;
+    s32 block, local; /* of index_blocks; block is 1 in index_topk */
+    s32 n_row;        /* rows of a token: n_head in index_blocks, else 1 */
 };
 
 /* Arguments of attend_merge, which merges softmax states of a row (token, query

@@ -10,8 +10,8 @@ DEV u32 index_rank(float score)
     return score != score ? 0 : b >> 31 ? ~b : b | 0x80000000u;
 }
 
-/* Computes scores of a token (struct index_args), of a span of 256 positions. A
- * token that attends to all positions has none.
+/* Computes ranks of scores of a token (struct index_args), for a span of 256
+ * positions. A token that attends to all positions has none.
  *
  * Lanes: a position each, for INDEX_HEADS heads at a time. Shared memory:
  * INDEX_CHUNK values of these heads' queries. Order of sums: products over
@@ -22,10 +22,13 @@ KERNEL(index_score, struct index_args, 256)
     LOCAL float *q = (LOCAL float *)q_quads;
     s32 id = LANE(), g = GROUP(), t = a.first + g / a.n_span;
     s32 u = g % a.n_span * 256 + id, n = AT(const s32, a.pos)[t] + 1;
-    s32 used = n > a.k && g % a.n_span * 256 < n, seen = used && u < n;
+    s32 used = (n - 1) / a.block >= a.k && g % a.n_span * 256 < n;
+    s32 seen = used && u < n;
     GLOBAL const float *query = AT(const float, a.q) + (s64)t * a.n_head * a.d;
     GLOBAL const float *w = AT(const float, a.w) + (s64)t * a.n_head;
     GLOBAL const u8 *tile = AT(const u8, a.keys);
+    GLOBAL u32 *rank =
+        AT(u32, a.score) + (s64)(t - a.first) * a.n_row * a.n_pos + u;
     float score = 0;
 
     if (!used)
@@ -62,16 +65,40 @@ KERNEL(index_score, struct index_args, 256)
         }
         UNROLL
         for (s32 r = 0; r < INDEX_HEADS; r++)
-            if (r < heads)
+            if (r < heads && a.best && seen)
+                rank[(h0 + r) * a.n_pos] = index_rank(add_(s[r], 0));
+            else if (r < heads && !a.best)
                 score = fma_(w[h0 + r], max_(s[r], 0), score);
     }
-    if (seen)
-        AT(float, a.score)[(t - a.first) * a.n_pos + u] = add_(score, 0);
+    if (seen && !a.best)
+        rank[0] = index_rank(add_(score, 0));
 }
 
-/* Chooses the positions of a token (struct index_args) by their scores: finds
- * the k-th largest four bits at a time, then writes the positions above it, and
- * the first of those equal to it.
+/* Computes the ranks of blocks (struct index_args): the largest of a block's
+ * positions up to the token's own. The last a.local blocks are above all.
+ *
+ * Lanes: a block each. No shared memory. */
+KERNEL(index_fold, struct index_args, 256)
+{
+    s32 groups = (s32)((a.n_block + 255) / 256), row = GROUP() / groups;
+    s32 b = GROUP() % groups * 256 + LANE();
+    s32 pos = AT(const s32, a.pos)[a.first + row / a.n_row];
+    s32 own = pos / a.block, end = pos + 1;
+    GLOBAL const u32 *rank = AT(const u32, a.score) + (s64)row * a.n_pos;
+    u32 top = own - b < a.local ? 0xffffffffu : 0;
+
+    if (own < a.k || b > own)
+        return;
+    if (b < own)
+        end = (b + 1) * a.block;
+    for (s32 u = b * a.block; u < end; u++)
+        top = rank[u] > top ? rank[u] : top;
+    AT(u32, a.best)[(s64)row * a.n_block + b] = top;
+}
+
+/* Chooses the positions of a token, or the blocks of a row (struct index_args),
+ * by their ranks: finds the k-th largest four bits at a time, then writes those
+ * above it, and the first of those equal to it.
  *
  * Lanes: every 256th position where they count, adjacent ones where they write.
  * Shared memory: the lanes' counts. */
@@ -79,13 +106,14 @@ KERNEL(index_choose, struct index_args, 256)
 {
     LOCAL_ARRAY(s32, count, 16 * 256);
     LOCAL_ARRAY(s32, sum, 16);
-    s32 id = LANE(), t = a.first + GROUP(), n = AT(const s32, a.pos)[t] + 1;
+    s32 id = LANE(), row = GROUP(), t = a.first + row / a.n_row;
+    s32 n = AT(const s32, a.pos)[t] / a.block + 1;
     s32 each = (n + 255) / 256, lo = id * each < n ? id * each : n;
     s32 hi = lo + each < n ? lo + each : n, need = a.k, all = n <= a.k;
     s32 above = 0, equal = 0, at = 0, taken = 0;
-    GLOBAL const float *score =
-        AT(const float, a.score) + (t - a.first) * a.n_pos;
-    GLOBAL s32 *out = AT(s32, a.out) + (s64)t * a.k;
+    GLOBAL const u32 *rank = a.best ? AT(const u32, a.best) + row * a.n_block
+                                    : AT(const u32, a.score) + row * a.n_pos;
+    GLOBAL s32 *out = AT(s32, a.out) + ((s64)a.first * a.n_row + row) * a.k;
     u32 least = 0;
 
     for (s32 i = id; all && i < a.k; i += 256)
@@ -99,7 +127,7 @@ KERNEL(index_choose, struct index_args, 256)
         for (s32 k = 0; k < 16; k++)
             mine[k] = 0;
         for (s32 u = id; u < n; u += 256) {
-            u32 x = index_rank(score[u]), d = x >> shift & 15;
+            u32 x = rank[u], d = x >> shift & 15;
 
             /* a shift by 32 is not defined */
             if (shift < 28 && x >> (shift + 4) != least >> (shift + 4))
@@ -124,7 +152,7 @@ KERNEL(index_choose, struct index_args, 256)
         BARRIER();
     }
     for (s32 u = lo; u < hi; u++) {
-        u32 x = index_rank(score[u]);
+        u32 x = rank[u];
 
         above += x > least;
         equal += x == least;
@@ -138,7 +166,7 @@ KERNEL(index_choose, struct index_args, 256)
     }
     at += taken < need ? taken : need;
     for (s32 u = lo; u < hi; u++) {
-        u32 x = index_rank(score[u]);
+        u32 x = rank[u];
 
         if (x > least || (x == least && taken++ < need))
             out[at++] = u;
@@ -189,6 +217,86 @@ KERNEL(chosen_gather, struct chosen_args, 256)
                 chosen_copy(to + a.plane[p] + j * a.bytes[p],
                             from + a.plane[p] + u % TEXT_PAGE * a.bytes[p],
                             a.bytes[p], a.unit, id % 32);
+        }
+    }
+}
+
+/* Returns chosen position i of a row of a token at position `pos`. */
+DEV s32 blocks_position(GLOBAL const s32 *chosen, s32 block, s32 pos, s32 i)
+{
+    s32 u = within(chosen[i / block], 0, pos / block) * block + i % block;
+
+    return u < pos ? u : pos;
+}
+
+/* Lays out chosen blocks (struct blocks_args). A token that attends to all of
+ * its blocks has them all. Lanes: a position each of 64, and every fourth
+ * element of a plane. No shared memory. */
+KERNEL(blocks_gather, struct blocks_args, 256)
+{
+    s32 id = LANE(), page = GROUP() % a.n_page,
+        kv = GROUP() / a.n_page % a.n_kv;
+    s32 own = GROUP() / a.n_page / a.n_kv, t = a.first + own;
+    s32 pos = AT(const s32, a.pos)[t], all = pos / a.block < a.k;
+    s32 last = pos, i = page * TEXT_PAGE + id % TEXT_PAGE, u, tile;
+    GLOBAL const s32 *pages =
+        AT(const s32, a.pages) + AT(const s32, a.seq)[t] * a.page_stride;
+    GLOBAL const s32 *chosen =
+        AT(const s32, a.chosen) + ((s64)t * a.n_kv + kv) * a.k;
+
+    if (!all)
+        last = blocks_position(chosen, a.block, pos, (a.k - 1) * a.block) /
+                           a.block ==
+                       pos / a.block
+                   ? (a.k - 1) * a.block + pos % a.block
+                   : a.k * a.block - 1;
+    tile = (own * a.n_kv + kv) * a.n_page + page;
+    if (!a.copies && page * TEXT_PAGE <= last) {
+        u = page * TEXT_PAGE;
+        if (!all)
+            u = blocks_position(chosen, a.block, pos, u);
+        tile = pages[u / TEXT_PAGE] * a.n_kv + kv;
+    }
+    for (s32 g = id; g < a.n_group; g += 256) {
+        s64 at = (s64)t * a.n_group + g;
+
+        if ((a.per_kv ? g : AT(const s32, a.head_map)[g]) != kv)
+            continue;
+        AT(s32, a.to_pages)
+        [((s64)own * a.n_group + g) * a.n_page + page] = tile;
+        AT(s32, a.to_pos)[at] = last;
+        AT(s32, a.to_seq)[at] = own * a.n_group + g;
+    }
+    if (!a.copies || i > last)
+        return;
+    u = all ? i : blocks_position(chosen, a.block, pos, i);
+    for (s32 v = 0; v < 2; v++) {
+        GLOBAL u8 *to = AT(u8, a.to[v]) + (s64)tile * a.tile_bytes[v];
+        GLOBAL const u8 *from =
+            AT(const u8, a.cache[v]) +
+            (pages[u / TEXT_PAGE] * (s64)a.n_kv + kv) * a.tile_bytes[v];
+
+        for (s32 p = 0; p < a.n_plane[v]; p++) {
+            s32 n = a.count[v][p], size = a.size[v][p];
+
+            for (s32 k = id / TEXT_PAGE; k < n; k += 256 / TEXT_PAGE) {
+                /* keys are transposed, values are not */
+                s32 dst =
+                    v ? i % TEXT_PAGE * n + k : k * TEXT_PAGE + i % TEXT_PAGE;
+                s32 src =
+                    v ? u % TEXT_PAGE * n + k : k * TEXT_PAGE + u % TEXT_PAGE;
+
+                dst = a.plane[v][p] + dst * size;
+                src = a.plane[v][p] + src * size;
+                if (size == 4)
+                    *(GLOBAL u32 *)(to + dst) =
+                        *(GLOBAL const u32 *)(from + src);
+                else if (size == 2)
+                    *(GLOBAL u16 *)(to + dst) =
+                        *(GLOBAL const u16 *)(from + src);
+                else
+                    to[dst] = from[src];
+            }
         }
     }
 }
