@@ -402,6 +402,7 @@ pl_status fit_create(struct fit_plan *out, const struct fit_graphs *g,
     if (s == PL_OK && g->block) {
         f->block = &block;
         s = fit_block_open(&block, f, g, opt, err);
+        f->asked.host = plan_config_has_host_experts(&block.asked);
     }
     if (s == PL_OK)
         s = find_free_options(f, opt, g->n_ctx_train, err);

@@ -73,6 +73,8 @@ struct plan_config {
      * host. */
     const bool *experts;
     bool cache;
+    bool host; /* the host is in the plan whatever it holds, because another
+                  graph needs it */
     int n_override;
     const struct override *override; /* [n_override] overrides of placement; the
                                         first that matches a weight applies */

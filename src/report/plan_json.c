@@ -35,9 +35,9 @@ static void put_devices(struct json_out *j, const struct compiled *q,
             json_put(j, "i", rank0 + r);
         json_put(j,
                  "] threads:i memory:I available:I"
-                 " bytes:{weights:I cache:I buffers:I} predicted:{",
+                 " bytes:{weights:I cache:I buffers:I block:I} predicted:{",
                  x->n_thread, x->memory_bytes, x->available_bytes, v->weights,
-                 v->cache, v->buffers);
+                 v->cache, v->buffers, v->block);
         put_use(j, "prefill", &f->prefill.use[d]);
         put_use(j, "decode", &f->decode.use[d]);
         json_put(j, "}}");

@@ -242,13 +242,32 @@ static void count_warnings(void *user, pl_log_level level, const char *text)
         ++*(int *)user;
 }
 
+/* Checks that the devices of a plan have all bytes of its block. */
+static void expect_all_bytes(const pl_plan *p)
+{
+    const struct compiled *q = p->block->compiled;
+    struct plan_facts f;
+    uint64_t all;
+    pl_err err;
+
+    TEST_OK(plan_facts_init(&f, p, &err), err);
+    all = f.io.block;
+    for (int d = 0; d < f.n_dev; d++)
+        all += f.dev[d].block;
+    for (int d = 0; d < q->list.n; d++)
+        all -= fit_need(q, d);
+    assert_true(all == 0);
+    plan_facts_fini(&f);
+}
+
 /* Overrides and layers on the host reach the block, which is layer 3. */
 TEST(mtp_options_reach_the_block)
 {
     static const struct {
         const char *ot, *experts, *layers;
-        bool model_host, attn, exps; /* the model's layer 2, and the block's
-                                        attention and experts, are on the host */
+        /* the model's layer 2, and the block's attention and experts, are on
+         * the host */
+        bool model_host, attn, exps;
         int n_warning;
     } rows[] = {
         {NULL, NULL, NULL, false, false, false, 0},
@@ -287,6 +306,7 @@ TEST(mtp_options_reach_the_block)
         assert_int_equal(on_host(p->block, "blk.3.ffn_up_exps"), rows[i].exps);
         assert_int_equal(on_host(p->block, "token_embd"),
                          on_host(p, "token_embd"));
+        expect_all_bytes(p);
         pl_plan_free(p);
     }
     o = options("gpu:1GiB:1TB/s,host:1GiB:50GB/s");
@@ -300,7 +320,7 @@ TEST(mtp_options_reach_the_block)
     pl_model_free(m);
 }
 
-/* Of several machines, machine 0 has the block. */
+/* The block is on machine 0 alone. */
 TEST(mtp_blocks_are_on_machine_0)
 {
     static const pl_split_mode modes[] = {PL_SPLIT_NONE, PL_SPLIT_LAYER,
@@ -362,7 +382,7 @@ TEST(mtp_plans_print_the_block)
     struct written *w = test_need(1, sizeof *w);
     pl_model *m = open_model();
     pl_options o = options("gpu:1GiB:1TB/s*2,host:1GiB:50GB/s");
-    const json_t *block, *devices, *tensors;
+    const json_t *block, *devices, *of_model, *tensors;
     uint64_t bytes = 0, of_devices = 0;
     bool named = false;
     char line[400];
@@ -378,6 +398,9 @@ TEST(mtp_plans_print_the_block)
         strstr(w->s, "\nblock     multi-token prediction 1, blk.3"));
     assert_non_null(strstr(w->s, "nextn.eh_proj"));
     assert_non_null(strstr(w->s, "\nlayer 3\n"));
+    w->n = 0;
+    TEST_OK(pl_plan_svg(p, write_all, w, &err), err);
+    assert_non_null(strstr(w->s, ", block "));
     pl_plan_summary(p, line, sizeof line);
     assert_non_null(strstr(line, ", block "));
     w->n = 0;
@@ -386,6 +409,7 @@ TEST(mtp_plans_print_the_block)
     assert_non_null(j);
     block = json_object_get(j, "block");
     devices = json_object_get(block, "devices");
+    of_model = json_object_get(j, "devices");
     tensors = json_object_get(block, "tensors");
     assert_int_equal(json_array_size(devices), f.n_dev);
     for (size_t i = 0; i < json_array_size(tensors); i++)
@@ -400,6 +424,9 @@ TEST(mtp_plans_print_the_block)
         bytes += (uint64_t)json_integer_value(json_object_get(b, "weights"));
         bytes += (uint64_t)json_integer_value(json_object_get(b, "cache"));
         bytes += (uint64_t)json_integer_value(json_object_get(b, "buffers"));
+        b = json_object_get(json_array_get(of_model, (size_t)d), "bytes");
+        assert_int_equal(json_integer_value(json_object_get(b, "block")),
+                         f.dev[d].block);
         of_devices += f.dev[d].block;
     }
     assert_int_equal(bytes, of_devices);
