@@ -166,9 +166,9 @@ static double drafted(struct bench *b, const struct how *how)
     o.limits.n_max = how->n_max;
     o.propose = propose;
     o.propose_user = b;
-    o.mtp_model = b->block ? b->m : NULL;
-    o.mtp_engine = b->block;
     must(pl_drafter_create(&b->d, &o, &err), &err);
+    if (b->block)
+        must(pl_draft_attach(b->d, b->m, b->e, &err), &err);
     must(pl_seq_trim(b->e, 0, 0, NULL, NULL), NULL);
     decode(b, b->text, N_PROMPT, false);
     start = bench_now();
@@ -237,18 +237,18 @@ static void open_model(struct bench *b, const char *path, int n_threads,
     o.n_ctx = 1024;
     o.n_threads = n_threads;
     if (block) {
-        must(pl_draft_mtp_engine(&b->block, b->m, &o, &err), &err);
+        o.mtp_texts = 1;
         o.hidden = receive;
         o.hidden_user = b;
     }
     must(pl_engine_create(&b->e, b->m, &o, &err), &err);
+    b->block = pl_engine_mtp(b->e);
 }
 
 static void close_model(struct bench *b)
 {
     free(b->logits);
     pl_engine_free(b->e);
-    pl_engine_free(b->block);
     pl_model_free(b->m);
 }
 

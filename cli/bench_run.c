@@ -44,12 +44,15 @@ enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
     c->s.pl.progress = term_progress;
     c->s.pl.progress_user = &c->s.progress;
     c->s.pl.hidden = NULL;
+    c->s.pl.mtp_texts = 0;
     if (trace == NULL)
         bench_connect_drafts(c, b);
     c->s.pl.trace = trace != NULL ? bench_text_add : NULL;
     c->s.pl.trace_user = trace;
     r = pl_engine_create(&c->s.engine, c->s.model, &c->s.pl, &err);
     term_progress_end(&c->s.progress);
+    if (r == PL_OK && trace == NULL)
+        r = drafts_attach(&c->drafts, c->s.model, c->s.engine, &err);
     if (r == PL_OK && c->plan == NULL) {
         r = pl_plan_print(pl_engine_plan(c->s.engine), true, bench_text_add,
                           &text, &err);

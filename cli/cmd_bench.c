@@ -322,9 +322,9 @@ static enum exit_code measure(struct bench_config *c, int n,
             }
     term_progress_end(&b->progress);
     for (int i = 0; i < n; i++) {
+        drafts_close(&c[i].drafts);
         pl_engine_free(c[i].s.engine);
         c[i].s.engine = NULL;
-        drafts_close(&c[i].drafts);
     }
     for (int i = 0; i < n && code == EXIT_DONE; i++)
         code = bench_trace(&c[i], b);

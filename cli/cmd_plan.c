@@ -1,6 +1,7 @@
 /* plait plan: prints the plan without reading any weight. */
 #include "atomic_file.h"
 #include "cmd.h"
+#include "drafts.h"
 #include "session.h"
 
 #include <string.h>
@@ -44,9 +45,10 @@ enum exit_code cmd_plan(const struct options *o)
     c = session_open(&s, o);
     if (c != EXIT_DONE)
         goto done;
-    /* one row of logits, as in `plait run`, because the plan shows that
-     * command's buffers */
-    s.pl.n_out = 1;
+    /* rows of logits as in `plait run`, because the plan shows that command's
+     * buffers */
+    s.pl.n_out = drafts_rows(o);
+    s.pl.mtp_texts = drafts_mtp_texts(o, s.model, 1);
     r = pl_plan_create(&plan, s.model, &s.pl, &err);
     if (r == PL_OK && o->dump != NULL)
         r = pl_plan_dump(plan, o->dump, write_out, NULL, &err);

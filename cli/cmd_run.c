@@ -124,6 +124,9 @@ static enum exit_code prepare(struct run *r)
         c = session_load(&r->s, o);
     if (c != EXIT_DONE)
         return c;
+    s = drafts_attach(&r->sources, r->s.model, r->s.engine, &r->err);
+    if (s != PL_OK)
+        return report(o, s, &r->err);
     if (o->random_seed)
         r->sampling.seed = sampler_draw_seed();
     if (r->sampling.penalty_last_n < 0)

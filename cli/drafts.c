@@ -78,6 +78,13 @@ uint32_t drafts_enabled(const struct options *o)
     return o->drafts.limits.sources;
 }
 
+int drafts_mtp_texts(const struct options *o, const pl_model *m, int n_seq)
+{
+    const bool asked = drafts_enabled(o) >> PL_DRAFT_MTP & 1;
+
+    return asked && pl_model_n_mtp(m) > 0 ? n_seq : 0;
+}
+
 /* ---- the draft model ----------------------------------------------------- */
 
 /* Sets the options of the draft model's engine: its own, and those of the
@@ -155,32 +162,6 @@ static pl_status open_model(struct draft_sources *d, const struct options *o,
     return s == PL_OK || s == PL_CANCELLED ? s : name_option(err, option);
 }
 
-/* ---- the model's block for multi-token prediction ------------------------ */
-
-static pl_status open_block(struct draft_sources *d, const struct options *o,
-                            const pl_model *m, int n_seq, pl_log_fn *log,
-                            const volatile int *cancel, pl_err *err)
-{
-    struct term_progress progress = {0};
-    pl_options pl;
-    pl_status s;
-    int64_t piece;
-
-    session_settings(&pl, &piece, o);
-    pl.n_seq = n_seq;
-    pl.host_reserve = session_own_bytes(m, n_seq);
-    pl.log = log;
-    pl.log_user = (void *)o;
-    pl.cancel = cancel;
-    pl.progress = term_progress;
-    pl.progress_user = &progress;
-    s = pl_draft_mtp_engine(&d->block, m, &pl, err);
-    term_progress_end(&progress);
-    return s == PL_OK || s == PL_CANCELLED
-               ? s
-               : name_option(err, "--spec-type draft-mtp");
-}
-
 /* ---- the drafter --------------------------------------------------------- */
 
 pl_status drafts_open(struct draft_sources *d, const struct options *o,
@@ -200,14 +181,13 @@ pl_status drafts_open(struct draft_sources *d, const struct options *o,
         cli_error(o->command, EXIT_DONE,
                   "--model-draft is not used, because --spec-type lacks "
                   "draft-simple");
-    if (own.limits.sources >> PL_DRAFT_MTP & 1 && pl_model_n_mtp(m) == 0) {
+    d->mtp_texts = drafts_mtp_texts(o, m, n_seq);
+    if (own.limits.sources >> PL_DRAFT_MTP & 1 && d->mtp_texts == 0) {
         cli_error(o->command, EXIT_DONE,
                   "--spec-type draft-mtp is not used, because the model has no "
                   "layers for multi-token prediction");
         own.limits.sources &= ~(1u << PL_DRAFT_MTP);
     }
-    if (s == PL_OK && own.limits.sources >> PL_DRAFT_MTP & 1)
-        s = open_block(d, o, m, n_seq, log, cancel, err);
     if (s != PL_OK)
         return s;
     own.n_seq = n_seq;
@@ -215,8 +195,6 @@ pl_status drafts_open(struct draft_sources *d, const struct options *o,
     own.learn = o->lookup_dynamic != NULL;
     own.model = d->model;
     own.engine = d->engine;
-    own.mtp_model = d->block != NULL ? m : NULL;
-    own.mtp_engine = d->block;
     s = pl_drafter_create(&d->drafter, &own, err);
     if (s == PL_OK)
         s = load(d->drafter, true, o->lookup_static, err);
@@ -229,17 +207,23 @@ void drafts_close(struct draft_sources *d)
 {
     pl_drafter_free(d->drafter);
     pl_engine_free(d->engine);
-    pl_engine_free(d->block);
     pl_model_free(d->model);
     *d = (struct draft_sources){0};
 }
 
 void drafts_connect(struct draft_sources *d, pl_options *pl)
 {
-    if (d->block == NULL)
+    if (d->mtp_texts == 0)
         return;
+    pl->mtp_texts = d->mtp_texts;
     pl->hidden = pl_draft_hidden;
     pl->hidden_user = d->drafter;
+}
+
+pl_status drafts_attach(struct draft_sources *d, const pl_model *m,
+                        pl_engine *e, pl_err *err)
+{
+    return d->mtp_texts == 0 ? PL_OK : pl_draft_attach(d->drafter, m, e, err);
 }
 
 int64_t drafts_rows(const struct options *o)

@@ -442,7 +442,8 @@ const struct option_row option_table[] = {
      WRITES | OPTION_BRIEF(RUN), option_set_seed, AT(sampling.seed), 0, 0,
      NULL},
 
-    HEADING("Drafts (they change the speed and never the text)", DRAFTS),
+    HEADING("Drafts (they change the speed and never the text)",
+            DRAFTS | PLAN),
     {{"--spec-type"}, "TYPES", NULL,
      "Sources of drafts, such as ngram-simple. Drafts are likely next tokens, "
      "of which a step verifies several. The sources are ngram-simple, "
@@ -451,12 +452,12 @@ const struct option_row option_table[] = {
      "are separated by commas. How many tokens are drafted depends on their "
      "success and on the time of steps. The default is none, or draft-simple "
      "with --model-draft.",
-     DRAFTS | OPTION_BRIEF(SERVE) | OPTION_MANY, option_set_sources, 0, 0, 0,
-     NULL},
+     DRAFTS | PLAN | OPTION_BRIEF(SERVE) | OPTION_MANY, option_set_sources, 0,
+     0, 0, NULL},
     {{"--draft-max", "--draft", "--spec-draft-n-max"}, "N", NULL,
      "Draft this many tokens whenever a type proposes them, at most 63.",
-     DRAFTS | OPTION_COMMA, option_set_int, AT(drafts.limits.n_max), 0, MANY,
-     NULL},
+     DRAFTS | PLAN | OPTION_COMMA, option_set_int, AT(drafts.limits.n_max), 0,
+     MANY, NULL},
     {{"--draft-min", "--spec-draft-n-min"}, "N", "0",
      "Drop drafts of fewer tokens.",
      DRAFTS, option_set_int, AT(drafts.limits.n_min), 0, PL_DRAFT_MAX, NULL},

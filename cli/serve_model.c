@@ -301,6 +301,8 @@ static pl_status load(struct service *v, struct serve_entry *e,
         pl.host_reserve += promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
+    if (s == PL_OK)
+        s = drafts_attach(&e->drafts, v->model, v->engine, err);
     /* Computes the checksum of the weights now, so that an error fails the
      * load. The files of --cache-dir and of saved slots contain it. */
     if (s == PL_OK && (o->cache_dir || o->slot_dir))
@@ -456,7 +458,7 @@ static pl_status open_service(struct service *v, struct serve_entry *e,
     v->drafts.sources = drafts_enabled(o);
     v->drafter = e->drafts.drafter;
     v->no_source = (e->drafts.engine == NULL ? 1u << PL_DRAFT_SIMPLE : 0) |
-                   (e->drafts.block == NULL ? 1u << PL_DRAFT_MTP : 0);
+                   (e->drafts.mtp_texts == 0 ? 1u << PL_DRAFT_MTP : 0);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 
@@ -496,8 +498,8 @@ pl_status serve_model_open(void *user, const struct model_about *about,
     if (s == PL_OK) {
         *out = e->service = v;
     } else {
+        drafts_close(&e->drafts); /* there is no loop that uses it */
         serve_model_close(user, v);
-        drafts_close(&e->drafts);
     }
     return s;
 }

@@ -397,7 +397,7 @@ typedef struct pl_options {
     /* N > 0: the engine runs the Nth of the file's multi-token prediction
      * blocks instead of the model; 0: it runs the model. Such a block predicts
      * tokens after the next one; see pl_batch. Drafts need no such engine of
-     * the caller's: pl_draft_mtp_engine creates it. */
+     * the caller's, but mtp_texts. */
     int64_t mtp;
     /* Keep cache pages of emptied sequences for pl_seq_share until other
      * sequences need the space. Has no effect if `mtp` is above 0. */
@@ -429,6 +429,11 @@ typedef struct pl_options {
      * has no such block, or `mtp` is above 0. */
     pl_hidden_fn *hidden;
     void *hidden_user;
+    /* N > 0: the plan also has the first multi-token prediction block, with a
+     * cache, for drafts of N texts (pl_draft_attach). It is the layer after the
+     * last one: all options that place or split weights and caches hold for it,
+     * and memory must suffice for both. With `machines` it is on machine 0. */
+    int mtp_texts;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -600,6 +605,10 @@ PL_API pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                                   const pl_options *opt, pl_err *err);
 PL_API void pl_engine_free(pl_engine *e);
 PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
+/* Returns the engine of the block that pl_options.mtp_texts asks for; NULL if
+ * there is none. Its tensors are those of pl_options.mtp. It has sequences for
+ * the texts and further ones. It belongs to `e`; pl_engine_free ignores it. */
+PL_API pl_engine *pl_engine_mtp(pl_engine *e);
 /* Writes the counters of an engine to *out. `size` is sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);

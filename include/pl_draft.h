@@ -41,7 +41,7 @@ typedef struct pl_drafter pl_drafter;
     X(CALLER, "caller")                                                        \
     /* the most probable tokens of the draft model, pl_draft_options.engine */ \
     X(SIMPLE, "draft-simple")                                                  \
-    /* those of the model's own block, pl_draft_options.mtp_engine */          \
+    /* those of the model's own block, pl_options.mtp_texts */                 \
     X(MTP, "draft-mtp")
 
 typedef enum pl_draft_source {
@@ -108,14 +108,6 @@ typedef struct pl_draft_options {
      * pl_options.prefix_cache, the engine reads texts that begin alike once. */
     const pl_model *model;
     pl_engine *engine;
-    /* For the source draft-mtp: the model of the texts, and an engine that
-     * pl_draft_mtp_engine created, whose sequences 0 .. n_seq-1 are the
-     * drafter's. Both are borrowed until pl_drafter_free; NULL without that
-     * source. The model's own engine must be created with pl_draft_hidden and
-     * the drafter as pl_options.hidden and hidden_user, and its sequence of a
-     * text must have the number of the text. */
-    const pl_model *mtp_model;
-    pl_engine *mtp_engine;
 } pl_draft_options;
 
 typedef struct pl_draft_counters {
@@ -149,16 +141,6 @@ PL_API bool pl_draft_sources_parse(const char *list, uint32_t *sources,
 PL_API pl_status pl_draft_check_model(const pl_model *m, const pl_model *draft,
                                       pl_err *err);
 
-/* Creates an engine of the model's first block for multi-token prediction, for
- * pl_draft_options.mtp_engine. `opt` are the options of the model's engine,
- * whose devices, split, placement and cache it shares; n_seq is the number of
- * texts, and the engine has more sequences, which keep texts that ended.
- * Created before the model's engine, it gets its memory, and the model is
- * fitted to the rest. With pl_options.machines, the block runs on this machine
- * alone. PL_BAD_ARGUMENT: the model has no such block (pl_model_n_mtp). Other
- * statuses are those of pl_engine_create. */
-PL_API pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
-                                     const pl_options *opt, pl_err *err);
 /* Begins text `seq`, whose tokens are text[0 .. n_text - 1] as far as they are
  * known. The first n_done of them came from a cache or a saved state, so the
  * model's engine does not compute them. Without this call the source draft-mtp
@@ -191,6 +173,15 @@ static inline void pl_draft_init(pl_draft_options *o)
 PL_API pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
                                    pl_err *err);
 PL_API void pl_drafter_free(pl_drafter *d);
+/* Lets the source draft-mtp draft with the block of `e`, the engine of model
+ * `m` that computes the texts; before that it drafts nothing. The engine was
+ * created with pl_options.mtp_texts of n_seq or more, with pl_draft_hidden and
+ * the drafter as pl_options.hidden and hidden_user, and its sequence of a text
+ * has the number of the text. Both are borrowed until pl_drafter_free. May be
+ * called once. PL_BAD_ARGUMENT: the engine has no block, or one of fewer texts,
+ * or the drafter has a block. PL_NO_MEMORY. */
+PL_API pl_status pl_draft_attach(pl_drafter *d, const pl_model *m, pl_engine *e,
+                                 pl_err *err);
 
 /* Proposes tokens for n texts, which take part in one step. `rows` is the
  * number of tokens that the step has besides drafts, `most` the greatest number

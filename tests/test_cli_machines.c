@@ -3,6 +3,7 @@
  * them is lost. The cases use Open MPI, in the long tier MPICH too. */
 #include "gguf/gguf.h"
 #include "lib/command.h"
+#include "lib/ref_models.h"
 #include "lib/support.h"
 
 #include <stdio.h>
@@ -210,6 +211,31 @@ TEST(machines_verify_drafts)
             "grep -q '\"ph\": \"X\", \"pid\": '$d trace.json || exit 1; done");
     must_say(r, "tokens accepted of");
     assert_null(strstr(r.err, " 0 tokens accepted of"));
+}
+
+/* The block for multi-token prediction is on machine 0. Shares and overrides
+ * that mean both machines hold for the model. */
+TEST(machines_draft_with_the_block_of_machine_0)
+{
+    char one[512], both[1024];
+    struct ran r;
+
+    need_mpi(OPEN_MPI);
+    snprintf(one, sizeof one,
+             "run -m %s --no-template -p abcdef -n 16 --temp 0 --ignore-eos "
+             "--ranks 2 -t 1 --no-pin ",
+             ref_model_path("glm4moe-f32"));
+    snprintf(both, sizeof both, "plait %s> one.txt", one);
+    sh(0, both);
+    snprintf(both, sizeof both,
+             "%%s -n 2 plait %s-sm tensor -ts 1,2 -ot attn_q=1/cpu0 -v "
+             "--machine-timeout 30 -dev cpu --spec-type draft-mtp "
+             "--draft-max 3 > a.txt && "
+             "[ \"$(cat one.txt)\" = \"$(cat a.txt)\" ]",
+             one);
+    r = run(OPEN_MPI, 0, both);
+    must_say(r, "tokens accepted of");
+    must_say(r, ", block ");
 }
 
 /* ---- machines that are lost ---------------------------------------------- */

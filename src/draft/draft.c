@@ -349,18 +349,6 @@ static pl_status check_range(const char *name, int64_t value, int64_t lo,
                    name, value, lo, hi);
 }
 
-/* Checks that an engine, if there is one, has a sequence for each text. */
-static pl_status check_sequences(const pl_draft_options *o, const pl_engine *e,
-                                 const char *whose, pl_err *err)
-{
-    if (!e || pl_engine_free_tokens(e, o->n_seq - 1) > 0)
-        return PL_OK;
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "drafts: the %s engine has no sequence %d; set its "
-                   "pl_options.n_seq to %d",
-                   whose, o->n_seq - 1, o->n_seq);
-}
-
 static pl_status check_options(const pl_draft_options *o, pl_err *err)
 {
     enum { MOST = 1024 };
@@ -390,14 +378,12 @@ static pl_status check_options(const pl_draft_options *o, pl_err *err)
                        "drafts: the source draft-simple has no %s; set %s",
                        o->engine ? "model" : "engine",
                        o->engine ? "model" : "engine");
-    if (!o->mtp_engine != !o->mtp_model ||
-        (o->limits.sources >> PL_DRAFT_MTP & 1 && !o->mtp_engine))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "drafts: the source draft-mtp has no %s; set mtp_%s",
-                       o->mtp_engine ? "model" : "engine",
-                       o->mtp_engine ? "model" : "engine");
-    PL_TRY(check_sequences(o, o->engine, "draft model's", err));
-    return check_sequences(o, o->mtp_engine, "block's", err);
+    if (!o->engine || pl_engine_free_tokens(o->engine, o->n_seq - 1) > 0)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "drafts: the draft model's engine has no sequence %d; set "
+                   "its pl_options.n_seq to %d",
+                   o->n_seq - 1, o->n_seq);
 }
 
 pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
@@ -428,9 +414,6 @@ pl_status pl_drafter_create(pl_drafter **out, const pl_draft_options *o,
     if (s == PL_OK && own.engine)
         s = draft_model_init(&d->model, own.engine, pl_model_n_vocab(own.model),
                              own.n_vocab, own.n_seq, err);
-    if (s == PL_OK && own.mtp_engine)
-        s = draft_mtp_init(&d->mtp, own.mtp_engine, own.mtp_model, own.n_seq,
-                           err);
     if (s != PL_OK) {
         pl_drafter_free(d);
         return s;
@@ -471,39 +454,35 @@ void pl_drafter_free(pl_drafter *d)
     free(d);
 }
 
-pl_status pl_draft_mtp_engine(pl_engine **out, const pl_model *m,
-                              const pl_options *opt, pl_err *err)
+pl_status pl_draft_attach(pl_drafter *d, const pl_model *m, pl_engine *e,
+                          pl_err *err)
 {
-    enum { LOGITS = 64 }; /* greatest number of rows of logits of a step */
-    pl_options o;
-    const char *keep[1];
+    pl_engine *block = pl_engine_mtp(e);
+    pl_status s;
 
-    PL_CLEAR(out);
-    PL_NEED(out, err);
+    PL_NEED(d, err);
     PL_NEED(m, err);
-    pl_options_init(&o);
-    if (opt)
-        PL_TRY(sized_read(&o, sizeof o, opt, "pl_options",
-                          "call pl_options_init", err));
-    keep[0] = pl_model_mtp_normed(m) ? "result_norm" : "result_hidden";
-    o.keep = keep;
-    o.n_keep = 1;
-    o.mtp = 1;
-    o.n_out = o.n_seq > 0 && o.n_seq < LOGITS ? o.n_seq : LOGITS;
-    if (o.n_seq > 0)
-        o.n_seq = draft_mtp_sequences((int)o.n_seq);
-    o.prefix_cache = false;
-    o.hidden = NULL;
-    o.trace = NULL;
-    o.machines = NULL;
-    return pl_engine_create(out, m, &o, err);
+    PL_NEED(e, err);
+    if (d->mtp.engine)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "drafts: the drafter has a block; create another one "
+                       "for each engine");
+    if (!block || pl_engine_free_tokens(block, d->o.n_seq - 1) <= 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "drafts: the engine has no block for multi-token "
+                       "prediction of %d texts; set pl_options.mtp_texts",
+                       d->o.n_seq);
+    s = draft_mtp_init(&d->mtp, block, m, d->o.n_seq, err);
+    if (s != PL_OK)
+        draft_mtp_fini(&d->mtp);
+    return s;
 }
 
 void pl_draft_begin(pl_drafter *d, int seq, const int32_t *text, int64_t n_text,
                     int64_t n_done)
 {
     if (d && seq >= 0 && seq < d->o.n_seq && text && n_text > 0 &&
-        d->o.mtp_engine && !d->failed[PL_DRAFT_MTP])
+        d->mtp.engine && !d->failed[PL_DRAFT_MTP])
         draft_mtp_begin(&d->mtp, seq, text, n_text,
                         n_done < n_text ? n_done : n_text);
 }
@@ -512,7 +491,7 @@ void pl_draft_hidden(void *drafter, const pl_hidden_rows *rows)
 {
     pl_drafter *d = drafter;
 
-    if (d && rows && d->o.mtp_engine && !d->failed[PL_DRAFT_MTP])
+    if (d && rows && d->mtp.engine && !d->failed[PL_DRAFT_MTP])
         draft_mtp_receive(&d->mtp, rows);
 }
 
@@ -540,7 +519,7 @@ static bool is_usable(const pl_drafter *d, int source)
         return d->o.propose != NULL;
     if (source == PL_DRAFT_SIMPLE)
         return d->o.engine && !d->failed[source];
-    return source != PL_DRAFT_MTP || (d->o.mtp_engine && !d->failed[source]);
+    return source != PL_DRAFT_MTP || (d->mtp.engine && !d->failed[source]);
 }
 
 /* Returns true if a source is to propose tokens for a text: it has no draft

@@ -35,12 +35,12 @@ struct mtp_text {
     uint64_t used; /* when it ended */
 };
 
-/* Returns the number of sequences that the engine has, at most `most`. */
-static int count_sequences(const pl_engine *e, int most)
+/* Returns the number of sequences that the engine has. */
+static int count_sequences(const pl_engine *e)
 {
     int n = 0;
 
-    while (n < most && pl_engine_free_tokens(e, n) > 0)
+    while (pl_engine_free_tokens(e, n) > 0)
         n++;
     return n;
 }
@@ -58,7 +58,7 @@ pl_status draft_mtp_init(struct draft_mtp *m, pl_engine *engine,
                             .n_seq = n_seq,
                             .cap = (int64_t)n_seq * FEW_ROWS};
     width = (size_t)m->d_model;
-    m->n_text = count_sequences(engine, draft_mtp_sequences(n_seq));
+    m->n_text = count_sequences(engine);
     m->text = calloc((size_t)m->n_text, sizeof *m->text);
     m->slot = calloc(n, sizeof *m->slot);
     m->token = calloc((size_t)m->cap, sizeof *m->token);
@@ -95,14 +95,6 @@ void draft_mtp_fini(struct draft_mtp *m)
     free(m->logits);
     free(m->next);
     *m = (struct draft_mtp){0};
-}
-
-int draft_mtp_sequences(int n_seq)
-{
-    /* Texts that ended and are kept: as many as there are texts, and some. */
-    enum { MORE = 8, MOST = 4096 };
-
-    return n_seq < (MOST - MORE) / 2 ? 2 * n_seq + MORE : MOST;
 }
 
 /* ---- texts --------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Drafts of a model's own block for multi-token prediction. The block computes,
  * from the hidden values of a token and from the token after it, logits of the
- * token after that. It has an engine of its own, with a sequence for each text.
+ * token after that. It has an engine of its own (pl_engine_mtp), with a
+ * sequence for each text.
  *
  *   position       p           p + 1
  *   token          t           u          the text
@@ -54,9 +55,6 @@ struct draft_mtp {
 pl_status draft_mtp_init(struct draft_mtp *m, pl_engine *engine,
                          const pl_model *model, int n_seq, pl_err *err);
 void draft_mtp_fini(struct draft_mtp *m);
-/* Returns the number of sequences that a block's engine has for n_seq texts and
- * for those that ended. */
-int draft_mtp_sequences(int n_seq);
 /* Begins an empty text whose first n_done tokens the model's engine does not
  * compute. text[0 .. n_text - 1] are its tokens as far as they are known. */
 void draft_mtp_begin(struct draft_mtp *m, int seq, const int32_t *text,

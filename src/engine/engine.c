@@ -145,13 +145,62 @@ static uint64_t draw_mark(const pl_engine *e)
 
 static void engine_free(pl_engine *e)
 {
+    if (e->block)
+        engine_free(e->block);
     exec_free(e->exec);
     if (e->machines)
         e->machines->busy = false;
-    plan_free(e->plan);
+    if (!e->is_block)
+        plan_free(e->plan);
     kv_fini(&e->kv);
     batch_fini(e);
     free(e);
+}
+
+static pl_engine *new_engine(const pl_options *opt, pl_err *err)
+{
+    pl_engine *e = calloc(1, sizeof *e);
+
+    if (!e) {
+        err_no_memory(err, "an engine");
+        return NULL;
+    }
+    e->log = opt->log;
+    e->log_user = opt->log_user;
+    e->receive = opt->hidden;
+    e->receive_user = opt->hidden_user;
+    e->mark = draw_mark(e);
+    return e;
+}
+
+/* Allocates what an engine with a plan needs, and loads its weights. */
+static pl_status open_engine(pl_engine *e, const pl_options *opt, pl_err *err)
+{
+    pl_status s = exec_create(&e->exec, e->plan->compiled, opt, err);
+
+    if (s == PL_NO_DEVICE_MEMORY)
+        fit_explain(err, e->plan->compiled);
+    if (s == PL_OK)
+        s = batch_init(e, err);
+    if (s == PL_OK)
+        find_tensors(e);
+    if (s == PL_OK && opt->prefix_cache && e->hidden < 0 &&
+        !engine_is_encoder(e))
+        s = prefix_init(&e->kv, err);
+    return s == PL_OK ? load(e, opt, err) : s;
+}
+
+/* Creates the engine of the plan's block for multi-token prediction. */
+static pl_status open_block(pl_engine *e, const pl_options *opt, pl_err *err)
+{
+    const pl_options own = plan_block_options(e->plan, opt);
+
+    e->block = new_engine(&own, err);
+    if (!e->block)
+        return PL_NO_MEMORY;
+    e->block->is_block = true;
+    e->block->plan = e->plan->block;
+    return open_engine(e->block, &own, err);
 }
 
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
@@ -166,14 +215,9 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     PL_NEED(m, err);
     PL_TRY(options_read(&own, opt, err));
     opt = &own;
-    e = calloc(1, sizeof *e);
+    e = new_engine(opt, err);
     if (!e)
-        return err_no_memory(err, "an engine");
-    e->log = opt->log;
-    e->log_user = opt->log_user;
-    e->receive = opt->hidden;
-    e->receive_user = opt->hidden_user;
-    e->mark = draw_mark(e);
+        return PL_NO_MEMORY;
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
         e->plan->borrowed = true;
@@ -181,20 +225,10 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         if (s == PL_OK)
             e->machines = opt->machines;
     }
-    if (s == PL_OK) {
-        s = exec_create(&e->exec, e->plan->compiled, opt, err);
-        if (s == PL_NO_DEVICE_MEMORY)
-            fit_explain(err, e->plan->compiled);
-    }
     if (s == PL_OK)
-        s = batch_init(e, err);
-    if (s == PL_OK)
-        find_tensors(e);
-    if (s == PL_OK && opt->prefix_cache && e->hidden < 0 &&
-        !engine_is_encoder(e))
-        s = prefix_init(&e->kv, err);
-    if (s == PL_OK)
-        s = load(e, opt, err);
+        s = open_engine(e, opt, err);
+    if (s == PL_OK && e->plan->block)
+        s = open_block(e, opt, err);
     if (s == PL_OK && e->machines && e->machines->net->machine == 0)
         s = device_set_await(e->exec->set, err);
     if (s != PL_OK) {
@@ -225,9 +259,15 @@ int64_t pl_engine_max_text(const pl_engine *e)
 
 void pl_engine_free(pl_engine *e)
 {
-    if (e && exec_may_free(e->exec))
+    if (e && !e->is_block && exec_may_free(e->exec))
         engine_free(e);
 }
+
+pl_engine *pl_engine_mtp(pl_engine *e)
+{
+    return e ? e->block : NULL;
+}
+
 const pl_plan *pl_engine_plan(const pl_engine *e)
 {
     return e ? e->plan : NULL;

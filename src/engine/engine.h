@@ -53,11 +53,18 @@ struct pl_plan {
     const char **keep, **layout;
     int n_keep, n_layout;
     int64_t mtp;
+    /* The plan of the model's block for multi-token prediction, which was made
+     * together with this one; owned, NULL if there is none. */
+    struct pl_plan *block;
 };
 
 struct pl_engine {
     pl_plan *plan;
     pl_exec *exec;
+    /* The engine of plan->block; owned, NULL if there is none. In that engine,
+     * is_block is true, and its plan belongs to this one's. */
+    struct pl_engine *block;
+    bool is_block;
     struct kv kv;
     pl_log_fn *log;
     void *log_user;
@@ -102,6 +109,9 @@ struct pl_engine {
 /* Frees a plan, including one that belongs to an engine, which pl_plan_free
  * ignores. */
 void plan_free(pl_plan *p);
+
+/* Returns the options of the engine of p's block, from those of p's. */
+pl_options plan_block_options(const pl_plan *p, const pl_options *opt);
 
 /* Allocate and free the engine's batch tables and page tables. They are in
  * batch.c. */

@@ -112,7 +112,8 @@ static pl_status write_plan(unsigned char **out, size_t *bytes,
     h.numerics = (int32_t)opt->numerics;
     h.flags = (opt->cache_set ? FLAG_CACHE_SET : 0) |
               (opt->inexact ? FLAG_INEXACT : 0) |
-              (opt->hidden ? FLAG_HIDDEN : 0) | (opt->trace ? FLAG_TRACE : 0);
+              (opt->hidden || opt->mtp_texts > 0 ? FLAG_HIDDEN : 0) |
+              (opt->trace ? FLAG_TRACE : 0);
     h.kernel_set = (int32_t)p->compiled->kernel_set;
     h.n_threads = opt->n_threads;
     h.n_dev = l->n;

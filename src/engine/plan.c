@@ -141,7 +141,8 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
 {
     char text[160];
 
-    if (m->n_next == 0 || opt->mtp > 0 || opt->hidden || !opt->log)
+    if (m->n_next == 0 || opt->mtp > 0 || opt->mtp_texts > 0 || opt->hidden ||
+        !opt->log)
         return;
     snprintf(text, sizeof text,
              "%" PRId64 " multi-token prediction layer%s, from blk.%" PRId64
@@ -180,10 +181,96 @@ static pl_status keep_options(pl_plan *p, const pl_options *opt, pl_err *err)
  * tokens: the greatest value of pl_options.n_out. */
 enum { ENCODER_N_OUT = 65536 };
 
-pl_status pl_plan_create(pl_plan **out, const pl_model *m,
+/* ---- the block for multi-token prediction -------------------------------- */
+
+pl_options plan_block_options(const pl_plan *p, const pl_options *opt)
+{
+    /* Texts that ended keep their rows: as many as there are texts, and some.
+     * Rows of results are at most so many in a step. */
+    enum { MORE = 8, MOST = 4096, ROWS = 64 };
+    static const char *const keep[2][1] = {{"result_hidden"}, {"result_norm"}};
+    const int n = opt->mtp_texts;
+    pl_options o = *opt;
+
+    o.mtp = 1;
+    o.mtp_texts = 0;
+    o.n_seq = n < (MOST - MORE) / 2 ? 2 * n + MORE : MOST;
+    o.n_out = n < ROWS ? n : ROWS;
+    o.keep = keep[p->model->model->next_normed];
+    o.n_keep = 1;
+    o.prefix_cache = false;
+    o.hidden = NULL;
+    o.trace = NULL;
+    o.machines = NULL;
+    return o;
+}
+
+/* Creates the parts of a plan that fit_create needs: options and graph. */
+static pl_status prepare(pl_plan **out, const pl_model *m,
                          const pl_options *opt, pl_err *err)
 {
     struct model_graph_options go;
+    pl_plan *p = calloc(1, sizeof *p);
+    pl_status s;
+
+    *out = p;
+    if (!p)
+        return err_no_memory(err, "a plan");
+    p->model = m;
+    p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
+    p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
+    p->numerics = opt->numerics;
+    go = (struct model_graph_options){.cache_k = p->cache_k,
+                                      .cache_v = p->cache_v,
+                                      .mtp = opt->mtp,
+                                      .n_ctx = opt->n_ctx,
+                                      .hidden_rows =
+                                          opt->hidden || opt->mtp_texts > 0,
+                                      .numerics = p->numerics};
+    s = keep_options(p, opt, err);
+    if (s == PL_OK)
+        s = pl_graph_create(&p->graph, err);
+    if (s == PL_OK)
+        s = model_graph(m->model, p->graph, &go, err);
+    return s == PL_OK ? engine_keep(p->graph, opt, err) : s;
+}
+
+/* Chooses what the options leave open, and compiles. */
+static pl_status compile(pl_plan *p, const pl_options *opt, pl_err *err)
+{
+    const pl_options block_opt = plan_block_options(p, opt);
+    struct fit_graphs g = {.model = p->graph,
+                           .block_opt = &block_opt,
+                           .n_ctx_train = p->model->model->n_ctx_train};
+    struct fit_plan made;
+    pl_status s;
+
+    if (opt->mtp_texts > 0) {
+        PL_TRY(prepare(&p->block, p->model, &block_opt, err));
+        g.block = p->block->graph;
+    }
+    s = fit_create(&made, &g, opt, err);
+    p->compiled = made.model;
+    p->options = made.text;
+    p->n_ctx = made.n_ctx;
+    if (p->block) {
+        p->block->compiled = made.block;
+        p->block->n_ctx = made.n_ctx;
+        p->block->options = made.text ? strdup(made.text) : NULL;
+        if (s == PL_OK && !p->block->options)
+            s = err_no_memory(err, "a plan");
+    }
+    for (pl_plan *x = p; x && s == PL_OK; x = x->block) {
+        s = fit_offload(x->compiled, opt->offload, err);
+        if (s == PL_OK)
+            s = compiled_check_kernels(x->compiled, err);
+    }
+    return s;
+}
+
+pl_status pl_plan_create(pl_plan **out, const pl_model *m,
+                         const pl_options *opt, pl_err *err)
+{
     pl_options own;
     pl_plan *p;
     pl_status s;
@@ -197,33 +284,9 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
      * wanted. */
     if (m->model->encoder && own.n_out == 0)
         own.n_out = ENCODER_N_OUT;
-    p = calloc(1, sizeof *p);
-    if (!p)
-        return err_no_memory(err, "a plan");
-    p->model = m;
-    p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
-    p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
-    p->numerics = opt->numerics;
-    go = (struct model_graph_options){.cache_k = p->cache_k,
-                                      .cache_v = p->cache_v,
-                                      .mtp = opt->mtp,
-                                      .n_ctx = opt->n_ctx,
-                                      .hidden_rows = opt->hidden != NULL,
-                                      .numerics = p->numerics};
-    s = keep_options(p, opt, err);
+    s = prepare(&p, m, opt, err);
     if (s == PL_OK)
-        s = pl_graph_create(&p->graph, err);
-    if (s == PL_OK)
-        s = model_graph(m->model, p->graph, &go, err);
-    if (s == PL_OK)
-        s = engine_keep(p->graph, opt, err);
-    if (s == PL_OK)
-        s = fit_create(&p->compiled, &p->options, &p->n_ctx, p->graph, opt,
-                       m->model->n_ctx_train, err);
-    if (s == PL_OK)
-        s = fit_offload(p->compiled, opt->offload, err);
-    if (s == PL_OK)
-        s = compiled_check_kernels(p->compiled, err);
+        s = compile(p, opt, err);
     if (s == PL_OK) {
         tell_unused_layers(m->model, opt);
         tell_unread(m->model, opt);
@@ -244,6 +307,7 @@ void plan_free(pl_plan *p)
 {
     if (!p)
         return;
+    plan_free(p->block);
     compiled_free(p->compiled);
     pl_graph_free(p->graph);
     free(p->options);

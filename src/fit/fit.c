@@ -1,10 +1,11 @@
 /* Decides what to search, and ends with a plan or a report of the memory that
  * is missing.
  *
- * The search counts all the memory that devices have. If its plan lacks memory
- * that is available now, a second search keeps the ranks and their shares, and
- * so every bit. It uses the available memory to find which devices carry them,
- * what is on the host and how long the context is.
+ * The search counts all the memory that devices have, and the network without
+ * its outputs for drafts. If its plan lacks memory that is available now, a
+ * second search keeps the ranks and their shares, and so every bit. It uses the
+ * available memory to find which devices carry them, what is on the host and
+ * how long the context is.
  *
  * One plan is enough if the mode is given, or there is one device, and all
  * fits. Otherwise the search makes some ten, fewer of large graphs. Tensor
@@ -246,13 +247,50 @@ static void keep_bits(struct fit *f)
     scan_devices(f);
 }
 
-/* Finds f->best, if anything fits now. */
+static void use_graph(struct fit *f, const pl_graph *g)
+{
+    f->asked.g = f->default_config.g = g;
+}
+
+/* Replaces f->best by a plan of the whole graph, if it was found for the
+ * network alone. Sets *fits if it fits now. */
+static pl_status complete(struct fit *f, bool *fits, pl_err *err)
+{
+    struct plan_config x = f->best->in;
+    struct fit_candidate *p = f->best;
+
+    if (x.g != f->asked.g) {
+        x.g = f->asked.g;
+        fit_unref(f->ready);
+        f->ready = NULL;
+        PL_TRY(candidate_compile(f, &x, &p, err));
+        if (p) {
+            fit_unref(f->best);
+            f->best = p;
+        }
+    }
+    *fits = p && fit_all_lacks(f, p) == 0;
+    return PL_OK;
+}
+
+/* Finds f->best, if anything fits now. Outputs besides the network decide no
+ * ranks and shares. */
 static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
 {
+    const pl_graph *whole = f->asked.g;
+    pl_status s;
+    bool fits;
+
     *searched = f->now = false;
-    PL_TRY(pick_best(f, searched, err));
+    if (graph_network(&f->network, whole))
+        use_graph(f, &f->network);
+    s = pick_best(f, searched, err);
+    use_graph(f, whole);
     f->now = true;
-    if (!f->best || fit_all_lacks(f, f->best) == 0)
+    if (s != PL_OK || !f->best)
+        return s;
+    PL_TRY(complete(f, &fits, err));
+    if (fits)
         return PL_OK;
     keep_bits(f);
     return pick_best(f, searched, err);
@@ -278,6 +316,7 @@ static pl_status find_fallback(const struct fit *f, const pl_options *opt,
     o.no_fit = false;
     r->cancel = opt->cancel;
     r->asked = f->asked;
+    r->block = f->block;
     r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
     r->asked.experts = NULL;
     if (r->asked.n_ubatch > PLAN_CONFIG_N_UBATCH)
@@ -342,58 +381,65 @@ static pl_status explain(struct fit *f, const pl_options *opt,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
-                     const pl_graph *g, const pl_options *opt,
-                     int64_t n_ctx_train, pl_err *err)
+pl_status fit_create(struct fit_plan *out, const struct fit_graphs *g,
+                     const pl_options *opt, pl_err *err)
 {
     struct fit *f = calloc(1, sizeof *f);
     struct plan_config_text *t = calloc(1, sizeof *t);
+    struct fit_block block = {.local = false};
     bool searched = false;
     pl_status s = PL_OK;
 
-    *out = NULL;
-    *text = NULL;
+    *out = (struct fit_plan){.n_ctx = 0};
     if (!f || !t) {
         s = err_no_memory(err, "a plan");
         goto done;
     }
     f->notes.a = &f->arena;
     f->cancel = opt->cancel;
-    s = plan_config_parse(&f->asked, &f->arena, g, opt, &f->notes, err);
+    s = plan_config_parse(&f->asked, &f->arena, g->model, g->block, opt,
+                          &f->notes, err);
+    if (s == PL_OK && g->block) {
+        f->block = &block;
+        s = fit_block_open(&block, f, g, opt, err);
+        f->asked.host = plan_config_has_host_experts(&block.asked);
+    }
     if (s == PL_OK)
-        s = find_free_options(f, opt, n_ctx_train, err);
+        s = find_free_options(f, opt, g->n_ctx_train, err);
     if (s == PL_OK)
         s = choose_now(f, &searched, err);
     if (s == PL_OK && !f->best)
-        s = explain(f, opt, n_ctx_train, err);
+        s = explain(f, opt, g->n_ctx_train, err);
     diag_emit(&f->notes, opt->log, opt->log_user);
     if (s != PL_OK)
         goto done;
     plan_config_print(t, &f->best->in, f->best->q->place.n_rank);
-    *text = strdup(t->s);
-    if (!*text) {
+    out->text = strdup(t->s);
+    if (!out->text) {
         s = err_no_memory(err, "a plan");
         goto done;
     }
-    *n_ctx = f->best->in.n_ctx;
-    *out = f->best->q;
-    f->best->q = NULL;
-    diag_emit(&(*out)->notes, opt->log, opt->log_user);
+    out->n_ctx = f->best->in.n_ctx;
+    out->model = f->best->q;
+    out->block = f->best->block;
+    f->best->q = f->best->block = NULL;
+    diag_emit(&out->model->notes, opt->log, opt->log_user);
     if (searched && opt->log) {
         struct notes told = {.a = &f->arena};
 
-        diag_add(&told, PL_LOG_INFO, "fit: %s", *text);
-        if (opt->n_ctx == PL_CTX_MODEL && *n_ctx < f->ctx_most)
+        diag_add(&told, PL_LOG_INFO, "fit: %s", out->text);
+        if (opt->n_ctx == PL_CTX_MODEL && out->n_ctx < f->ctx_most)
             diag_add(&told, PL_LOG_WARN,
                      "the context is %" PRId64 " tokens of the model's %" PRId64
                      ", which memory is too short for; use more devices, or "
                      "smaller caches (-ctk q8_0 -ctv q8_0)",
-                     *n_ctx, f->ctx_most);
+                     out->n_ctx, f->ctx_most);
         diag_emit(&told, opt->log, opt->log_user);
     }
 done:
     if (f) {
         plan_config_free(&f->asked);
+        fit_block_close(&block);
         close_fit(f);
     }
     free(f);

@@ -12,7 +12,13 @@
  * its speed is the cost function's for a prompt of FIT_PROMPT tokens and
  * FIT_ANSWER tokens after it. Nothing is measured. Nothing here decides a bit,
  * except by the ranks and shares of the chosen mode. Parts that fit on a device
- * are not tried on the host. */
+ * are not tried on the host.
+ *
+ * A plan may have a second graph, of the model's block for multi-token
+ * prediction. It is compiled with each candidate, by the same options, as the
+ * layer after the last one. Its memory counts wherever available memory does,
+ * so it never changes ranks or shares. On several machines, machine 0 alone has
+ * it. */
 #ifndef FIT_FIT_H
 #define FIT_FIT_H
 
@@ -20,14 +26,31 @@
 
 enum { FIT_PROMPT = 512, FIT_ANSWER = 128 };
 
-/* Creates the plan of `opt`, with open options chosen. *text, malloc'ed, has
- * the options that reproduce it if they are added to `opt`. *n_ctx is its
- * context. n_ctx_train is the model's; 0 if unknown. Returns
- * PL_NO_DEVICE_MEMORY if nothing that may be chosen fits; the message has the
- * memory that each device lacks. */
-pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
-                     const pl_graph *g, const pl_options *opt,
-                     int64_t n_ctx_train, pl_err *err);
+struct fit_graphs {
+    const pl_graph *model, *block; /* block: NULL if there is none */
+    const pl_options *block_opt;   /* has the block's numbers of sequences and
+                                      outputs; its other options are ignored */
+    int64_t n_ctx_train;           /* the model's; 0 if unknown */
+};
+
+struct fit_plan {
+    struct compiled *model, *block; /* block: NULL if there is none */
+    char *text; /* malloc'ed: the options that reproduce the plan if they are
+                   added to those given */
+    int64_t n_ctx;
+};
+
+/* Creates the plan of `opt`, with open options chosen. After a failure *out is
+ * zero. Returns PL_NO_DEVICE_MEMORY if nothing that may be chosen fits; the
+ * message has the memory that each device lacks. */
+pl_status fit_create(struct fit_plan *out, const struct fit_graphs *g,
+                     const pl_options *opt, pl_err *err);
+
+/* Returns device d of plan q whose memory device x of another plan takes; -1 if
+ * there is none. */
+int fit_same_device(const struct compiled *q, const struct device_desc *x);
+/* Returns the bytes that device d of a plan allocates. */
+uint64_t fit_need(const struct compiled *q, int d);
 
 /* Appends to a message of memory that the system did not give what each device
  * of the plan was to hold. */

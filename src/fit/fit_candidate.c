@@ -19,7 +19,8 @@ void fit_unref(struct fit_candidate *p)
     if (!p || --p->n_ref > 0)
         return;
     compiled_free(p->q);
-    free(p->need);
+    compiled_free(p->block);
+    free(p->need[0]);
     free(p);
 }
 
@@ -69,6 +70,27 @@ void fit_keep_oversized(struct fit *f, struct fit_candidate *p)
     f->n_lack += f->n_lack < FIT_MAX_OVERSIZED;
 }
 
+/* Sets p->need. */
+static pl_status find_needs(struct fit_candidate *p, pl_err *err)
+{
+    const int n = p->q->list.n;
+    uint64_t *need = malloc(2 * (size_t)n * sizeof *need);
+
+    if (!need)
+        return err_no_memory(err, "a plan");
+    p->need[0] = need;
+    p->need[1] = need + n;
+    for (int d = 0; d < n; d++)
+        need[d] = need[n + d] = fit_need(p->q, d);
+    for (int k = 0; p->block && k < p->block->list.n; k++) {
+        int d = fit_same_device(p->q, &p->block->list.dev[k]);
+
+        if (d >= 0)
+            need[n + d] += fit_need(p->block, k);
+    }
+    return PL_OK;
+}
+
 pl_status candidate_compile(struct fit *f, const struct plan_config *in,
                             struct fit_candidate **out, pl_err *err)
 {
@@ -89,6 +111,8 @@ pl_status candidate_compile(struct fit *f, const struct plan_config *in,
     *p = (struct fit_candidate){.in = *in, .n_ref = 1, .seconds = INFINITY};
     f->n_plan++;
     s = compile_config(&p->q, in, &e);
+    if (s == PL_OK && f->block)
+        s = fit_block_compile(&p->block, f, in, &e);
     if (s != PL_OK) {
         fit_unref(p);
         if (s == PL_NO_MEMORY && err)
@@ -99,13 +123,11 @@ pl_status candidate_compile(struct fit *f, const struct plan_config *in,
         }
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
-    p->need = malloc((size_t)p->q->list.n * sizeof *p->need);
-    if (!p->need) {
+    s = find_needs(p, err);
+    if (s != PL_OK) {
         fit_unref(p);
-        return err_no_memory(err, "a plan");
+        return s;
     }
-    for (int d = 0; d < p->q->list.n; d++)
-        p->need[d] = fit_need(p->q, d);
     p->missing = fit_all_lacks(f, p);
     *out = p;
     return PL_OK;

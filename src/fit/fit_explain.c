@@ -39,26 +39,42 @@ static void say_sharers(struct plan_config_text *t, const struct device_list *l,
         plan_config_format(t, " and %d more", n - MOST);
 }
 
-/* Appends the name of device `d`, the `missing` bytes if any, what takes memory
- * on it, and the `has` bytes that are available, of which `reserve` are left to
- * the caller. */
-static void say_device(struct plan_config_text *t, const struct compiled *q,
-                       int d, int64_t missing, uint64_t has, uint64_t reserve)
+/* Returns the bytes of a block for multi-token prediction that candidate p has
+ * in the memory of device d. */
+static uint64_t block_bytes(const struct fit_candidate *p, int d)
 {
+    const struct device_list *l = &p->q->list;
+    uint64_t n = 0;
+
+    for (int k = 0; p->need[0] && k < l->n; k++)
+        if (k == d || device_shares_memory(&l->dev[d], &l->dev[k]))
+            n += p->need[1][k] - p->need[0][k];
+    return n;
+}
+
+/* Appends the name of device `d`, the `missing` bytes if any, what takes memory
+ * on it, and the bytes that are available, of which some are left to the
+ * caller. */
+static void say_device(struct plan_config_text *t, const struct fit *f,
+                       const struct fit_candidate *p, int d, int64_t missing)
+{
+    const struct compiled *q = p->q;
     const struct device_desc *x = &q->list.dev[d];
-    uint64_t bytes[REGION_COUNT] = {0};
+    uint64_t bytes[REGION_COUNT] = {0}, block = block_bytes(p, d);
+    uint64_t has = f && !f->now ? fit_memory(f, x) : x->available_bytes;
+    uint64_t reserve = f && f->now && (x->on_cores || x->host) ? f->reserve : 0;
     char b[24], now[24];
 
     for (int k = 0; k < q->list.n; k++) {
-        const struct program *p = &q->low->prog[k];
+        const struct program *g = &q->low->prog[k];
 
         if (k != d && !device_shares_memory(x, &q->list.dev[k]))
             continue;
-        bytes[REGION_WEIGHTS] += p->bytes[REGION_WEIGHTS];
-        bytes[REGION_CACHE] += p->bytes[REGION_CACHE];
+        bytes[REGION_WEIGHTS] += g->bytes[REGION_WEIGHTS];
+        bytes[REGION_CACHE] += g->bytes[REGION_CACHE];
         bytes[REGION_WORK] +=
-            program_buffers(p) +
-            device_scratch_bytes(&q->list.dev[k], q->kernel_set, p);
+            program_buffers(g) +
+            device_scratch_bytes(&q->list.dev[k], q->kernel_set, g);
     }
     plan_config_format(t, "%s", x->name);
     if (missing > 0)
@@ -68,6 +84,9 @@ static void say_device(struct plan_config_text *t, const struct compiled *q,
     plan_config_format(t, " (weights %s", bytes_text(b, bytes[REGION_WEIGHTS]));
     plan_config_format(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
     plan_config_format(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
+    if (block > 0)
+        plan_config_format(t, ", block for multi-token prediction %s",
+                           bytes_text(b, block));
     if (x->memory_bytes > 0)
         plan_config_format(t, "; %s available of %s", bytes_text(now, has),
                            bytes_text(b, x->memory_bytes));
@@ -85,7 +104,6 @@ void fit_table(struct plan_config_text *t, const struct fit *f,
     int n = 0;
 
     for (int d = 0; d < q->list.n; d++) {
-        const struct device_desc *x = &q->list.dev[d];
         int64_t missing =
             f ? fit_lacks(f, p, d) : fit_shortfall(q, d, FIT_NO_MARGIN);
 
@@ -95,9 +113,7 @@ void fit_table(struct plan_config_text *t, const struct fit *f,
         if (n++ >= MOST)
             continue;
         plan_config_format(t, "%s", n > 1 ? "; " : "");
-        say_device(t, q, d, missing,
-                   f && !f->now ? fit_memory(f, x) : x->available_bytes,
-                   f && f->now && (x->on_cores || x->host) ? f->reserve : 0);
+        say_device(t, f, p, d, missing);
     }
     if (n > MOST)
         plan_config_format(t, "; and %d device%s more", n - MOST,
@@ -185,6 +201,17 @@ static double cache_share(const struct compiled *q, pl_format to)
     return all > 0 ? less / all : 0;
 }
 
+/* Appends the bytes of the block for multi-token prediction on devices that
+ * lack memory. */
+static void try_block(struct plan_config_text *t, const struct fit *f)
+{
+    uint64_t bytes = 0;
+
+    for (int d = 0; d < f->nearest->q->list.n; d++)
+        bytes += is_short(f, d) ? block_bytes(f->nearest, d) : 0;
+    say_saving(t, f, "leaving out draft-mtp", (int64_t)bytes);
+}
+
 /* Appends what smaller formats of the caches save on devices that lack
  * memory. */
 static void try_formats(struct plan_config_text *t, const struct fit *f)
@@ -226,6 +253,8 @@ pl_status fit_savings(struct plan_config_text *t, struct fit *f, pl_err *err)
     }
     if (s == PL_OK)
         try_formats(t, f);
+    if (s == PL_OK)
+        try_block(t, f);
     return s;
 }
 

@@ -6,6 +6,7 @@
  *   fit_local_search.c  makes small changes
  *   fit_candidate.c     compiles one candidate and keeps the best
  *   fit_score.c         computes a candidate's memory and time
+ *   fit_block.c         compiles a block for multi-token prediction with it
  *   fit_explain.c       reports the memory that is missing
  *
  * A *candidate* is a plan config with nothing left open. Short names: f is the
@@ -28,12 +29,23 @@ static inline int64_t fit_ubatch(const struct plan_config *in, int i)
     return in->n_ubatch >> i > 0 ? in->n_ubatch >> i : 1;
 }
 
+/* The graph of the block, and what the options say about it. */
+struct fit_block {
+    struct plan_config asked; /* owned; without devices */
+    bool *all;                /* [asked.n_layer + 1] true */
+    bool local; /* other machines have devices, too; machine 0 has those of
+                   `list`, which is owned */
+    struct device_list list;
+};
+
 /* A compiled candidate. It is freed with the last reference. */
 struct fit_candidate {
     struct plan_config in;
-    struct compiled *q;
+    struct compiled *q, *block; /* block: NULL if there is none */
     int n_ref;
-    uint64_t *need;  /* [q->list.n] bytes that each device allocates, owned */
+    /* [q->list.n] bytes that each device allocates, without and with those of
+     * the block; one array, owned */
+    uint64_t *need[2];
     int64_t missing; /* bytes, over all devices; 0: it fits */
     double seconds;  /* whether it fits or not; INFINITY if it cannot be
                          compiled */
@@ -44,6 +56,8 @@ struct fit {
     struct arena arena;
     struct notes notes;       /* of reading the options */
     struct plan_config asked; /* owned; arrays of candidates are the arena's */
+    pl_graph network;         /* asked.g without what it computes besides */
+    const struct fit_block *block; /* NULL if there is none */
     struct calibration cal;
     bool calibrated, unlike; /* unlike: devices are not all the same */
     int n_machine;           /* machines of the devices */
@@ -76,6 +90,14 @@ struct fit {
 
 /* ---- fit_score.c ------------------------------------------------------- */
 
+/* Returns the bytes that each device of p allocates. Those of the block count
+ * if available memory does, so that they change no ranks. */
+static inline const uint64_t *fit_needs(const struct fit *f,
+                                        const struct fit_candidate *p)
+{
+    return p->need[f->now];
+}
+
 /* Bytes of a device that may be planned with, the margin among them; 0: it is
  * not known. */
 uint64_t fit_memory(const struct fit *f, const struct device_desc *x);
@@ -86,8 +108,6 @@ uint64_t fit_margin(const struct fit *f, const struct device_desc *x);
 int64_t fit_lacks(const struct fit *f, const struct fit_candidate *p, int d);
 /* Returns the bytes that all devices lack together. */
 int64_t fit_all_lacks(const struct fit *f, const struct fit_candidate *p);
-/* Returns the bytes that device d of a plan allocates. */
-uint64_t fit_need(const struct compiled *q, int d);
 /* Sets *rates to the known rates of the plan's devices, in f's arena. */
 pl_status fit_rates(struct fit *f, const struct compiled *q,
                     struct cost_rates **rates, pl_err *err);
@@ -110,6 +130,19 @@ pl_status candidate_try(struct fit *f, const struct plan_config *in,
 void fit_keep_oversized(struct fit *f, struct fit_candidate *p);
 struct fit_candidate *fit_ref(struct fit_candidate *p);
 void fit_unref(struct fit_candidate *p); /* takes NULL */
+
+/* ---- fit_block.c ------------------------------------------------------- */
+
+/* Reads the options for the block's graph, and for the devices of f->asked.
+ * `opt` has its numbers of sequences and outputs. The caller calls
+ * fit_block_close in all cases. */
+pl_status fit_block_open(struct fit_block *b, struct fit *f,
+                         const struct fit_graphs *g, const pl_options *opt,
+                         pl_err *err);
+void fit_block_close(struct fit_block *b);
+/* Compiles the block for candidate `in`. */
+pl_status fit_block_compile(struct compiled **out, struct fit *f,
+                            const struct plan_config *in, pl_err *err);
 
 /* ---- fit_modes.c ------------------------------------------------------- */
 

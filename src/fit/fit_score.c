@@ -11,6 +11,7 @@
 #include "cost/rates.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -22,6 +23,18 @@ uint64_t fit_need(const struct compiled *q, int d)
     for (int r = 0; r < REGION_COUNT; r++)
         n += p->bytes[r];
     return n;
+}
+
+int fit_same_device(const struct compiled *q, const struct device_desc *x)
+{
+    for (int d = 0; d < q->list.n; d++)
+        if (q->list.dev[d].machine == x->machine &&
+            strcmp(q->list.dev[d].name, x->name) == 0)
+            return d;
+    for (int d = 0; d < q->list.n; d++)
+        if (device_shares_memory(&q->list.dev[d], x))
+            return d;
+    return -1;
 }
 
 /* need[q->list.n] is what each device allocates; NULL if that is not known. */
@@ -71,7 +84,8 @@ int64_t fit_lacks(const struct fit *f, const struct fit_candidate *p, int d)
 {
     const struct device_desc *x = &p->q->list.dev[d];
 
-    return missing(p->q, p->need, d, fit_memory(f, x), fit_margin(f, x));
+    return missing(p->q, fit_needs(f, p), d, fit_memory(f, x),
+                   fit_margin(f, x));
 }
 
 int64_t fit_all_lacks(const struct fit *f, const struct fit_candidate *p)

@@ -187,15 +187,19 @@ static double room(const struct fit *f, const struct device_desc *x)
     return (double)has * (1 - 1. / 128) - (double)fit_margin(f, x);
 }
 
-/* Adds the buffers and the memory of device d of a plan to element `to`. */
+/* Adds the buffers and the memory of device d of a plan to element `to`. The
+ * memory is less that of a block, which no choice changes. */
 static void add_device(struct surrogate *k, const struct fit_candidate *p,
                        int d, int to)
 {
     const struct program *prog = &p->q->low->prog[d];
 
-    k->buffers[to] += (double)(p->need[d] - prog->bytes[REGION_WEIGHTS] -
-                               prog->bytes[REGION_CACHE]);
-    k->room[to] += room(k->f, &p->q->list.dev[d]);
+    uint64_t own = p->need[0][d];
+
+    k->buffers[to] +=
+        (double)(own - prog->bytes[REGION_WEIGHTS] - prog->bytes[REGION_CACHE]);
+    k->room[to] +=
+        room(k->f, &p->q->list.dev[d]) - (double)(fit_needs(k->f, p)[d] - own);
 }
 
 static pl_status make(struct surrogate *k, struct fit *f,

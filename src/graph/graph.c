@@ -757,6 +757,14 @@ void graph_aside(pl_graph *g, pl_tensor x)
         n->aside = true;
 }
 
+bool graph_network(pl_graph *out, const pl_graph *g)
+{
+    *out = *g;
+    while (out->n_node > 0 && out->node[out->n_node - 1].aside)
+        out->n_node--;
+    return out->n_node < g->n_node;
+}
+
 /* Returns true if node n can have the layout `l` that a user requests. Checks
  * only what does not depend on the number of ranks. Planning also checks the
  * ranks, and that intervals of a quantized row begin at multiples of the

@@ -148,6 +148,10 @@ static inline bool graph_is_experts(const struct graph_node *n)
  * of other nodes. No unmarked node may read x, and x needs operands that are
  * not PARTIAL. Marked nodes come after all others. */
 void graph_aside(pl_graph *g, pl_tensor x);
+/* Sets *out to a view of a graph without the nodes at its end that are computed
+ * besides the network. It is valid until g gets another node, is not changed
+ * and not freed. Returns false if there are no such nodes. */
+bool graph_network(pl_graph *out, const pl_graph *g);
 
 /* Returns true if the op is a matrix product whose operand 1, the matrix, may
  * have any format. */

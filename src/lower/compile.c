@@ -483,7 +483,7 @@ static pl_status compile_on(struct compiled **out, const pl_graph *g,
 
     *out = NULL;
     if (s == PL_OK)
-        s = plan_config_parse(&in, &a, g, opt, &notes, err);
+        s = plan_config_parse(&in, &a, g, NULL, opt, &notes, err);
     if (s == PL_OK && l) {
         plan_config_free(&in);
         in.n_on = in.n_layer + 1;

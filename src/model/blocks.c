@@ -33,7 +33,7 @@ static struct model_dim d_key(const struct build *b)
 void model_layer(struct build *b, int64_t layer)
 {
     b->layer = layer;
-    pl_layer(b->g, (int)(layer < 0 ? layer : layer - b->first));
+    pl_layer(b->g, (int)layer);
 }
 
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name)

@@ -264,10 +264,11 @@ pl_status model_graph(const struct model *m, pl_graph *g,
     if (opt->hidden_rows && (m->n_next == 0 || b.block))
         return err_set(err, PL_BAD_ARGUMENT,
                        b.block ? "%s: a multi-token prediction block has no "
-                                 "hidden rows; leave out options.hidden"
+                                 "hidden rows; leave out options.hidden and "
+                                 "options.mtp_texts"
                                : "%s: hidden rows requested, but the file has "
                                  "no multi-token prediction blocks; leave out "
-                                 "options.hidden",
+                                 "options.hidden and options.mtp_texts",
                        gguf_path(m->file));
     pl_set_numerics(g, opt->numerics);
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);

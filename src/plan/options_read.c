@@ -22,7 +22,7 @@ static const struct field ints[] = {
     FIELD(n_ranks),      FIELD(n_tensor_split), FIELD(n_threads),
     FIELD(hybrid_size),  FIELD(main_device),    FIELD(n_overrides),
     FIELD(n_seq),        FIELD(n_keep),         FIELD(n_checkpoint),
-    FIELD(n_rank_split),
+    FIELD(n_rank_split), FIELD(mtp_texts),
 };
 static const struct field wide_ints[] = {
     FIELD(fit_ctx), FIELD(n_ctx), FIELD(n_ubatch), FIELD(n_out), FIELD(mtp),

@@ -222,8 +222,8 @@ static void pcre_free(void *p, void *user)
 }
 
 /* Applies override o, whose index is k: sets which[i] to k for each weight i
- * that its expression matches and that no earlier override matches. Sets *n to
- * the number of these weights. */
+ * that its expression matches and that no earlier override matches. Adds the
+ * number of these weights to *n. */
 static pl_status match_one(const struct override *o, int k, const pl_graph *g,
                            pcre2_general_context *memory, int *which, int *n,
                            pl_err *err)
@@ -254,7 +254,6 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
     data = pcre2_match_data_create_from_pattern(code, memory);
     if (!data)
         s = err_no_memory(err, "the overrides");
-    *n = 0;
     for (int i = 0; i < g->n_node && s == PL_OK; i++) {
         int r;
 
@@ -279,30 +278,42 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
     return s;
 }
 
+/* Returns an array with the value -1 for each node of a graph. */
+static int *no_overrides(struct arena *a, const pl_graph *g)
+{
+    int *which = arena_alloc(a, (size_t)g->n_node + 1, sizeof *which);
+
+    for (int i = 0; which && i < g->n_node; i++)
+        which[i] = -1;
+    return which;
+}
+
 pl_status override_read(struct plan_config *in, struct arena *a,
-                        const pl_options *opt, struct notes *notes, pl_err *err)
+                        const pl_graph *also, const pl_options *opt,
+                        struct notes *notes, pl_err *err)
 {
     pcre2_general_context *memory;
-    int *which;
+    int *which, *which_also;
     pl_status s = PL_OK;
 
     if (opt->n_overrides == 0)
         return PL_OK;
     PL_TRY(parse(in, a, opt, err));
-    in->override_of = which =
-        arena_alloc(a, (size_t)in->g->n_node + 1, sizeof *which);
+    in->override_of = which = no_overrides(a, in->g);
+    which_also = also ? no_overrides(a, also) : NULL;
     PL_TRY(arena_check(a, "the overrides", err));
     memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
     if (!memory)
         return err_no_memory(err, "the overrides");
-    for (int i = 0; i < in->g->n_node; i++)
-        which[i] = -1;
     for (int k = 0; k < in->n_override && s == PL_OK; k++) {
+        const struct override *o = &in->override[k];
         int n = 0;
 
-        s = match_one(&in->override[k], k, in->g, memory, which, &n, err);
+        s = match_one(o, k, in->g, memory, which, &n, err);
+        if (s == PL_OK && also)
+            s = match_one(o, k, also, memory, which_also, &n, err);
         if (s == PL_OK && n == 0)
-            warn_unmatched(&in->override[k], in->g, notes);
+            warn_unmatched(o, in->g, notes);
     }
     pcre2_general_context_free(memory);
     return s;

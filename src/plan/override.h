@@ -12,11 +12,11 @@
 /* Parses the overrides of `opt` into in->override and matches them against the
  * weights of in->g. A comma ends an override only if a plain WHERE precedes it;
  * a comma of the expression, as in "{1,2}", does not. The last '=' separates
- * REGEX and WHERE. If an override matches no weight, adds a warning with
- * weights of similar names. */
+ * REGEX and WHERE. If an override matches no weight, nor one of graph `also`,
+ * which may be NULL, adds a warning with weights of similar names. */
 pl_status override_read(struct plan_config *in, struct arena *a,
-                        const pl_options *opt, struct notes *notes,
-                        pl_err *err);
+                        const pl_graph *also, const pl_options *opt,
+                        struct notes *notes, pl_err *err);
 
 /* Sets *out to the overrides of `opt` that request a layout, as
  * "REGEX=split:1", and *n to their number. `a` owns them. */

@@ -194,7 +194,7 @@ static bool is_tied(const pl_graph *g)
 
 static bool host_wanted(const struct plan_config *in)
 {
-    bool wanted = in->n_on < in->n_layer + 1 || in->cache ||
+    bool wanted = in->n_on < in->n_layer + 1 || in->cache || in->host ||
                   plan_config_has_host_experts(in);
 
     for (int i = 0; i < in->n_override; i++)

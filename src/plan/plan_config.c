@@ -233,9 +233,10 @@ static bool number(const char **s, int *v)
 }
 
 /* Parses ranges of layers such as "0-5,9,20-", where "20-" means layer 20 and
- * all later layers. Sets on[l] to true for each layer l in a range. */
-static pl_status read_ranges(const char *text, int n_layer, bool *on,
-                             pl_err *err)
+ * all later layers. Sets on[l] to true for each layer l < n_layer in a range.
+ * There are n_known layers. */
+static pl_status read_ranges(const char *text, int n_layer, int n_known,
+                             bool *on, pl_err *err)
 {
     char shown[ERR_SHOWN];
     int lo, hi;
@@ -251,12 +252,12 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
         }
         if (hi < lo || (*s != ',' && *s != '\0'))
             break;
-        if (n_layer > 0 && lo >= n_layer)
+        if (n_known > 0 && lo >= n_known)
             return err_set(err, PL_BAD_ARGUMENT,
                            "experts on the host (-ncmoe) \"%s\": the model has "
                            "no layer %d; its layers are 0 to %d",
                            err_shown(shown, text, strlen(text)), lo,
-                           n_layer - 1);
+                           n_known - 1);
         for (int l = lo; l <= hi && l < n_layer; l++)
             on[l] = true;
         if (*s == '\0')
@@ -271,8 +272,10 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
 /* Parses the option that keeps the experts of some layers on the host: "all", a
  * number N for the first N layers, or ranges of layers. */
 static pl_status read_experts(struct plan_config *in, struct arena *a,
-                              const pl_options *opt, pl_err *err)
+                              const pl_graph *also, const pl_options *opt,
+                              pl_err *err)
 {
+    const int more = also ? count_layers(also) : 0;
     const char *s = opt->host_experts;
     bool *on;
     int n;
@@ -288,7 +291,8 @@ static pl_status read_experts(struct plan_config *in, struct arena *a,
         return PL_OK;
     }
     if (!number(&s, &n) || *s != '\0')
-        return read_ranges(opt->host_experts, in->n_layer, on, err);
+        return read_ranges(opt->host_experts, in->n_layer,
+                           more > in->n_layer ? more : in->n_layer, on, err);
     for (int l = 0; l < n && l < in->n_layer; l++)
         on[l] = true;
     return PL_OK;
@@ -297,8 +301,9 @@ static pl_status read_experts(struct plan_config *in, struct arena *a,
 /* ---- parsing all options ------------------------------------------------- */
 
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
-                            const pl_graph *g, const pl_options *opt,
-                            struct notes *notes, pl_err *err)
+                            const pl_graph *g, const pl_graph *also,
+                            const pl_options *opt, struct notes *notes,
+                            pl_err *err)
 {
     *out = (struct plan_config){.g = g,
                                 .n_layer = count_layers(g),
@@ -316,8 +321,8 @@ pl_status plan_config_parse(struct plan_config *out, struct arena *a,
     PL_TRY(read_rank_shares(out, a, opt, err));
     PL_TRY(read_shares(out, a, opt, err));
     PL_TRY(read_layers(out, opt, notes, err));
-    PL_TRY(read_experts(out, a, opt, err));
-    return override_read(out, a, opt, notes, err);
+    PL_TRY(read_experts(out, a, also, opt, err));
+    return override_read(out, a, also, opt, notes, err);
 }
 
 bool plan_config_has_host_experts(const struct plan_config *in)

@@ -73,6 +73,8 @@ struct plan_config {
      * host. */
     const bool *experts;
     bool cache;
+    bool host; /* the host is in the plan whatever it holds, because another
+                  graph needs it */
     int n_override;
     const struct override *override; /* [n_override] overrides of placement; the
                                         first that matches a weight applies */
@@ -90,11 +92,13 @@ struct plan_config {
 };
 
 /* Parses and checks `opt` for graph g into *out, whose arrays are allocated
- * from `a`. Adds notes about unusual settings. The caller frees *out with
- * plan_config_free, even after a failure. */
+ * from `a`. Options may also name layers and weights of graph `also`, which is
+ * planned together with g; it may be NULL. Adds notes about unusual settings.
+ * The caller frees *out with plan_config_free, even after a failure. */
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
-                            const pl_graph *g, const pl_options *opt,
-                            struct notes *notes, pl_err *err);
+                            const pl_graph *g, const pl_graph *also,
+                            const pl_options *opt, struct notes *notes,
+                            pl_err *err);
 void plan_config_free(struct plan_config *in);
 /* Returns true if the config keeps the experts of any layer on the host. */
 bool plan_config_has_host_experts(const struct plan_config *in);

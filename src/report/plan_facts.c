@@ -5,6 +5,7 @@
 #include "cost/calibration.h"
 #include "cost/cost.h"
 #include "cost/rates.h"
+#include "fit/fit.h"
 
 #include "report/plan_network.h"
 
@@ -295,6 +296,18 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     return estimate_pipeline(f, p, &m, err);
 }
 
+/* Adds the bytes of a block to the devices that have them. */
+static void add_block(struct plan_facts *f, const struct compiled *q,
+                      const struct compiled *block)
+{
+    for (int k = 0; k < block->list.n; k++) {
+        int d = fit_same_device(q, &block->list.dev[k]);
+
+        if (d >= 0)
+            (d < f->n_dev ? &f->dev[d] : &f->io)->block += fit_need(block, k);
+    }
+}
+
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 {
     const struct compiled *q = p->compiled;
@@ -302,12 +315,14 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
 
     memset(f, 0, sizeof *f);
     f->n_dev = compiled_devices(q);
-    f->io_buffers = program_buffers(&q->low->prog[f->n_dev]);
+    f->io.buffers = program_buffers(&q->low->prog[f->n_dev]);
     f->dev = arena_alloc(&f->arena, (size_t)f->n_dev, sizeof *f->dev);
     if (!f->dev)
         return err_no_memory(err, "the description of a plan");
     for (int d = 0; d < f->n_dev; d++)
         plan_add_bytes(&f->dev[d], q, d);
+    if (p->block)
+        add_block(f, q, p->block->compiled);
     f->token_bytes = plan_token_bytes(q);
     for (int i = 0; i < VARIANT_COUNT; i++)
         if (q->variant[i] >= 0) {

@@ -21,6 +21,8 @@ struct plan_tensor {
 
 struct plan_device {
     uint64_t weights, cache, buffers;
+    uint64_t block; /* bytes of the model's block for multi-token prediction,
+                       which is a plan of its own (pl_plan.block) */
 };
 
 enum plan_basis {
@@ -67,7 +69,7 @@ struct plan_facts {
     struct plan_tensor *tensor; /* [n_tensor] weights and caches, in the
                                    order of the graph */
     struct plan_device *dev;    /* [n_dev] bytes that each device needs */
-    uint64_t io_buffers;        /* bytes of host memory for the inputs and
+    struct plan_device io;      /* bytes of host memory for the inputs and
                                    results of a step */
     /* Bytes of the values that collectives exchange for one token, each value
      * counted once; and bytes copied between groups for one token, without
@@ -166,8 +168,9 @@ bool plan_print_layers(const struct sink *to, const char *before, int n,
 enum { PLAN_NAME = 32 };
 const char *plan_short_name(const char *name, char buf[PLAN_NAME]);
 
-/* Prints the plan as JSON. Defined in plan_json.c. */
+/* Prints the plan as JSON. `block` are the facts of p->block, if there is one.
+ * Defined in plan_json.c. */
 void plan_print_json(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to);
+                     const struct plan_facts *block, const struct sink *to);
 
 #endif

@@ -101,7 +101,8 @@ static bool runs(const void *what, int layer)
 {
     const struct guests *s = what;
 
-    return s->y->layer_group[layer] == s->group;
+    return plan_next_tensor(s->f, 0, layer) >= 0 &&
+           s->y->layer_group[layer] == s->group;
 }
 
 static bool holds_foreign_part(const void *what, int layer)

@@ -35,16 +35,17 @@ static void put_devices(struct json_out *j, const struct compiled *q,
             json_put(j, "i", rank0 + r);
         json_put(j,
                  "] threads:i memory:I available:I"
-                 " bytes:{weights:I cache:I buffers:I} predicted:{",
+                 " bytes:{weights:I cache:I buffers:I block:I} predicted:{",
                  x->n_thread, x->memory_bytes, x->available_bytes, v->weights,
-                 v->cache, v->buffers);
+                 v->cache, v->buffers, v->block);
         put_use(j, "prefill", &f->prefill.use[d]);
         put_use(j, "decode", &f->decode.use[d]);
         json_put(j, "}}");
     }
 }
 
-static void put_groups(struct json_out *j, const struct compiled *q)
+static void put_groups(struct json_out *j, const struct compiled *q,
+                       const struct plan_facts *f)
 {
     const struct placement *y = &q->place;
 
@@ -57,7 +58,7 @@ static void put_groups(struct json_out *j, const struct compiled *q)
                      q->list.dev[m[k].dev].name, m[k].rank0, m[k].n_rank);
         json_put(j, "] layers:[");
         for (int k = 0; k < y->n_layer; k++)
-            if (y->layer_group[k] == i)
+            if (y->layer_group[k] == i && plan_next_tensor(f, 0, k) >= 0)
                 json_put(j, "i", k);
         json_put(j, "] embedding:b output:b host:b}", y->input_group == i,
                  y->layer_group[y->n_layer] == i, y->host == i);
@@ -184,49 +185,65 @@ static void put_overrides(struct json_out *j, const struct gguf *g)
     }
 }
 
-void plan_print_json(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to)
+/* Writes the members of a plan's object. */
+static void put_plan(struct json_out *j, const pl_plan *p,
+                     const struct plan_facts *f)
 {
-    struct json_out j = {.to = to};
     const struct compiled *q = p->compiled;
     const struct plan_pipeline *y = &f->pipeline;
     char hash[20];
 
     snprintf(hash, sizeof hash, "%016" PRIx64, q->numeric_hash);
-    json_put(&j, "{arch:s overrides:[", pl_model_arch(p->model));
-    put_overrides(&j, p->model->file);
+    json_put(j, "arch:s overrides:[", pl_model_arch(p->model));
+    put_overrides(j, p->model->file);
     json_put(
-        &j,
+        j,
         "] options:s numeric_hash:s numerics:s n_ranks:i kernels:s"
         " n_ctx:I n_ubatch:I stream_from:I devices:[",
         p->options, hash, p->numerics == PL_NUMERICS_FAST ? "fast" : "exact",
         q->place.n_rank, kernel_set_name(q->kernel_set), p->n_ctx, q->max.n_tok,
         (int64_t)(q->variant[VARIANT_STREAMED] >= 0 ? q->variants.stream_from
                                                     : 0));
-    put_devices(&j, q, f);
-    json_put(&j, "] io:{buffers:I} groups:[", f->io_buffers);
-    put_groups(&j, q);
-    json_put(&j, "] copies:[");
-    put_copies(&j, q, &f->copies[VARIANT_RESIDENT], "plain");
-    put_copies(&j, q, &f->copies[VARIANT_STREAMED], "stream");
-    json_put(&j, "] tensors:[");
-    put_tensors(&j, q, f, OP_weight);
-    json_put(&j, "] caches:[");
-    put_tensors(&j, q, f, OP_memory);
-    json_put(&j, "] collectives:{per_token:i bytes_per_token:I layers:[",
+    put_devices(j, q, f);
+    json_put(j, "] io:{buffers:I} groups:[", f->io.buffers);
+    put_groups(j, q, f);
+    json_put(j, "] copies:[");
+    put_copies(j, q, &f->copies[VARIANT_RESIDENT], "plain");
+    put_copies(j, q, &f->copies[VARIANT_STREAMED], "stream");
+    json_put(j, "] tensors:[");
+    put_tensors(j, q, f, OP_weight);
+    json_put(j, "] caches:[");
+    put_tensors(j, q, f, OP_memory);
+    json_put(j, "] collectives:{per_token:i bytes_per_token:I layers:[",
              q->low->variant->n_collective, f->token_bytes);
-    put_collectives(&j, q->low);
-    json_put(&j, "]}");
-    put_estimate(&j, &f->estimate);
+    put_collectives(j, q->low);
+    json_put(j, "]}");
+    put_estimate(j, &f->estimate);
     if (y->n == 0)
-        json_put(&j, "pipeline:n links:[");
+        json_put(j, "pipeline:n links:[");
     else
-        json_put(&j,
+        json_put(j,
                  "pipeline:{micro_batches:i tokens_each:I seconds:f"
                  " one_by_one_s:f} links:[",
                  y->n, y->n_tok, y->seconds, y->one_by_one_s);
-    plan_put_links(p, f, &j);
-    json_put(&j, "] networks:[");
-    plan_put_networks(p, f, &j);
-    json_put(&j, "]}");
+    plan_put_links(p, f, j);
+    json_put(j, "] networks:[");
+    plan_put_networks(p, f, j);
+    json_put(j, "]");
+}
+
+void plan_print_json(const pl_plan *p, const struct plan_facts *f,
+                     const struct plan_facts *block, const struct sink *to)
+{
+    struct json_out j = {.to = to};
+
+    json_put(&j, "{");
+    put_plan(&j, p, f);
+    if (p->block) {
+        json_put(&j, "block:{");
+        put_plan(&j, p->block, block);
+        json_put(&j, "}}");
+    } else {
+        json_put(&j, "block:n}");
+    }
 }

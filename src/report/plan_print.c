@@ -349,11 +349,19 @@ static void say_kind(const struct page *g, int kind)
     }
 }
 
+/* Returns true if a layer has tensors or collectives. The layers before a block
+ * have none. */
+static bool has_parts(const struct page *g, int layer)
+{
+    return plan_next_tensor(g->f, 0, layer) >= 0 ||
+           plan_next_collective(g->p->compiled->low->variant, 0, layer) >= 0;
+}
+
 static uint64_t bytes_of(const struct page *g, int d)
 {
     const struct plan_device *v = &g->f->dev[d];
 
-    return v->weights + v->cache + v->buffers;
+    return v->weights + v->cache + v->buffers + v->block;
 }
 
 /* Prints the available and the total memory of device d, and a note if its data
@@ -389,10 +397,13 @@ static void say_memory(const struct page *g, int d)
 static void say_sums(const struct page *g, const char *name, const char *ranks,
                      const struct plan_device *v)
 {
-    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s", name, ranks,
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s", name, ranks,
                   size_text(v->weights).s, size_text(v->cache).s,
-                  size_text(v->buffers).s,
-                  size_text(v->weights + v->cache + v->buffers).s);
+                  size_text(v->buffers).s);
+    if (g->p->block)
+        writer_printf(g->to, " %8s", size_text(v->block).s);
+    writer_printf(g->to, " %8s",
+                  size_text(v->weights + v->cache + v->buffers + v->block).s);
 }
 
 static void say_device(const struct page *g, int d)
@@ -429,14 +440,16 @@ static void say_devices(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
     const struct plan_facts *f = g->f;
-    struct plan_device sum = {0, 0, f->io_buffers}, io = sum;
+    struct plan_device sum = f->io;
     char ranks[24];
 
-    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s %9s %8s\n", "device",
-                  "ranks", "weights", "cache", "buffers", "bytes", "available",
-                  "of");
-    for (int d = 0; d < f->n_dev; d++)
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s%s %8s %9s %8s\n", "device",
+                  "ranks", "weights", "cache", "buffers",
+                  g->p->block ? "    block" : "", "bytes", "available", "of");
+    for (int d = 0; d < f->n_dev; d++) {
         plan_add_bytes(&sum, q, d);
+        sum.block += f->dev[d].block;
+    }
     for (int d = 0, end; d < f->n_dev; d = end + 1) {
         end = d;
         say_device(g, d);
@@ -447,7 +460,7 @@ static void say_devices(const struct page *g)
             writer_printf(g->to, "   to %-4s the same each\n",
                           q->list.dev[end].name);
     }
-    say_sums(g, "io", "-", &io);
+    say_sums(g, "io", "-", &f->io);
     snprintf(ranks, sizeof ranks, "%d", q->place.n_rank);
     writer_printf(g->to, "\n");
     say_sums(g, "all", ranks, &sum);
@@ -549,15 +562,31 @@ static void say_overrides(const struct page *g)
     }
 }
 
-static void say_all(const struct page *g)
+static void say_block(const struct page *g)
 {
-    const struct compiled *q = g->p->compiled;
+    writer_printf(g->to,
+                  "block     multi-token prediction %" PRId64 ", blk.%" PRId64
+                  "\n",
+                  g->p->mtp, g->p->model->model->n_layer + g->p->mtp - 1);
+}
+
+static void say_model(const struct page *g)
+{
+    const struct model *m = g->p->model->model;
 
     writer_printf(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
     writer_printf(g->to, "          %s, %" PRId64 " layers\n",
-                  pl_model_arch(g->p->model), g->p->model->model->n_layer);
+                  pl_model_arch(g->p->model), m->n_layer);
+    if (g->p->mtp > 0)
+        say_block(g);
     say_overrides(g);
     say_options(g);
+}
+
+static void say_plan(const struct page *g)
+{
+    const struct compiled *q = g->p->compiled;
+
     writer_printf(
         g->to,
         "numerics  %016" PRIx64 ", %d rank%s%s%s%s\ncache     %" PRId64
@@ -582,7 +611,7 @@ static void say_all(const struct page *g)
         writer_printf(g->to, " a device");
     writer_printf(g->to, "\n");
     for (int i = 0; i < g->n_layer; i++)
-        if (g->layer[i].kind == i)
+        if (g->layer[i].kind == i && has_parts(g, i - 1))
             say_kind(g, i);
     writer_printf(g->to, "\nper token %d collectives, %s bytes\n",
                   q->low->variant->n_collective,
@@ -594,43 +623,69 @@ static void say_all(const struct page *g)
     plan_print_times(g->p, g->f, g->to);
 }
 
+/* Prints a plan as text, and after it that of its block, if there is one. */
+static pl_status say_all(const pl_plan *p, struct plan_facts *f,
+                         struct plan_facts *block, const struct sink *to,
+                         pl_err *err)
+{
+    struct page g = {.p = p, .f = f, .to = to};
+    struct page more = {.p = p->block, .f = block, .to = to};
+
+    PL_TRY(page_init(&g, &f->arena, err));
+    if (p->block)
+        PL_TRY(page_init(&more, &block->arena, err));
+    say_model(&g);
+    say_plan(&g);
+    if (p->block) {
+        writer_printf(to, "\n");
+        say_block(&more);
+        say_plan(&more);
+    }
+    return PL_OK;
+}
+
 pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
                         void *user, pl_err *err)
 {
     struct sink to = {write, user};
-    struct plan_facts f;
+    struct plan_facts f = {.n_dev = 0}, block = f;
     pl_status s;
 
     PL_NEED(p, err);
     PL_NEED(write, err);
     s = plan_facts_init(&f, p, err);
-    if (s == PL_OK && json) {
-        plan_print_json(p, &f, &to);
-    } else if (s == PL_OK) {
-        struct page g = {.p = p, .f = &f, .to = &to};
-
-        s = page_init(&g, &f.arena, err);
-        if (s == PL_OK)
-            say_all(&g);
-    }
+    if (s == PL_OK && p->block)
+        s = plan_facts_init(&block, p->block, err);
+    if (s == PL_OK && json)
+        plan_print_json(p, &f, &block, &to);
+    else if (s == PL_OK)
+        s = say_all(p, &f, &block, &to, err);
     plan_facts_fini(&f);
+    plan_facts_fini(&block);
     return s;
 }
 
-static void summarize(const struct compiled *q, char *buf, size_t size)
+static void summarize(const pl_plan *p, char *buf, size_t size)
 {
-    struct plan_device sum = {0};
+    const struct compiled *q = p->compiled;
+    struct plan_device sum = {0}, more = {0};
+    char block[48] = "";
 
     for (int d = 0; d < q->list.n; d++)
         plan_add_bytes(&sum, q, d);
+    for (int d = 0; p->block && d < p->block->compiled->list.n; d++)
+        plan_add_bytes(&more, p->block->compiled, d);
+    if (p->block)
+        snprintf(block, sizeof block, ", block %s",
+                 size_text(more.weights + more.cache + more.buffers).s);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
-             "): weights %s, cache %s, buffers %s; %d collectives, %s bytes "
+             "): weights %s, cache %s, buffers %s%s; %d collectives, %s bytes "
              "per token",
              compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              size_text(sum.weights).s, size_text(sum.cache).s,
-             size_text(sum.buffers).s, q->low->variant->n_collective,
+             size_text(sum.buffers).s, block, q->low->variant->n_collective,
              size_text(plan_token_bytes(q)).s);
 }
 
@@ -640,5 +695,5 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
         return;
     buf[0] = '\0';
     if (p)
-        summarize(p->compiled, buf, size);
+        summarize(p, buf, size);
 }

@@ -241,6 +241,7 @@ static void draw_row(const struct svg_page *g, const struct svg_lane *v)
     const struct plan_device *d = &g->f->dev[v->first];
     const struct size_text all = size_text(x->memory_bytes);
     const struct size_text buffers = size_text(d->buffers);
+    const struct size_text block = size_text(d->block);
     double y = v->at + 18;
 
     say_rect(g->to, 8, v->at, g->width - 16, v->size, " fill='#eef1f4' rx='5'");
@@ -255,8 +256,9 @@ static void draw_row(const struct svg_page *g, const struct svg_lane *v)
         say_text(g->to, 18, y += 13, " class='s'", "%d devices, alike", v->n);
     say_text(g->to, 18, y += 13, " class='s'", "group %.40s%s", v->groups,
              x->host ? ": host memory" : "");
-    say_text(g->to, 18, y += 13, " class='s'", "weights %s, cache %s",
-             size_text(d->weights).s, size_text(d->cache).s);
+    say_text(g->to, 18, y += 13, " class='s'", "weights %s, cache %s%s%s",
+             size_text(d->weights).s, size_text(d->cache).s,
+             g->p->block ? ", block " : "", g->p->block ? block.s : "");
     y += 13;
     if (x->available_bytes < x->memory_bytes)
         say_text(g->to, 18, y, " class='s'", "buffers %s; %s of %s free",

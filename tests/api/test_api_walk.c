@@ -446,6 +446,7 @@ static void engine_plan(struct walk *w)
 
     walk_gave(w, !pl_engine_plan(e));
     walk_gave(w, pl_engine_n_ctx(e) == 0);
+    walk_gave(w, !pl_engine_mtp(e));
 }
 
 static void engine_counters(struct walk *w)
@@ -1448,6 +1449,7 @@ static const struct walk_row rows[] = {
     {"pl_engine_free", engine_free},
     {"pl_engine_plan", engine_plan},
     {"pl_engine_n_ctx", engine_plan},
+    {"pl_engine_mtp", engine_plan},
     {"pl_engine_devices", engine_counters},
     {"pl_engine_cache", engine_counters},
     {"pl_engine_traced", engine_counters},

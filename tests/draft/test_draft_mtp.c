@@ -20,7 +20,8 @@ enum {
     MOST_TEXT = 2048,
     MOST_DRAFT = 6,
     N_VOCAB = 384,
-    WIDTH = 64
+    WIDTH = 64,
+    N_ROW = 24
 };
 
 /* Returns the path of model i with a block. */
@@ -106,7 +107,7 @@ static void hash_of(const pl_plan *p, char hash[20])
 /* The results of an engine: logits of the model, its hidden values and the
  * logits of the block. */
 struct computed {
-    float logits[24 * N_VOCAB], block[24 * N_VOCAB];
+    float logits[N_ROW * N_VOCAB], block[N_ROW * N_VOCAB];
     struct rows rows;
 };
 
@@ -121,7 +122,7 @@ static void compute(const pl_model *m, pl_options o, const int32_t *token,
     TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     hash_of(p, without);
     pl_plan_free(p);
-    TEST_OK(pl_draft_mtp_engine(&block, m, &o, &err), err);
+    o.mtp_texts = N_ROW;
     o.hidden = keep_rows;
     o.hidden_user = &out->rows;
     TEST_OK(pl_engine_create(&e, m, &o, &err), err);
@@ -129,9 +130,11 @@ static void compute(const pl_model *m, pl_options o, const int32_t *token,
     assert_string_equal(with, without);
     decode(e, token, NULL, n, most, out->logits);
     assert_int_equal(out->rows.n, n);
+    block = pl_engine_mtp(e);
+    assert_non_null(block);
     decode(block, token + 1, out->rows.value[0], n - 1, most, out->block);
+    pl_engine_free(block); /* belongs to the other one */
     pl_engine_free(e);
-    pl_engine_free(block);
 }
 
 /* The blocks of these families take the output of the last norm. */
@@ -171,7 +174,7 @@ TEST(mtp_values_are_those_that_logits_come_from)
 
 TEST(mtp_values_of_the_engine_are_those_of_double_precision)
 {
-    enum { N = 24 };
+    enum { N = N_ROW };
     static const struct {
         const char *devices;
         int n_ranks;
@@ -230,7 +233,8 @@ TEST(mtp_values_of_the_engine_are_those_of_double_precision)
  * each draft from nothing. */
 struct pair {
     pl_model *model;
-    pl_engine *engine, *block, *fresh, *fresh_block;
+    pl_engine *engine, *fresh, *block, *fresh_block;
+    pl_engine *owner; /* of the block, unless it is `engine`'s */
     pl_drafter *d;
     struct rows rows;
     uint64_t seed;
@@ -253,6 +257,8 @@ static pl_options pair_options(int n_seq, int64_t n_ctx)
     return o;
 }
 
+/* The block has a context of n_ctx tokens. A smaller one than the texts need
+ * belongs to an engine of its own, since the model's needs more. */
 static void set_up(struct pair *p, const char *path, int64_t n_ctx)
 {
     pl_options o = pair_options(N_TEXT, n_ctx);
@@ -261,33 +267,38 @@ static void set_up(struct pair *p, const char *path, int64_t n_ctx)
 
     p->seed = test_seed_value();
     TEST_OK(pl_model_open(&p->model, path, &err), err);
-    TEST_OK(pl_draft_mtp_engine(&p->block, p->model, &o, &err), err);
     pl_draft_init(&d);
     d.limits.sources = 1u << PL_DRAFT_MTP;
     d.limits.n_max = MOST_DRAFT;
     d.n_seq = N_TEXT;
     d.n_vocab = N_VOCAB;
-    d.mtp_model = p->model;
-    d.mtp_engine = p->block;
     TEST_OK(pl_drafter_create(&p->d, &d, &err), err);
     o.hidden = pl_draft_hidden;
     o.hidden_user = p->d;
-    o.n_ctx = MOST_TEXT * N_TEXT;
+    o.mtp_texts = N_TEXT;
     TEST_OK(pl_engine_create(&p->engine, p->model, &o, &err), err);
+    TEST_OK(pl_draft_attach(p->d, p->model, p->engine, &err), err);
+    p->block = pl_engine_mtp(p->engine);
+    if (n_ctx < MOST_TEXT * N_TEXT) {
+        o.n_ctx = MOST_TEXT * N_TEXT;
+        o.mtp_texts = 0;
+        p->owner = p->engine;
+        TEST_OK(pl_engine_create(&p->engine, p->model, &o, &err), err);
+    }
     o = pair_options(1, MOST_TEXT);
-    TEST_OK(pl_draft_mtp_engine(&p->fresh_block, p->model, &o, &err), err);
+    o.mtp_texts = 1;
     o.hidden = keep_rows;
     o.hidden_user = &p->rows;
     TEST_OK(pl_engine_create(&p->fresh, p->model, &o, &err), err);
+    p->fresh_block = pl_engine_mtp(p->fresh);
 }
 
 static void tear_down(struct pair *p)
 {
-    pl_engine_free(p->engine);
-    pl_engine_free(p->fresh);
     pl_drafter_free(p->d);
-    pl_engine_free(p->block);
-    pl_engine_free(p->fresh_block);
+    pl_engine_free(p->engine);
+    pl_engine_free(p->owner);
+    pl_engine_free(p->fresh);
     pl_model_free(p->model);
     free(p);
 }
@@ -671,9 +682,9 @@ static pl_status use(struct pair *p, struct text *t, pl_err *err)
     o.limits.sources = 1u << PL_DRAFT_MTP;
     o.limits.n_max = 3;
     o.n_seq = N_TEXT;
-    o.mtp_model = p->model;
-    o.mtp_engine = p->block;
     s = pl_drafter_create(&d, &o, err);
+    if (s == PL_OK)
+        s = pl_draft_attach(d, p->model, p->owner, err);
     for (int32_t i = 0; s == PL_OK && i + 1 < t->n; i++) {
         const pl_hidden_rows rows = {.n = 1,
                                      .token = &t->token[i],
@@ -726,26 +737,37 @@ TEST(mtp_without_what_it_needs_is_rejected_by_name)
     set_up(p, model_path(2), 256);
     pl_draft_init(&o);
     o.limits.sources = 1u << PL_DRAFT_MTP;
-    assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "set mtp_engine"));
-    o.mtp_engine = p->block;
-    assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "set mtp_model"));
-    o.mtp_model = p->model;
+    o.n_seq = N_TEXT;
+    TEST_OK(pl_drafter_create(&d, &o, &err), err);
+    assert_int_equal(pl_draft_attach(d, p->model, p->engine, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "set pl_options.mtp_texts"));
+    TEST_OK(pl_draft_attach(d, p->model, p->owner, &err), err);
+    assert_int_equal(pl_draft_attach(d, p->model, p->owner, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "the drafter has a block"));
+    pl_drafter_free(d);
     o.n_seq = 2 * N_TEXT + 9; /* the engine has more than that for texts that
                                  ended */
-    assert_int_equal(pl_drafter_create(&d, &o, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "the block's engine has no sequence"));
-    TEST_OK(pl_model_open(&m, ref_model_path("llama-yarn-f32"), &err), err);
-    assert_int_equal(pl_draft_mtp_engine(&none, m, &e, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "the file has 0"));
-    e.hidden = keep_rows;
-    assert_int_equal(pl_engine_create(&none, m, &e, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "no multi-token prediction blocks"));
-    e.mtp = 1;
-    assert_int_equal(pl_engine_create(&none, p->model, &e, &err),
+    TEST_OK(pl_drafter_create(&d, &o, &err), err);
+    assert_int_equal(pl_draft_attach(d, p->model, p->owner, &err),
                      PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "a multi-token prediction block has"));
+    assert_non_null(strstr(err.message, "prediction of 15 texts"));
+    pl_drafter_free(d);
+    TEST_OK(pl_model_open(&m, ref_model_path("llama-yarn-f32"), &err), err);
+    for (int with = 0; with < 2; with++) {
+        e.hidden = with ? keep_rows : NULL;
+        e.mtp_texts = !with;
+        assert_int_equal(pl_engine_create(&none, m, &e, &err), PL_BAD_ARGUMENT);
+        assert_non_null(
+            strstr(err.message, "no multi-token prediction blocks"));
+        e.mtp = 1;
+        assert_int_equal(pl_engine_create(&none, p->model, &e, &err),
+                         PL_BAD_ARGUMENT);
+        assert_non_null(
+            strstr(err.message, "a multi-token prediction block has"));
+        e.mtp = 0;
+    }
     pl_model_free(m);
     tear_down(p);
 }

@@ -22,11 +22,11 @@ pl_status __wrap_compile_config(struct compiled **out,
 pl_status __real_topology_open(const struct topology **out, pl_err *err);
 pl_status __wrap_topology_open(const struct topology **out, pl_err *err);
 pl_status __real_override_read(struct plan_config *in, struct arena *a,
-                               const pl_options *opt, struct notes *notes,
-                               pl_err *err);
+                               const pl_graph *also, const pl_options *opt,
+                               struct notes *notes, pl_err *err);
 pl_status __wrap_override_read(struct plan_config *in, struct arena *a,
-                               const pl_options *opt, struct notes *notes,
-                               pl_err *err);
+                               const pl_graph *also, const pl_options *opt,
+                               struct notes *notes, pl_err *err);
 
 pl_status __wrap_compile_config(struct compiled **out,
                                 const struct plan_config *in, pl_err *err)
@@ -42,11 +42,11 @@ pl_status __wrap_topology_open(const struct topology **out, pl_err *err)
 }
 
 pl_status __wrap_override_read(struct plan_config *in, struct arena *a,
-                               const pl_options *opt, struct notes *notes,
-                               pl_err *err)
+                               const pl_graph *also, const pl_options *opt,
+                               struct notes *notes, pl_err *err)
 {
     effort.overrides++;
-    return __real_override_read(in, a, opt, notes, err);
+    return __real_override_read(in, a, also, opt, notes, err);
 }
 
 static const char *const ffn_up[] = {"ffn_up=host"};

@@ -658,7 +658,7 @@ TEST(engine_plan_bytes_are_what_is_allocated)
         TEST_OK(plan_facts_init(&f, pl_engine_plan(e), &err), err);
         /* the plan's devices are those of the set but io */
         assert_int_equal(f.n_dev, e->exec->set->n - 1);
-        assert_int_equal(f.io_buffers,
+        assert_int_equal(f.io.buffers,
                          e->exec->set->dev[f.n_dev].bytes[REGION_WORK] +
                              e->exec->set->dev[f.n_dev].bytes[REGION_INBOX]);
         for (int d = 0; d < f.n_dev; d++) {

@@ -469,7 +469,7 @@ static struct compiled *draw_plan(const pl_graph *g, uint64_t *seed)
     struct compiled *p;
     pl_err err;
 
-    TEST_OK(plan_config_parse(&in, &a, g, &o, &notes, &err), err);
+    TEST_OK(plan_config_parse(&in, &a, g, NULL, &o, &notes, &err), err);
     for (int d = 0; d < in.list.n; d++) {
         in.list.dev[d].one_queue = test_below(seed, 2);
         in.list.dev[d].reads = test_below(seed, 2);

@@ -493,7 +493,7 @@ static struct compiled *compile_for(const struct job *j, const pl_options *o,
     struct compiled *p;
     pl_err err;
 
-    TEST_OK(plan_config_parse(&in, &a, j->y->g, o, &notes, &err), err);
+    TEST_OK(plan_config_parse(&in, &a, j->y->g, NULL, o, &notes, &err), err);
     for (int d = 0; d < in.list.n; d++)
         in.list.dev[d].machine =
             j->adjacent ? d * net->n_machine / in.list.n : d % net->n_machine;

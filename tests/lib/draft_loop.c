@@ -71,11 +71,13 @@ void place_open(struct place *p, const char *file, pl_options o, bool block)
     *p = (struct place){.oracle.eog = -1, .limits.n_max = 9};
     TEST_OK(pl_model_open(&p->model, file, &err), err);
     if (block) {
-        TEST_OK(pl_draft_mtp_engine(&p->block, p->model, &o, &err), err);
+        o.mtp_texts = o.n_seq;
         o.hidden = receive;
         o.hidden_user = p;
     }
     TEST_OK(pl_engine_create(&p->engine, p->model, &o, &err), err);
+    p->block = pl_engine_mtp(p->engine);
+    assert_int_equal(p->block != NULL, block);
     p->t = pl_model_tokenizer(p->model);
     p->oracle.n_vocab = pl_model_n_vocab(p->model);
     for (int32_t i = 0; i < p->oracle.n_vocab && p->oracle.eog < 0; i++)
@@ -95,7 +97,6 @@ void place_open_draft_model(struct place *p, const char *file, int64_t n_ctx)
 void place_close(struct place *p)
 {
     pl_engine_free(p->engine);
-    pl_engine_free(p->block);
     pl_model_free(p->model);
     pl_engine_free(p->draft_engine);
     pl_model_free(p->draft_model);
@@ -117,8 +118,6 @@ void place_start(struct place *p, int n_seq, bool drafts)
                                                     : PL_DRAFT_CALLER);
     if (p->n_gram > 0)
         o.simple_n = o.map_n = p->n_gram;
-    o.mtp_model = p->block ? p->model : NULL;
-    o.mtp_engine = p->block;
     o.model = p->draft_model;
     o.engine = p->draft_engine;
     o.propose = draft;
@@ -126,6 +125,8 @@ void place_start(struct place *p, int n_seq, bool drafts)
     p->drafter = NULL;
     if (drafts)
         TEST_OK(pl_drafter_create(&p->drafter, &o, &err), err);
+    if (drafts && p->block)
+        TEST_OK(pl_draft_attach(p->drafter, p->model, p->engine, &err), err);
     lo.drafter = p->drafter;
     TEST_OK(loop_create(&p->loop, p->engine, p->t, &lo, &err), err);
 }

@@ -172,7 +172,7 @@ pl_status place_scene_open(struct place_scene *s, pl_graph *g, pl_options opt)
     assert_int_equal(pl_graph_check(g, NULL), PL_OK);
     s->home = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->home);
     s->want = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->want);
-    st = plan_config_parse(&s->in, &s->a, g, &opt, &s->notes, &s->err);
+    st = plan_config_parse(&s->in, &s->a, g, NULL, &opt, &s->notes, &s->err);
     diag_emit(&s->notes, keep_warning, s);
     s->notes = (struct notes){.a = &s->a};
     if (st == PL_OK)

@@ -269,7 +269,7 @@ TEST(leaves_allocation_failure_is_a_status)
         struct placement p;
         pl_status s;
 
-        s = plan_config_parse(&in, &a, g, &opt, &notes, NULL);
+        s = plan_config_parse(&in, &a, g, NULL, &opt, &notes, NULL);
         if (s == PL_OK)
             s = device_list_copy(&l, &in.list, NULL);
         if (s == PL_OK)

@@ -323,8 +323,8 @@ TEST(place_ops_of_random_graphs_have_places)
         random_graph_make(&r, 2, NULL, &seed);
         leaf = arena_alloc(&a, (size_t)r.n_node, sizeof *leaf);
         home = arena_alloc(&a, (size_t)r.n_node, sizeof *home);
-        assert_int_equal(plan_config_parse(&in, &a, r.g, &opt, &notes, NULL),
-                         PL_OK);
+        assert_int_equal(
+            plan_config_parse(&in, &a, r.g, NULL, &opt, &notes, NULL), PL_OK);
         assert_int_equal(device_list_copy(&l, &in.list, NULL), PL_OK);
         assert_int_equal(place_groups(&p, &a, &l, &in, NULL), PL_OK);
         assert_int_equal(roles_layouts(r.g, 2, share, &a, leaf, NULL), PL_OK);

@@ -101,7 +101,7 @@ def keywords():
     own = {'pl_options': {'size', 'log', 'log_user', 'progress',
                           'progress_user', 'trace', 'trace_user', 'cancel',
                           'cache_set', 'mtp', 'machines', 'hidden',
-                          'hidden_user'},
+                          'hidden_user', 'mtp_texts'},
            'pl_sampling': {'size', 'bias', 'bias_id', 'tokenizer', 'step',
                            'seed'}}
     assert [f'PL_{s.name}' for s in plait.Status] == _library.header.enum[
