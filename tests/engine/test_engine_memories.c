@@ -37,6 +37,7 @@ static const struct {
     {"nemotron_h-f32.gguf", false},
     {"glm-dsa-shared-f32.gguf", true},
     {"kimi-linear-f32.gguf", false},
+    {"deepseek4-f32.gguf", false},
 };
 
 static const struct {
@@ -510,6 +511,7 @@ CALLS(lfm2, 8)
 CALLS(cohere2, 9)
 CALLS(nemotron_h, 10)
 CALLS(glm_dsa, 11)
+CALLS(deepseek4, 13)
 
 TEST_LONG(memories_equal_a_fresh_run_kimi_linear)
 {

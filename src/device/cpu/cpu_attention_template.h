@@ -51,7 +51,13 @@
  * more than k positions attends to these, in the order of its row, as if they
  * were its positions 0 .. k - 1 and there were no others. They are gathered
  * into a tile before a block is computed. Each token is a task of its own then,
- * because tokens share no tiles. */
+ * because tokens share no tiles.
+ *
+ * Block attention is the same with two caches of keys that are values, too: a
+ * token attends to its last `window` positions in the first, ascending, and
+ * then to the blocks in the second, ascending or in the order of its row of
+ * chosen ones, as if all these were its positions 0, 1, .. They are gathered
+ * likewise. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
@@ -574,17 +580,45 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Returns true if operand 2 is that of latent attention, `chosen`; else it is
- * a cache of values or absent. */
+/* Operand of block attention with the cache of blocks, in the order of latent
+ * attention. */
+enum { BLOCKS = 4 };
+
+/* Returns true for block attention, with operands in the order of latent
+ * attention. */
+static inline bool has_blocks(const struct cpu_call *c)
+{
+    return c->attr->ratio > 0;
+}
+
+/* Returns true if operand 2 is that of latent or block attention, `chosen`;
+ * else it is a cache of values or absent. */
 static inline bool takes_chosen(const struct cpu_call *c)
 {
     return c->in[2].format == PL_I32;
 }
 
-/* Returns true if token t attends to chosen positions only. */
+/* Returns true if token t attends to gathered positions only. */
 static inline bool has_chosen(const struct cpu_call *c, int64_t t)
 {
-    return takes_chosen(c) && c->table->pos[t] >= c->in[2].dim[1];
+    return has_blocks(c) ||
+           (takes_chosen(c) && c->table->pos[t] >= c->in[2].dim[1]);
+}
+
+/* Return the number of positions in the window of token t, and the number of
+ * blocks that it attends to. */
+static inline int64_t window_seen(const struct cpu_call *c, int64_t t)
+{
+    int64_t n = (int64_t)c->table->pos[t] + 1;
+
+    return n < c->attr->window ? n : c->attr->window;
+}
+
+static inline int64_t blocks_seen(const struct cpu_call *c, int64_t t)
+{
+    int64_t n = ((int64_t)c->table->pos[t] + 1) / c->attr->ratio;
+
+    return takes_chosen(c) && n > c->in[2].dim[1] ? c->in[2].dim[1] : n;
 }
 
 /* Returns the first cache position that token t attends to, given the
@@ -593,6 +627,8 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, pos = c->table->pos[t];
 
+    if (has_blocks(c))
+        return 0;
     return window > 0 && pos >= window ? pos - window + 1 : 0;
 }
 
@@ -603,6 +639,8 @@ static inline int64_t last_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, pos = c->table->pos[t], end = pos;
 
+    if (has_blocks(c))
+        return window_seen(c, t) + blocks_seen(c, t) - 1;
     if (has_chosen(c, t))
         return c->in[2].dim[1] - 1;
     if (has_ends(c))
@@ -648,25 +686,44 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Gathers the chosen positions of token t's block into a tile, and returns
- * it. */
+/* Returns the position, in the cache *cache, of gathered key i of token t. */
+static inline int64_t gathered_at(const struct cpu_call *c, int64_t t,
+                                  int64_t i, const struct cpu_tensor **cache)
+{
+    int64_t n = has_blocks(c) ? window_seen(c, t) : 0, pos = c->table->pos[t];
+    int64_t last = has_blocks(c) ? (pos + 1) / c->attr->ratio - 1 : pos, u;
+
+    *cache = &c->in[1];
+    if (i < n)
+        return pos - n + 1 + i;
+    u = i - n;
+    if (takes_chosen(c) && (!has_blocks(c) || last >= c->in[2].dim[1])) {
+        u = ((const int32_t *)c->in[2].data)[t * c->in[2].dim[1] + u];
+        u = u < 0 ? 0 : u < last ? u : last;
+    }
+    if (!has_blocks(c))
+        return u;
+    *cache = &c->in[BLOCKS];
+    return (u + 1) * c->attr->ratio - 1;
+}
+
+/* Gathers the keys of token t's block into a tile, and returns it. */
 static inline const char *gather(const struct view *v, int64_t t,
                                  int64_t kv_head, int64_t block)
 {
     const struct cpu_call *c = v->c;
     const struct token_table *b = c->table;
     const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
-    int64_t k = c->in[2].dim[1], from = block * PAGE_TOKENS;
-    const int32_t *chosen = (const int32_t *)c->in[2].data + t * k;
+    int64_t from = block * PAGE_TOKENS, last = last_seen(c, t);
     size_t tile_bytes = cache_tile_bytes(c->in[1].format, v->d);
 
-    for (int64_t i = from; i < from + PAGE_TOKENS && i < k; i++) {
-        int64_t u = chosen[i] < 0 ? 0 : chosen[i], tile;
+    for (int64_t i = from; i < from + PAGE_TOKENS && i <= last; i++) {
+        const struct cpu_tensor *cache;
+        int64_t u = gathered_at(c, t, i, &cache);
+        int64_t tile = pages[u / PAGE_TOKENS] * c->in[1].dim[1] + kv_head;
 
-        u = u < b->pos[t] ? u : b->pos[t];
-        tile = pages[u / PAGE_TOKENS] * c->in[1].dim[1] + kv_head;
         cache_tile_copy(c->in[1].format, v->d, v->gathered, (int)(i - from),
-                        (const char *)c->in[1].data + (size_t)tile * tile_bytes,
+                        (const char *)cache->data + (size_t)tile * tile_bytes,
                         (int)(u % PAGE_TOKENS));
     }
     return v->gathered;
@@ -687,7 +744,7 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
         v->latent ? 0 : cache_tile_bytes(c->in[2].format, v->e);
 
     for (; block < end; block++) {
-        const char *key_tile[2], *value_tile[2];
+        const char *key_tile[2] = {0}, *value_tile[2] = {0};
 
         if (block % SPAN_BLOCKS == 0) {
             for (int64_t i = 0; i < n_row; i++)
@@ -697,7 +754,11 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
          * After the last page there is none, so that page is prefetched
          * again. */
         for (int i = 0; i < 2; i++) {
-            int64_t page = pages[block + (block + 1 < end ? i : 0)];
+            int64_t page;
+
+            if (has_chosen(c, t))
+                break;
+            page = pages[block + (block + 1 < end ? i : 0)];
 
             key_tile[i] = (const char *)c->in[1].data +
                           (size_t)(page * n_kv + kv_head) * key_bytes;
@@ -762,8 +823,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
     /* A token sees at most n_slot positions, which lie in at most n_slot / 256
      * + 2 spans. A row's stack of softmax states has one entry for each bit of
-     * that number, and one for the state that is being pushed. */
-    v->depth = 2;
+     * that number, and one for the state that is being pushed. With blocks it
+     * may see twice as many. */
+    v->depth = has_blocks(c) ? 3 : 2;
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
         v->depth++;
@@ -785,7 +847,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     part[10] = latent && v->by_pairs
                    ? (size_t)(v->wide_d / 2 * PAGE_TOKENS) * sizeof(uint32_t)
                    : 0;
-    part[11] = takes_chosen(c) ? cache_tile_bytes(c->in[1].format, v->d) : 0;
+    part[11] = takes_chosen(c) || has_blocks(c)
+                   ? cache_tile_bytes(c->in[1].format, v->d)
+                   : 0;
     for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -828,6 +892,24 @@ static inline size_t bidirectional_attention_scratch(const struct cpu_call *c)
 static inline size_t latent_attention_scratch(const struct cpu_call *c)
 {
     return scratch_of(c, true);
+}
+
+/* Returns a call of block attention with the operands in the order of latent
+ * attention: keys, chosen blocks, sinks, and then the cache of blocks. */
+static inline struct cpu_call blocks_call(const struct cpu_call *c)
+{
+    struct cpu_call own = *c;
+
+    own.in[2] = c->in[4];
+    own.in[BLOCKS] = c->in[2];
+    return own;
+}
+
+static inline size_t block_attention_scratch(const struct cpu_call *c)
+{
+    struct cpu_call own = blocks_call(c);
+
+    return scratch_of(&own, true);
 }
 
 /* ---- division of a token's spans among threads --------------------------- */
@@ -1136,6 +1218,13 @@ static inline void latent_attention_run(const struct cpu_call *c)
     attend(c, true);
 }
 
+static inline void block_attention_run(const struct cpu_call *c)
+{
+    struct cpu_call own = blocks_call(c);
+
+    attend(&own, true);
+}
+
 static inline void attention_init_bf16(struct cpu_kernels *k)
 {
     k->bf16[KERNEL_attention] =
@@ -1144,6 +1233,8 @@ static inline void attention_init_bf16(struct cpu_kernels *k)
         bidirectional_attention_run, bidirectional_attention_scratch};
     k->bf16[KERNEL_latent_attention] =
         (struct cpu_entry){latent_attention_run, latent_attention_scratch};
+    k->bf16[KERNEL_block_attention] =
+        (struct cpu_entry){block_attention_run, block_attention_scratch};
 }
 
 #endif

@@ -8,6 +8,8 @@
  *   Else, for positions u = 0 .. pos: s_i = chain of fmaf over the d values of
  *   head i's query and of key u, from 0; score_u = chain of fmaf(w_i, max(s_i,
  *   0), .) over the heads, ascending, from 0, plus +0.
+ *   With attr.ratio R > 0 the token chooses blocks 0 .. (pos + 1) / R - 1
+ *   instead of positions; the key of block u is at position (u + 1) R - 1.
  *   A NaN is below all other scores. The k largest are chosen; of equal ones
  *   the lower position. They are written in ascending order.
  *
@@ -37,11 +39,12 @@ struct index_part {
 struct index_view {
     const struct cpu_call *c;
     int64_t n_head, d, k;
-    float *score;            /* [n_slot + 128] the scores of this thread */
-    float *dot;              /* [n_head][64] products of a block */
-    float *keys;             /* [d][64] a block's keys as floats */
-    float *key_scale;        /* scales and minima of a block's keys */
-    int32_t *count;          /* [INDEX_BUCKETS] */
+    float *score;     /* [n_slot + 128] the scores of this thread */
+    float *dot;       /* [n_head][64] products of a block */
+    float *keys;      /* [d][64] a block's keys as floats */
+    float *page;      /* the same of a page, of which some are keys of blocks */
+    float *key_scale; /* scales and minima of a block's keys */
+    int32_t *count;   /* [INDEX_BUCKETS] */
     struct index_part *part; /* [nth] the scores of a token */
 };
 
@@ -49,7 +52,7 @@ struct index_view {
  * c->scratch is NULL, only the size is meaningful. */
 static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
 {
-    enum { N_PART = 6 };
+    enum { N_PART = 7 };
     char *base = c->scratch, *p[N_PART];
     size_t part[N_PART], at = 0;
 
@@ -63,6 +66,7 @@ static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
     part[3] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * 2 * sizeof(float);
     part[4] = INDEX_BUCKETS * sizeof(int32_t);
     part[5] = (size_t)c->nth * sizeof(struct index_part);
+    part[6] = c->attr->ratio > 1 ? part[2] : 0;
     for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -73,6 +77,7 @@ static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
     v->key_scale = (float *)p[3];
     v->count = (int32_t *)p[4];
     v->part = (struct index_part *)p[5];
+    v->page = (float *)p[6];
     return at;
 }
 
@@ -85,8 +90,54 @@ static inline size_t index_scratch(const struct cpu_call *c)
     return index_init(&v, &call);
 }
 
-/* Computes the scores of token t for 64 positions, block `block` of its
- * sequence. */
+/* Returns the number of positions or blocks among which token t chooses. */
+static inline int64_t index_count(const struct index_view *v, int64_t t)
+{
+    int64_t n = (int64_t)v->c->table->pos[t] + 1, ratio = v->c->attr->ratio;
+
+    return ratio > 1 ? n / ratio : n;
+}
+
+/* Returns the keys of page `page` of a sequence. */
+static inline struct operand index_page(const struct index_view *v,
+                                        int32_t page)
+{
+    const struct cpu_tensor *keys = &v->c->in[2];
+    const char *tile = (const char *)keys->data +
+                       (size_t)page * cache_tile_bytes(keys->format, v->d);
+
+    return operand_open(keys->format, false, tile, tile, v->d, PAGE_TOKENS,
+                        v->key_scale);
+}
+
+/* Returns the keys of blocks first .. first + 63 as floats, v->keys, with zeros
+ * for blocks that token t does not see. */
+static inline struct operand index_gather(const struct index_view *v, int64_t t,
+                                          int64_t first, const int32_t *pages)
+{
+    int64_t n = index_count(v, t), ratio = v->c->attr->ratio, open = -1;
+    struct operand o = {.kind = KIND_F32, .x = v->keys, .ld = PAGE_TOKENS};
+    struct operand page = o;
+
+    for (int64_t u = 0; u < PAGE_TOKENS; u++) {
+        int64_t at = (first + u + 1) * ratio - 1;
+
+        if (first + u < n && at / PAGE_TOKENS != open) {
+            open = at / PAGE_TOKENS;
+            page = index_page(v, pages[open]);
+            operand_convert(&page, 0, (int)v->d, PAGE_TOKENS, v->page);
+        }
+        for (int64_t i = 0; i < v->d; i++)
+            v->keys[i * PAGE_TOKENS + u] =
+                first + u < n ? ((const float *)
+                                     page.x)[i * PAGE_TOKENS + at % PAGE_TOKENS]
+                              : 0;
+    }
+    return o;
+}
+
+/* Computes the scores of token t for 64 positions or blocks, number `block` of
+ * its sequence. */
 static inline void index_block(const struct index_view *v, int64_t t,
                                int64_t block, float *score)
 {
@@ -94,14 +145,15 @@ static inline void index_block(const struct index_view *v, int64_t t,
     const struct token_table *b = c->table;
     const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
     const float *w = (const float *)c->in[1].data + t * v->n_head;
-    const char *tile =
-        (const char *)c->in[2].data +
-        (size_t)pages[block] * cache_tile_bytes(c->in[2].format, v->d);
-    struct operand keys = operand_open(c->in[2].format, false, tile, tile, v->d,
-                                       PAGE_TOKENS, v->key_scale);
+    struct operand keys;
 
-    if (v->n_head > DIRECT_ROWS || is_codes(&keys))
-        operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+    if (c->attr->ratio > 1) {
+        keys = index_gather(v, t, block * PAGE_TOKENS, pages);
+    } else {
+        keys = index_page(v, pages[block]);
+        if (v->n_head > DIRECT_ROWS || is_codes(&keys))
+            operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+    }
     chain_rows((int)v->n_head,
                &(struct product){.a = (const float *)c->in[0].data +
                                       t * v->n_head * v->d,
@@ -181,7 +233,7 @@ static inline void index_choose(const struct index_view *v, int64_t t,
  * attends to all of its positions. */
 static inline int64_t index_blocks(const struct index_view *v, int64_t t)
 {
-    int64_t n = v->c->table->pos[t] + 1;
+    int64_t n = index_count(v, t);
 
     return n > v->k ? (n + PAGE_TOKENS - 1) / PAGE_TOKENS : 0;
 }
@@ -191,7 +243,7 @@ static inline void index_all(const struct index_view *v, int64_t t)
     int32_t *out = (int32_t *)v->c->out.data + t * v->k;
 
     for (int64_t i = 0; i < v->k; i++)
-        out[i] = i <= v->c->table->pos[t] ? (int32_t)i : -1;
+        out[i] = i < index_count(v, t) ? (int32_t)i : -1;
 }
 
 /* Chooses the positions of token t, alone. */
@@ -205,7 +257,7 @@ static inline void index_token(const struct index_view *v, int64_t t)
     }
     for (int64_t i = 0; i < n_block; i++)
         index_block(v, t, i, v->score + i * PAGE_TOKENS);
-    v->part[0] = (struct index_part){v->score, v->c->table->pos[t] + 1};
+    v->part[0] = (struct index_part){v->score, index_count(v, t)};
     index_choose(v, t, 1);
 }
 
@@ -222,7 +274,7 @@ static inline struct cpu_part index_share(const struct index_view *v,
 static inline int index_collect(const struct index_view *v, int64_t t,
                                 int64_t line, int64_t at, int64_t n_block)
 {
-    int64_t left = v->c->table->pos[t] + 1;
+    int64_t left = index_count(v, t);
     int n = 0;
 
     for (int th = 0; th < v->c->nth; th++) {

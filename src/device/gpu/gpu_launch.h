@@ -49,9 +49,13 @@ typedef int64_t s64;
     X(attention, gpu_attention_scratch)                                        \
     X(bidirectional_attention, gpu_attention_scratch)                          \
     X(latent_attention, gpu_latent_attention_scratch)                          \
+    X(block_attention, gpu_block_attention_scratch)                            \
     X(index_topk, gpu_index_scratch)                                           \
+    X(block_mean, NULL)                                                        \
     /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \
+    X(sinkhorn, NULL)                                                          \
+    X(mix_streams, NULL)                                                       \
     X(router_topk, gpu_router_scratch)                                         \
     X(router_weights, NULL)                                                    \
     X(sum, NULL)                                                               \
@@ -73,6 +77,7 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 size_t gpu_attention_scratch(const struct gpu_call *c);
 size_t gpu_latent_attention_scratch(const struct gpu_call *c);
+size_t gpu_block_attention_scratch(const struct gpu_call *c);
 size_t gpu_index_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);
