@@ -118,6 +118,9 @@ static pl_status read_ratios(struct model *m, pl_err *err)
                             &base, err));
     if (any)
         PL_TRY(params_rope(m, base, &m->rope, err));
+    /* YaRN changes no size of queries and keys, whatever this key says. */
+    PL_TRY(params_factor(m, "rope.scaling.yarn_log_multiplier", 0, true, &base,
+                         err));
     m->rope.mscale = 1;
     return PL_OK;
 }
