@@ -515,8 +515,12 @@ static void tensors_are_named(const char *path)
         const char *name = gguf_tensor_at(g, i)->name;
         const struct edit without = {name, EDIT_DROP, 0, NULL};
         const struct edit other = {name, EDIT_TENSOR, 7, NULL};
-        char *text = graph_of(path, &without, 1, NULL, &err);
+        char *text;
 
+        /* In this context, phi3 reads rope_factors_short instead. */
+        if (!strcmp(name, "rope_factors_long.weight"))
+            continue;
+        text = graph_of(path, &without, 1, NULL, &err);
         if (text && !is_optional(name))
             fail_msg("%s is not missed", name);
         if (!text && !is_optional(name))
