@@ -329,14 +329,15 @@ PL_API pl_tensor pl_block_mean(pl_graph *g, pl_tensor cache, pl_tensor pos,
  * token sees the blocks that end at or before its own position: all of them,
  * or, if `chosen` [t, k] (I32) is not -1 and there are more than k, those whose
  * numbers it lists. */
-PL_API pl_tensor pl_block_attention(pl_graph *g, pl_tensor q, pl_tensor keys,
-                                    pl_tensor blocks, pl_tensor sinks,
-                                    pl_tensor chosen, int ratio, float scale,
-                                    int64_t window);
+PL_API pl_tensor pl_compressed_attention(pl_graph *g, pl_tensor q,
+                                         pl_tensor keys, pl_tensor blocks,
+                                         pl_tensor sinks, pl_tensor chosen,
+                                         int ratio, float scale,
+                                         int64_t window);
 /* Like pl_index_topk, but chooses blocks of `ratio` tokens that end at or
  * before a token. The key of a block is at the position of its last token. */
-PL_API pl_tensor pl_index_blocks(pl_graph *g, pl_tensor q, pl_tensor w,
-                                 pl_tensor cache, int k, int ratio);
+PL_API pl_tensor pl_compressed_topk(pl_graph *g, pl_tensor q, pl_tensor w,
+                                    pl_tensor cache, int k, int ratio);
 /* Computes the weights of n residual streams (hyper-connections,
  * arXiv:2409.19606): x [*, n (n + 2)], scale [3], base [n (n + 2)] -> like x: n
  * weights a, n weights o and the matrix c [from, to]. With v = x scale + base,

@@ -225,7 +225,7 @@ static double attention(const struct program *p, const struct insn_kernel *s,
         seen = fmin(seen, (double)p->tensor[s->arg[3].tensor].dim[1].n);
         read = fmin(read, seen * (double)z->sizes.n_tok);
     }
-    if (s->kernel == KERNEL_block_attention) {
+    if (s->kernel == KERNEL_compressed_attention) {
         double blocks = positions(z) / s->attr->ratio;
 
         if (s->arg[5].tensor >= 0)
@@ -236,7 +236,7 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     macs = seen * (values(q, z) + values(out, z));
     bytes = position_bytes(p, s, 2);
     if (s->kernel != KERNEL_latent_attention &&
-        s->kernel != KERNEL_block_attention)
+        s->kernel != KERNEL_compressed_attention)
         bytes += position_bytes(p, s, 3);
     bytes *= read;
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);

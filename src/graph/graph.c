@@ -584,14 +584,14 @@ pl_tensor pl_chosen_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
                 ATTR(.scale = scale, .d_value = d_value), 0, NULL);
 }
 
-pl_tensor pl_block_attention(pl_graph *g, pl_tensor q, pl_tensor keys,
-                             pl_tensor blocks, pl_tensor sinks,
-                             pl_tensor chosen, int ratio, float scale,
-                             int64_t window)
+pl_tensor pl_compressed_attention(pl_graph *g, pl_tensor q, pl_tensor keys,
+                                  pl_tensor blocks, pl_tensor sinks,
+                                  pl_tensor chosen, int ratio, float scale,
+                                  int64_t window)
 {
-    return make(g, OP_block_attention, 5, IN(q, keys, blocks, sinks, chosen),
-                ATTR(.scale = scale, .window = window, .ratio = ratio), 0,
-                NULL);
+    return make(
+        g, OP_compressed_attention, 5, IN(q, keys, blocks, sinks, chosen),
+        ATTR(.scale = scale, .window = window, .ratio = ratio), 0, NULL);
 }
 
 pl_tensor pl_block_mean(pl_graph *g, pl_tensor cache, pl_tensor pos,
@@ -601,8 +601,8 @@ pl_tensor pl_block_mean(pl_graph *g, pl_tensor cache, pl_tensor pos,
                 0, NULL);
 }
 
-pl_tensor pl_index_blocks(pl_graph *g, pl_tensor q, pl_tensor w,
-                          pl_tensor cache, int k, int ratio)
+pl_tensor pl_compressed_topk(pl_graph *g, pl_tensor q, pl_tensor w,
+                             pl_tensor cache, int k, int ratio)
 {
     return make(g, OP_index_topk, 3, IN(q, w, cache),
                 ATTR(.n_used = k, .ratio = ratio), 0, NULL);

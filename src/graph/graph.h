@@ -68,11 +68,11 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, n_rot)        /* rope: number of rotated values of each head */     \
     X(int, neox)         /* rope: 1: pairs (i, i + n/2); 0: (2i, 2i + 1) */    \
     X(int64_t, window)   /* attention, memory, rope: in tokens, 0 = none */    \
-    X(int, ratio)        /* index_topk, block_attention: tokens of a block */  \
-    X(int, back)         /* rope: 1 to turn by the negative angles */          \
-    X(int, n_iter)       /* sinkhorn: how often columns are normalised */      \
-    X(int, n_used)       /* *_topk: number of chosen experts, positions */     \
-    X(int, gating)       /* router_*: an enum pl_gating */                     \
+    X(int, ratio)  /* index_topk, compressed_attention: tokens of a block */   \
+    X(int, back)   /* rope: 1 to turn by the negative angles */                \
+    X(int, n_iter) /* sinkhorn: how often columns are normalised */            \
+    X(int, n_used) /* *_topk: number of chosen experts, positions */           \
+    X(int, gating) /* router_*: an enum pl_gating */                           \
     X(int, normalise)    /* router_weights: 1 to divide by the sum */          \
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
     X(int, n_group_used) /* router_topk: number of groups used */              \
@@ -157,7 +157,7 @@ static inline bool graph_is_contraction(enum op op)
 static inline bool graph_is_attention(enum op op)
 {
     return op == OP_attention || op == OP_bidirectional_attention ||
-           op == OP_latent_attention || op == OP_block_attention;
+           op == OP_latent_attention || op == OP_compressed_attention;
 }
 
 /* A pool: the memories (caches or states) with the same retention rule. All

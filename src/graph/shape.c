@@ -373,7 +373,7 @@ static bool shape_index_topk(struct shape *s)
     return result(s, 2, d);
 }
 
-static bool shape_block_attention(struct shape *s)
+static bool shape_compressed_attention(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1], *b = s->in[2];
     const struct graph_node *sinks = s->in[3], *chosen = s->in[4];
@@ -902,7 +902,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             !(i > 0 &&
               (n->op == OP_gather_rows || n->op == OP_rope ||
                n->op == OP_router_weights || n->op == OP_latent_attention ||
-               n->op == OP_block_attention || n->op == OP_block_mean ||
+               n->op == OP_compressed_attention || n->op == OP_block_mean ||
                n->op == OP_bidirectional_attention ||
                n->op == OP_expert_matmul || n->op == OP_expert_down)))
             return fail(&s, "an I32 operand, expected values");

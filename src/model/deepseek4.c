@@ -328,8 +328,8 @@ static pl_tensor chosen(struct build *b, pl_tensor h, pl_tensor r)
     k = block_keys(b, h, "index_raw", "indexer_compressor", PL_ROLE_INDEXER, d);
     snprintf(name, sizeof name, "cache_index.%" PRId64, b->layer);
     k = pl_cache_write(b->g, pl_index_cache(b->g, name, b->cache_k, d.n), k);
-    return pl_index_blocks(b->g, q, pl_scale(b->g, w, scale), k,
-                           (int)m->top_keys, (int)ratio_of(b));
+    return pl_compressed_topk(b->g, q, pl_scale(b->g, w, scale), k,
+                              (int)m->top_keys, (int)ratio_of(b));
 }
 
 /* Returns the results of all heads, [n_tok, n_head, d]. */
@@ -354,8 +354,8 @@ static pl_tensor attend(struct build *b, pl_tensor h, pl_tensor r, pl_tensor q,
     v = block_keys(b, h, "raw", "attn_compressor", PL_ROLE_ATTN_KV_A, width);
     v = cached(b, "block", v, b->cache_k, d, PL_ROLE_CACHE_V, 0);
     k = cached(b, "kv", k, b->cache_k, d, PL_ROLE_CACHE_V, 0);
-    return pl_block_attention(b->g, q, k, v, sinks, choice, (int)ratio_of(b),
-                              m->query_scale, window);
+    return pl_compressed_attention(b->g, q, k, v, sinks, choice,
+                                   (int)ratio_of(b), m->query_scale, window);
 }
 
 static pl_tensor attention(struct build *b, pl_tensor h)

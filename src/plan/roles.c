@@ -490,7 +490,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     case OP_attention:
     case OP_bidirectional_attention:
     case OP_latent_attention:
-    case OP_block_attention:
+    case OP_compressed_attention:
         return graph_memory(g, n->in[1]);
     case OP_delta_net:
     case OP_delta_net_tiled:

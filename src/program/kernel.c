@@ -88,7 +88,7 @@ bool kernel_is_contraction(enum kernel k)
 bool kernel_is_attention(enum kernel k)
 {
     return k == KERNEL_attention || k == KERNEL_bidirectional_attention ||
-           k == KERNEL_latent_attention || k == KERNEL_block_attention;
+           k == KERNEL_latent_attention || k == KERNEL_compressed_attention;
 }
 
 bool kernel_arg_is_q8(enum kernel k, int i)

@@ -437,7 +437,7 @@ static bool rope_fits(const struct graph_attr *a, const struct insn_kernel *k,
            (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
 }
 
-/* Returns true if keys and blocks of block_attention are alike. */
+/* Returns true if keys and blocks of compressed_attention are alike. */
 static bool blocks_fit(const struct graph_attr *a, const struct insn_kernel *k,
                        const struct prog_tensor *t)
 {
@@ -495,7 +495,7 @@ static bool attributes_fit(const struct insn_kernel *k,
         return heads_fit(k, t);
     case KERNEL_latent_attention:
         return heads_fit(k, t) && latent_fits(k, t);
-    case KERNEL_block_attention:
+    case KERNEL_compressed_attention:
         return heads_fit(k, t) && latent_fits(k, t) && blocks_fit(a, k, t);
     case KERNEL_index_topk:
         return same(t[k->arg[3].tensor].dim[1], (pl_dim){1, PL_CONST}) &&

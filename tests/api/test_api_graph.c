@@ -231,11 +231,11 @@ static void ops(struct walk *w)
         made(w, pl_chosen_attention(g, t[0], t[1], t[2], walk_int(w, 2), f));
     else if (!strcmp(c, "pl_index_topk"))
         made(w, pl_index_topk(g, t[0], t[1], t[2], k));
-    else if (!strcmp(c, "pl_index_blocks"))
-        made(w, pl_index_blocks(g, t[0], t[1], t[2], k, i));
-    else if (!strcmp(c, "pl_block_attention"))
-        made(w, pl_block_attention(g, t[0], t[1], t[2], t[3], on ? t[4] : -1, i,
-                                   f, walk_int(w, 2)));
+    else if (!strcmp(c, "pl_compressed_topk"))
+        made(w, pl_compressed_topk(g, t[0], t[1], t[2], k, i));
+    else if (!strcmp(c, "pl_compressed_attention"))
+        made(w, pl_compressed_attention(g, t[0], t[1], t[2], t[3],
+                                        on ? t[4] : -1, i, f, walk_int(w, 2)));
     else if (!strcmp(c, "pl_block_mean"))
         made(w, pl_block_mean(g, t[0], t[1], t[2], walk_int(w, 2)));
     else if (!strcmp(c, "pl_sinkhorn"))
@@ -641,8 +641,8 @@ static const struct walk_row rows[] = {
     {"pl_latent_attention", ops},
     {"pl_chosen_attention", ops},
     {"pl_index_topk", ops},
-    {"pl_index_blocks", ops},
-    {"pl_block_attention", ops},
+    {"pl_compressed_topk", ops},
+    {"pl_compressed_attention", ops},
     {"pl_block_mean", ops},
     {"pl_sinkhorn", ops},
     {"pl_mix_streams", ops},

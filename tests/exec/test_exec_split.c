@@ -353,7 +353,7 @@ static void survey_heads(struct split *s, const struct graph_node *x)
     if (x->op == OP_head_matmul &&
         s->p->g->node[x->in[1]].role == PL_ROLE_ATTN_OUT_A)
         s->n_kv[layer] = s->p->g->node[x->in[1]].dim[0].n;
-    if (x->op == OP_latent_attention || x->op == OP_block_attention) {
+    if (x->op == OP_latent_attention || x->op == OP_compressed_attention) {
         s->n_head[layer] = s->n_kv[layer] = x->dim[1].n;
         return;
     }

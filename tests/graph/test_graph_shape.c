@@ -218,25 +218,31 @@ static const struct {
     {"y: f16[n_slot, 2, 16] = memory role=cache_index", "may have a role"},
     {"y: f16[n_slot2, 1, 16] = memory values=1 window=7 role=cache_index",
      NULL},
-    /* block_attention */
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s4) window=1 ratio=4",
+    /* compressed_attention */
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) window=1 "
+     "ratio=4",
      NULL},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s4, best) window=1"
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4, best) "
+     "window=1"
      " ratio=4",
      NULL},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s4) window=1",
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) window=1",
      "the ratio must be at least 1"},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s4) ratio=1",
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) ratio=1",
      "the window must be in 1"},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s3) ratio=1 window=1",
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s3) ratio=1 "
+     "window=1",
      "sinks must be [n_head]"},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, ck, s4) ratio=1 window=1",
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, ck, s4) ratio=1 "
+     "window=1",
      "caches of values of all"},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cr, s4) ratio=1 window=1",
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cr, s4) ratio=1 "
+     "window=1",
      "the same shape and format"},
-    {"y: f32[n_tok, 4, 16] = block_attention(h, cv, cb, s4) ratio=1 window=1",
+    {"y: f32[n_tok, 4, 16] = compressed_attention(h, cv, cb, s4) ratio=1 "
+     "window=1",
      "the keys' d"},
-    {"y: f32[n_tok, 4, 32] = block_attention(v4h, cv, cb, s4, g4) ratio=1"
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4, g4) ratio=1"
      " window=1",
      "chosen blocks must be I32"},
     /* block_mean */

@@ -356,7 +356,7 @@ static void check_blocks(const struct batch *b, int t)
 
 /* Every cache format, BF16 products; tokens with fewer than `window` positions,
  * without a block, with all blocks and with chosen ones. */
-TEST(cpu_block_attention_attends_to_a_window_and_blocks)
+TEST(cpu_compressed_attention_attends_to_a_window_and_blocks)
 {
     static const struct {
         int n_tok, last, n_head, n_kv, d, window, ratio, k; /* k 0: all */
@@ -397,7 +397,7 @@ TEST(cpu_block_attention_attends_to_a_window_and_blocks)
         }
         c->out =
             call_tensor(PL_F32, 3, (const int64_t[]){n, heads, d}, 1, &seed);
-        call_all(KERNEL_block_attention, c, (size_t)(n * heads * d) * 4);
+        call_all(KERNEL_compressed_attention, c, (size_t)(n * heads * d) * 4);
         for (int t = 0; t < n; t++)
             check_blocks(&b, t);
         for (int j = 0; j < 5; j++)

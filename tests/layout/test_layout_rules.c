@@ -105,12 +105,13 @@ static const char *const cases[] = {
     "z: i32[n_tok, 2] = index_topk(q, w, k) n_used=2 ratio=2\n",
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 2, 3] = memory values=1\n"
     "b: f32[n_slot, 2, 3] = memory values=1\ns: f32[4] = input\n"
-    "y: f32[n_tok, 4, 3] = block_attention(q, k, b, s) scale=0.5 window=3"
+    "y: f32[n_tok, 4, 3] = compressed_attention(q, k, b, s) scale=0.5 window=3"
     " ratio=2\n",
     "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 2, 3] = memory values=1\n"
     "b: f32[n_slot, 2, 3] = memory values=1\ns: f32[4] = input\n"
     "p: i32[n_tok, 2] = input\n"
-    "z: f32[n_tok, 4, 3] = block_attention(q, k, b, s, p) scale=0.5 window=3"
+    "z: f32[n_tok, 4, 3] = compressed_attention(q, k, b, s, p) scale=0.5 "
+    "window=3"
     " ratio=1\n",
     /* one channel, whose mean reads all of each token */
     "k: f32[n_slot, 1, 2] = memory values=1 role=cache_index\n"

@@ -357,10 +357,10 @@ static void latent_attention(const struct graph_attr *a,
 
 /* Attention to the last tokens and to blocks: gathers the keys of each token
  * into a sequence of its own. */
-static void block_attention(const struct graph_attr *a,
-                            const struct eval_value *in,
-                            const struct eval_rows *rows,
-                            struct eval_value *out)
+static void compressed_attention(const struct graph_attr *a,
+                                 const struct eval_value *in,
+                                 const struct eval_rows *rows,
+                                 struct eval_value *out)
 {
     int64_t n_tok = in[0].dim[0], row = in[1].dim[1] * in[1].dim[2];
     int64_t k = in[4].x ? in[4].dim[1] : INT64_MAX, most = 2 * rows->max_pos;
@@ -1111,8 +1111,8 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
     case OP_latent_attention:
         latent_attention(a, in, rows, out);
         break;
-    case OP_block_attention:
-        block_attention(a, in, rows, out);
+    case OP_compressed_attention:
+        compressed_attention(a, in, rows, out);
         break;
     case OP_block_mean:
         block_mean(a, in, rows, out);

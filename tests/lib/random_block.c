@@ -131,18 +131,20 @@ static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
                      : pl_chosen_attention(d->g, in[0], in[1], in[2], n, 0.5f);
 }
 
-static pl_tensor make_block_attention(struct draw *d, const pl_tensor *in)
+static pl_tensor make_compressed_attention(struct draw *d, const pl_tensor *in)
 {
-    return pl_block_attention(d->g, in[0], in[1], in[2], in[3], in[4],
-                              1 + draw_below(d, 4), 0.5f, 1 + draw_below(d, 6));
+    return pl_compressed_attention(d->g, in[0], in[1], in[2], in[3], in[4],
+                                   1 + draw_below(d, 4), 0.5f,
+                                   1 + draw_below(d, 6));
 }
 
 static pl_tensor make_index_topk(struct draw *d, const pl_tensor *in)
 {
     int k = 1 + draw_below(d, 4);
 
-    return draw_below(d, 2) ? pl_index_topk(d->g, in[0], in[1], in[2], k)
-                            : pl_index_blocks(d->g, in[0], in[1], in[2], k, 2);
+    return draw_below(d, 2)
+               ? pl_index_topk(d->g, in[0], in[1], in[2], k)
+               : pl_compressed_topk(d->g, in[0], in[1], in[2], k, 2);
 }
 
 static pl_tensor make_block_mean(struct draw *d, const pl_tensor *in)
@@ -597,7 +599,8 @@ static int ids_below(const struct block *b)
 {
     return b->a->op == OP_gather_rows ? (int)b->size['v']
            : b->a->op == OP_rope || b->a->op == OP_latent_attention ||
-                   b->a->op == OP_block_attention || b->a->op == OP_block_mean
+                   b->a->op == OP_compressed_attention ||
+                   b->a->op == OP_block_mean
                ? RANDOM_MAX_POS
            /* positions beyond a token's own may have no key */
            : b->a->op == OP_bidirectional_attention ? 1
@@ -659,7 +662,7 @@ static void make_operand(struct block *b, int i)
         x = cached(b, i,
                    (i == 2 && b->a->op != OP_index_topk) ||
                        b->a->op == OP_latent_attention ||
-                       b->a->op == OP_block_attention ||
+                       b->a->op == OP_compressed_attention ||
                        b->a->op == OP_block_mean);
         b->in[i] = b->src[i] = b->a->op == OP_cache_write ? x : written(b, x);
         return;

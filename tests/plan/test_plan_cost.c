@@ -585,7 +585,7 @@ TEST(plan_cost_blocks_count_as_one_position_each)
     struct graph_attr attr = {.n_used = 2, .window = 5, .ratio = 4};
     struct insn attend = {
         .kind = INSN_KERNEL,
-        .kernel = {.kernel = KERNEL_block_attention,
+        .kernel = {.kernel = KERNEL_compressed_attention,
                    .n_arg = 6,
                    .arg = {{2, ACCESS_WRITE},
                            {1, ACCESS_READ},

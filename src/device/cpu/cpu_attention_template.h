@@ -905,7 +905,7 @@ static inline struct cpu_call blocks_call(const struct cpu_call *c)
     return own;
 }
 
-static inline size_t block_attention_scratch(const struct cpu_call *c)
+static inline size_t compressed_attention_scratch(const struct cpu_call *c)
 {
     struct cpu_call own = blocks_call(c);
 
@@ -1218,7 +1218,7 @@ static inline void latent_attention_run(const struct cpu_call *c)
     attend(c, true);
 }
 
-static inline void block_attention_run(const struct cpu_call *c)
+static inline void compressed_attention_run(const struct cpu_call *c)
 {
     struct cpu_call own = blocks_call(c);
 
@@ -1233,8 +1233,8 @@ static inline void attention_init_bf16(struct cpu_kernels *k)
         bidirectional_attention_run, bidirectional_attention_scratch};
     k->bf16[KERNEL_latent_attention] =
         (struct cpu_entry){latent_attention_run, latent_attention_scratch};
-    k->bf16[KERNEL_block_attention] =
-        (struct cpu_entry){block_attention_run, block_attention_scratch};
+    k->bf16[KERNEL_compressed_attention] = (struct cpu_entry){
+        compressed_attention_run, compressed_attention_scratch};
 }
 
 #endif

@@ -27,7 +27,7 @@
     X(attention, attention_scratch)                                            \
     X(bidirectional_attention, bidirectional_attention_scratch)                \
     X(latent_attention, latent_attention_scratch)                              \
-    X(block_attention, block_attention_scratch)                                \
+    X(compressed_attention, compressed_attention_scratch)                      \
     X(index_topk, index_scratch)                                               \
     X(block_mean, NULL)                                                        \
     X(short_conv, short_conv_scratch)                                          \

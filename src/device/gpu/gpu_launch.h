@@ -49,7 +49,7 @@ typedef int64_t s64;
     X(attention, gpu_attention_scratch)                                        \
     X(bidirectional_attention, gpu_attention_scratch)                          \
     X(latent_attention, gpu_latent_attention_scratch)                          \
-    X(block_attention, gpu_block_attention_scratch)                            \
+    X(compressed_attention, gpu_compressed_attention_scratch)                  \
     X(index_topk, gpu_index_scratch)                                           \
     X(block_mean, NULL)                                                        \
     /* rows, permutations, states */                                           \
@@ -77,7 +77,7 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 size_t gpu_attention_scratch(const struct gpu_call *c);
 size_t gpu_latent_attention_scratch(const struct gpu_call *c);
-size_t gpu_block_attention_scratch(const struct gpu_call *c);
+size_t gpu_compressed_attention_scratch(const struct gpu_call *c);
 size_t gpu_index_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);

@@ -579,14 +579,15 @@ static struct gpu_call blocks_call(const struct gpu_call *c)
     return own;
 }
 
-size_t gpu_block_attention_scratch(const struct gpu_call *c)
+size_t gpu_compressed_attention_scratch(const struct gpu_call *c)
 {
     const struct gpu_call own = blocks_call(c);
 
     return gpu_latent_attention_scratch(&own);
 }
 
-void gpu_launch_block_attention(struct launch_list *l, const struct gpu_call *c)
+void gpu_launch_compressed_attention(struct launch_list *l,
+                                     const struct gpu_call *c)
 {
     const struct gpu_call own = blocks_call(c);
 
