@@ -53,9 +53,12 @@ typedef struct pl_dim {
  *                value heads of the first gate, then those of the second
  *   DELTA_GATE_A rows that all value heads share: DELTA_GATE or ATTN_GATE times
  *                the results of this matrix are gates
+ *   ATTN_OUT_A   matrices of groups of adjacent query heads, whose results the
+ *                columns of ATTN_OUT belong to
+ *   EXPERT_IDS   the experts of each token id
  *   INDEXER      a matrix of the indexer, which chooses the keys of attention
  *   INDEXER_Q    the indexer's queries, if it chooses for each KV head
- *   CACHE_INDEX  the indexer's keys
+ *   CACHE_INDEX  the indexer's keys, and what keys of blocks are made of
  *   STATE        a recurrent state per value head
  *   CONV_STATE   earlier inputs per channel of a convolution
  *   SSM_IN       rows of a state space model's z, x, b, c and dt, in this order
@@ -121,7 +124,9 @@ typedef struct pl_dim {
     X(SSM_OUT)                                                                 \
     X(SSM_STATE)                                                               \
     X(SSM_CONV_STATE)                                                          \
-    X(DELTA_GATE_A)
+    X(DELTA_GATE_A)                                                            \
+    X(ATTN_OUT_A)                                                              \
+    X(EXPERT_IDS)
 
 typedef enum pl_role {
 #define PL_ROLE_ENUM(name) PL_ROLE_##name,
@@ -172,6 +177,7 @@ typedef enum pl_gating {
     PL_GATING_SOFTMAX,          /* softmax over all experts */
     PL_GATING_SIGMOID,          /* sigmoid of each expert's logit */
     PL_GATING_SOFTMAX_SELECTED, /* softmax over selected experts */
+    PL_GATING_SQRT_SOFTPLUS,    /* sqrt(softplus) of each expert's logit */
 } pl_gating;
 
 typedef struct pl_rope {
@@ -324,6 +330,49 @@ PL_API pl_tensor pl_attention_blocks(pl_graph *g, pl_tensor q, pl_tensor k,
  * MiniMax-M3. */
 PL_API pl_tensor pl_index_blocks(pl_graph *g, pl_tensor q, pl_tensor cache,
                                  int k, int block, int local);
+/* Means of blocks of R tokens, which serve as keys. The cache [slots, 1, 2 c],
+ * F32, created with `values`, has for each token the values v [c] and then the
+ * gates g [c]; pos [t] (I32) are the positions of the step's tokens, bias
+ * [R, c] -> [t, d]. c is d or 2 d. The result of a token that ends a block,
+ * (pos + 1) % R = 0, is for each of d channels a mean of v over the block's
+ * tokens, weighted by the softmax over these tokens of g + bias[pos % R]. If c
+ * is 2 d, these are the last d channels of the block's tokens, and the first d
+ * of the tokens of the block before, if any. Other results are 0. Source:
+ * DeepSeek-V4's model card. */
+PL_API pl_tensor pl_block_mean(pl_graph *g, pl_tensor cache, pl_tensor pos,
+                               pl_tensor bias, int64_t d);
+/* Causal attention to the last `window` tokens and to blocks of `ratio` tokens:
+ * q [t, n_head, d], caches of values `keys` and `blocks` [slots, n_kv, d] that
+ * keep all tokens, and sinks [n_head] -> [t, n_head, d]. A key is its value,
+ * too. The key of block b is in `blocks` at the position of its last token. A
+ * token sees the blocks that end at or before its own position: all of them,
+ * or, if `chosen` [t, k] (I32) is not -1 and there are more than k, those whose
+ * numbers it lists. */
+PL_API pl_tensor pl_compressed_attention(pl_graph *g, pl_tensor q,
+                                         pl_tensor keys, pl_tensor blocks,
+                                         pl_tensor sinks, pl_tensor chosen,
+                                         int ratio, float scale,
+                                         int64_t window);
+/* Like pl_index_topk, but chooses blocks of `ratio` tokens that end at or
+ * before a token. The key of a block is at the position of its last token. */
+PL_API pl_tensor pl_compressed_topk(pl_graph *g, pl_tensor q, pl_tensor w,
+                                    pl_tensor cache, int k, int ratio);
+/* Computes the weights of n residual streams (hyper-connections,
+ * arXiv:2409.19606): x [*, n (n + 2)], scale [3], base [n (n + 2)] -> like x: n
+ * weights a, n weights o and the matrix c [from, to]. With v = x scale + base,
+ * of which a, o and c have a scale each:
+ *
+ *   a = sigmoid(v) + eps,  o = 2 sigmoid(v),  c = softmax over `to` of v, + eps
+ *
+ * Then each column of c is divided by its sum + eps, and n_iter - 1 times each
+ * row, then each column. n is at most 8. */
+PL_API pl_tensor pl_sinkhorn(pl_graph *g, pl_tensor x, pl_tensor scale,
+                             pl_tensor base, int n_iter, float eps);
+/* Adds y [t, e] to n residual streams x [t, n, e] and mixes them, by the
+ * weights w [t, n (n + 1)], which are o and c of pl_sinkhorn: stream i becomes
+ * o_i y + sum over j of c[j, i] x_j. */
+PL_API pl_tensor pl_mix_streams(pl_graph *g, pl_tensor x, pl_tensor y,
+                                pl_tensor w);
 /* Causal convolution of each channel: x [t, c], taps w [c, n] -> [t, c]. The
  * last tap applies to the token itself, those before it to earlier tokens,
  * whose inputs the state [slots, c, n - 1] holds. If `silu`, SiLU follows. */

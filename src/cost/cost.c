@@ -237,22 +237,32 @@ static double attention(const struct program *p, const struct insn_kernel *s,
         seen = chosen;
         read = fmin(read, seen * (double)z->sizes.n_tok);
     }
+    if (s->kernel == KERNEL_compressed_attention) {
+        double blocks = positions(z) / s->attr->ratio;
+
+        if (s->arg[5].tensor >= 0)
+            blocks = fmin(blocks, (double)p->tensor[s->arg[5].tensor].dim[1].n);
+        seen += blocks;
+        read = fmin(positions(z) * n_seq(z), seen * (double)z->sizes.n_tok);
+    }
     macs = seen * (values(q, z) + values(out, z));
     bytes = position_bytes(p, s, 2);
-    if (s->kernel != KERNEL_latent_attention)
+    if (s->kernel != KERNEL_latent_attention &&
+        s->kernel != KERNEL_compressed_attention)
         bytes += position_bytes(p, s, 3);
     bytes *= read;
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
 /* Returns the seconds of index_topk or index_blocks, which score all positions
- * of a token unless they choose them all. The keys are argument `keys`. */
+ * or compressed keys of a token unless they choose them all. The keys are
+ * argument `keys`. */
 static double choice(const struct program *p, const struct insn_kernel *s,
                      int keys, const struct cost_rates *r,
                      const struct cost_micro *z)
 {
     const double each = s->attr->block > 0 ? s->attr->block : 1;
-    double seen = positions(z);
+    double seen = positions(z) / (s->attr->ratio > 1 ? s->attr->ratio : 1);
 
     if (seen <= s->attr->n_used * each)
         return 0;
@@ -291,6 +301,11 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return choice(p, k, 3, r, z);
     if (k->kernel == KERNEL_index_blocks)
         return choice(p, k, 2, r, z);
+    if (k->kernel == KERNEL_block_mean)
+        return fmax(
+            (double)p->tensor[k->arg[1].tensor].dim[2].n *
+                (double)z->sizes.n_tok * sizeof(float) / r->read_bytes_per_s,
+            seconds_of_values(r, values(&p->tensor[k->arg[0].tensor], z)));
     if (k->kernel == KERNEL_delta_net || k->kernel == KERNEL_delta_net_channels)
         return recurrent(&p->tensor[k->arg[6].tensor], 4, r, z);
     if (k->kernel == KERNEL_ssm_scan)

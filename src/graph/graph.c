@@ -376,8 +376,9 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     return t;
 }
 
-pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
-                   int64_t d_head, bool values, int64_t window)
+pl_tensor graph_cache(pl_graph *g, const char *name, pl_format f,
+                      int64_t n_head, int64_t d_head, bool values,
+                      int64_t window, pl_role role)
 {
     pl_dim d[3] = {{1, PL_N_SLOT}, {n_head, PL_CONST}, {d_head, PL_CONST}};
     int pool;
@@ -400,8 +401,9 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
                                   "may have at most %d different windows",
                                   name, (long long)window, PL_MAX_POOL));
     d[0].symbol = (pl_symbol)(PL_N_SLOT + pool);
-    t = leaf(g, OP_memory, name, f, 3, d,
-             values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K);
+    if (role == PL_ROLE_NONE)
+        role = values ? PL_ROLE_CACHE_V : PL_ROLE_CACHE_K;
+    t = leaf(g, OP_memory, name, f, 3, d, role);
     if (t >= 0) {
         g->node[t].attr.values = values;
         g->node[t].attr.window = window;
@@ -409,13 +411,16 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     return t;
 }
 
+pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
+                   int64_t d_head, bool values, int64_t window)
+{
+    return graph_cache(g, name, f, n_head, d_head, values, window,
+                       PL_ROLE_NONE);
+}
+
 pl_tensor pl_index_cache(pl_graph *g, const char *name, pl_format f, int64_t d)
 {
-    pl_tensor t = pl_cache(g, name, f, 1, d, false, 0);
-
-    if (t >= 0)
-        g->node[t].role = PL_ROLE_CACHE_INDEX;
-    return t;
+    return graph_cache(g, name, f, 1, d, false, 0, PL_ROLE_CACHE_INDEX);
 }
 
 /* Builders of ops ------------------------------------------------------ */
@@ -577,6 +582,42 @@ pl_tensor pl_chosen_attention(pl_graph *g, pl_tensor q, pl_tensor cache,
 {
     return make(g, OP_latent_attention, 3, IN(q, cache, chosen),
                 ATTR(.scale = scale, .d_value = d_value), 0, NULL);
+}
+
+pl_tensor pl_compressed_attention(pl_graph *g, pl_tensor q, pl_tensor keys,
+                                  pl_tensor blocks, pl_tensor sinks,
+                                  pl_tensor chosen, int ratio, float scale,
+                                  int64_t window)
+{
+    return make(
+        g, OP_compressed_attention, 5, IN(q, keys, blocks, sinks, chosen),
+        ATTR(.scale = scale, .window = window, .ratio = ratio), 0, NULL);
+}
+
+pl_tensor pl_block_mean(pl_graph *g, pl_tensor cache, pl_tensor pos,
+                        pl_tensor bias, int64_t d)
+{
+    return make(g, OP_block_mean, 3, IN(cache, pos, bias), ATTR(.d_value = d),
+                0, NULL);
+}
+
+pl_tensor pl_compressed_topk(pl_graph *g, pl_tensor q, pl_tensor w,
+                             pl_tensor cache, int k, int ratio)
+{
+    return make(g, OP_index_topk, 3, IN(q, w, cache),
+                ATTR(.n_used = k, .ratio = ratio), 0, NULL);
+}
+
+pl_tensor pl_sinkhorn(pl_graph *g, pl_tensor x, pl_tensor scale, pl_tensor base,
+                      int n_iter, float eps)
+{
+    return make(g, OP_sinkhorn, 3, IN(x, scale, base),
+                ATTR(.eps = eps, .n_iter = n_iter), 0, NULL);
+}
+
+pl_tensor pl_mix_streams(pl_graph *g, pl_tensor x, pl_tensor y, pl_tensor w)
+{
+    return make(g, OP_mix_streams, 3, IN(x, y, w), &no_attr, 0, NULL);
 }
 
 pl_tensor pl_index_topk(pl_graph *g, pl_tensor q, pl_tensor w, pl_tensor cache,

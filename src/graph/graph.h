@@ -53,7 +53,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
 /* Parameters of ops: one flat record. The comment of a field names the ops that
  * use it; for other ops the field is zero. Columns: type, name. */
 #define GRAPH_ATTR_COMMON(X)                                                   \
-    X(float, eps)     /* *_norm, and norms in delta_net: epsilon */            \
+    X(float, eps)     /* *_norm, norms in delta_net, sinkhorn: epsilon */      \
     X(float, scale)   /* a factor; *attention: of scores; rope: of ln(pos) */  \
     X(float, softcap) /* attention: limit of the scores, 0 = none */           \
     X(float, lo)      /* clamp: lower limit; swiglu_oai: of up */              \
@@ -74,7 +74,7 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, n_group)      /* router_topk: groups of experts, 0 or 1 = none */   \
     X(int, n_group_used) /* router_topk: number of groups used */              \
     X(int, axis)         /* slice, concat: index of the dimension */           \
-    X(int64_t, start)    /* slice: first index */                              \
+    X(int64_t, start)    /* slice: first index; rope: the position 0 */        \
     X(int, perm0)        /* permute: result dim i is operand dim perm_i */     \
     X(int, perm1)                                                              \
     X(int, perm2)                                                              \
@@ -83,13 +83,16 @@ enum op op_from_name(const char *name); /* Returns the op with this name, or
     X(int, values)      /* memory: 1 if it holds values, 0 if keys */          \
     X(int, state)       /* memory: 1 if a slot holds a sequence's state */     \
     X(int, silu)        /* short_conv: 1 to apply SiLU to the result */        \
-    X(int64_t, d_value) /* latent_attention: width of the values */            \
+    X(int64_t, d_value) /* latent_attention, block_mean: width of values */    \
     X(int, bf16)        /* contractions, *attention*: 1 for BF16 products */
 /* Those that count for the hash of a numeric plan only where they are not 0, so
  * that plans without them keep their hash. */
 #define GRAPH_ATTR_RARE(X)                                                     \
-    X(int, block) /* *_blocks: positions of a block */                         \
-    X(int, local) /* index_blocks: last blocks, always chosen */
+    X(int, block)  /* *_blocks: positions of a block */                        \
+    X(int, local)  /* index_blocks: last blocks, always chosen */              \
+    X(int, ratio)  /* index_topk, compressed_attention: tokens of a block */   \
+    X(int, back)   /* rope: 1 to turn by the negative angles */                \
+    X(int, n_iter) /* sinkhorn: how often columns are normalised */
 #define GRAPH_ATTR_MAP(X) GRAPH_ATTR_COMMON(X) GRAPH_ATTR_RARE(X)
 
 struct graph_attr {
@@ -164,7 +167,8 @@ static inline bool graph_is_contraction(enum op op)
 static inline bool graph_is_attention(enum op op)
 {
     return op == OP_attention || op == OP_bidirectional_attention ||
-           op == OP_latent_attention || op == OP_attention_blocks;
+           op == OP_latent_attention || op == OP_attention_blocks ||
+           op == OP_compressed_attention;
 }
 
 /* A pool: the memories (caches or states) with the same retention rule. All
@@ -204,6 +208,11 @@ void graph_let_go(const pl_graph *g);
  * NULL, if a builder has failed before, or if the graph is held, which is
  * recorded as a failure. */
 bool graph_is_open(pl_graph *g);
+
+/* Like pl_cache, with a role; PL_ROLE_NONE is that of keys or values. */
+pl_tensor graph_cache(pl_graph *g, const char *name, pl_format f,
+                      int64_t n_head, int64_t d_head, bool values,
+                      int64_t window, pl_role role);
 
 /* Returns the memory to which node i refers: node i itself if it is a memory,
  * or the memory that op i (cache_write) writes to. Returns -1 if node i is

@@ -482,17 +482,14 @@ static pl_tensor make(struct parse *p, const struct line *l)
         }
         if (l->attr.state)
             return pl_state(p->g, l->name, dim[1], dim[2], l->role);
-        if (l->role == PL_ROLE_CACHE_INDEX && dim[1] == 1 && !l->attr.values &&
-            l->attr.window == 0)
-            return pl_index_cache(p->g, l->name, l->format, dim[2]);
-        if (l->role != PL_ROLE_NONE) {
+        if (l->role != PL_ROLE_NONE &&
+            (l->role != PL_ROLE_CACHE_INDEX || dim[1] != 1)) {
             bad(p, PL_BAD_ARGUMENT,
-                "only a cache of keys of all tokens with "
-                "one head may have a role, cache_index");
+                "only a cache with one head may have a role, cache_index");
             return -1;
         }
-        return pl_cache(p->g, l->name, l->format, dim[1], dim[2],
-                        l->attr.values, l->attr.window);
+        return graph_cache(p->g, l->name, l->format, dim[1], dim[2],
+                           l->attr.values, l->attr.window, l->role);
     default:
         t = l->def ? pl_custom(p->g, l->def, l->n_in, l->in)
                    : graph_make(p->g, l->op, l->n_in, l->in, &l->attr,

@@ -128,6 +128,8 @@ static bool shape_gather_rows(struct shape *s)
         return fail(s, "too many dimensions of ids");
     memcpy(d, ids->dim, sizeof d);
     d[ids->n_dim] = t->dim[1];
+    if (t->format == PL_I32)
+        s->n->format = PL_I32;
     return result(s, ids->n_dim + 1, d);
 }
 
@@ -239,8 +241,9 @@ static bool shape_rope(struct shape *s)
         return fail(s, "frequency factors must be [n_rot / 2]");
     if (!(s->n->attr.base > 0))
         return fail(s, "the frequency base must be positive");
-    if (s->n->attr.window < 0 || s->n->attr.window > INT32_MAX)
-        return fail(s, "the window must be in 0 .. 2147483647");
+    if (s->n->attr.window < 0 || s->n->attr.window > INT32_MAX ||
+        s->n->attr.start < 0 || s->n->attr.start > INT32_MAX)
+        return fail(s, "window and start must be in 0 .. 2147483647");
     return like(s, x);
 }
 
@@ -408,10 +411,103 @@ static bool shape_index_topk(struct shape *s)
     if (w->n_dim != 2 || !dim_equal(w->dim[0], q->dim[0]) ||
         !dim_equal(w->dim[1], q->dim[1]))
         return fail(s, "w must be [t, j]");
-    if (s->n->attr.n_used < 1)
-        return fail(s, "n_used must be at least 1");
+    if (s->n->attr.n_used < 1 || s->n->attr.ratio < 0)
+        return fail(s, "n_used must be at least 1, and ratio not negative");
     s->n->format = PL_I32;
     return result(s, 2, d);
+}
+
+static bool shape_compressed_attention(struct shape *s)
+{
+    const struct graph_node *q = s->in[0], *k = s->in[1], *b = s->in[2];
+    const struct graph_node *sinks = s->in[3], *chosen = s->in[4];
+
+    for (int i = 1; i < 3; i++)
+        if (!s->in[i]->attr.values || s->in[i]->attr.state ||
+            s->g->pool[dim_pool(s->in[i]->dim[0])].window > 0)
+            return fail(s, "keys and blocks must be caches of values of all "
+                           "tokens");
+    if (k->dim[1].n != b->dim[1].n || k->dim[2].n != b->dim[2].n ||
+        k->format != b->format)
+        return fail(s, "keys and blocks must have the same shape and format");
+    if (!queries_fit(s))
+        return false;
+    if (sinks->n_dim != 1 || !dim_equal(sinks->dim[0], q->dim[1]))
+        return fail(s, "sinks must be [n_head]");
+    if (s->n->attr.window < 1 || s->n->attr.window > INT32_MAX)
+        return fail(s, "the window must be in 1 .. 2147483647");
+    if (s->n->attr.ratio < 1)
+        return fail(s, "the ratio must be at least 1");
+    if (chosen && (chosen->format != PL_I32 || chosen->n_dim != 2 ||
+                   !dim_equal(chosen->dim[0], q->dim[0]) ||
+                   last(chosen).symbol != PL_CONST))
+        return fail(s, "chosen blocks must be I32 [t, k]");
+    return result(s, 3, q->dim);
+}
+
+static bool shape_block_mean(struct shape *s)
+{
+    const struct graph_node *c = s->in[0], *pos = s->in[1], *bias = s->in[2];
+    const pl_dim d[2] = {pos->dim[0], constant(s->n->attr.d_value)};
+    int64_t n = c->dim[2].n / 2, kept = s->g->pool[dim_pool(c->dim[0])].window;
+    bool both = n == 2 * s->n->attr.d_value;
+
+    if (!c->attr.values || c->attr.state || c->dim[1].n != 1 ||
+        c->format != PL_F32)
+        return fail(s, "the cache must be an F32 cache of values with one "
+                       "head");
+    if (pos->format != PL_I32 || pos->n_dim != 1 ||
+        pos->dim[0].symbol != PL_N_TOK || pos->dim[0].n != 1)
+        return fail(s, "positions must be I32 [t], one per token of the step");
+    if (c->dim[2].n % 2 || s->n->attr.d_value < 1 ||
+        (n != s->n->attr.d_value && !both))
+        return fail(s, "the cache must be two or four times d_value wide");
+    if (bias->n_dim != 2 || !dim_equal(bias->dim[1], constant(n)) ||
+        bias->dim[0].symbol != PL_CONST || bias->dim[0].n > INT32_MAX / 2)
+        return fail(s, "the bias must be [ratio, half the cache's d]");
+    if (kept > 0 && kept < (both ? 2 : 1) * bias->dim[0].n)
+        return fail(s, "the cache keeps fewer tokens than a mean needs");
+    return result(s, 2, d);
+}
+
+enum { MAX_STREAM = 8 };
+
+/* Returns the number of streams n if d = n (n + 2), else 0. */
+static int64_t streams_of(pl_dim d)
+{
+    for (int64_t n = 1; n <= MAX_STREAM && d.symbol == PL_CONST; n++)
+        if (d.n == n * (n + 2))
+            return n;
+    return 0;
+}
+
+static bool shape_sinkhorn(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *scale = s->in[1];
+    const struct graph_node *base = s->in[2];
+
+    if (streams_of(last(x)) == 0)
+        return fail(s, "x must be [*, n (n + 2)] with n in 1 .. 8");
+    if (scale->n_dim != 1 || !dim_equal(scale->dim[0], constant(3)) ||
+        base->n_dim != 1 || !dim_equal(base->dim[0], last(x)))
+        return fail(s, "the scale must be [3] and the base [n (n + 2)]");
+    if (s->n->attr.n_iter < 1)
+        return fail(s, "n_iter must be at least 1");
+    return like(s, x);
+}
+
+static bool shape_mix_streams(struct shape *s)
+{
+    const struct graph_node *x = s->in[0], *y = s->in[1], *w = s->in[2];
+
+    if (x->n_dim != 3 || y->n_dim != 2 || !dim_equal(x->dim[0], y->dim[0]) ||
+        !dim_equal(x->dim[2], y->dim[1]))
+        return fail(s, "x must be [t, n, e] and y [t, e]");
+    if (w->n_dim != 2 || !dim_equal(w->dim[0], x->dim[0]) ||
+        x->dim[1].symbol != PL_CONST || x->dim[1].n > MAX_STREAM ||
+        !dim_equal(w->dim[1], constant(x->dim[1].n * (x->dim[1].n + 1))))
+        return fail(s, "the weights must be [t, n (n + 1)] with n in 1 .. 8");
+    return like(s, x);
 }
 
 /* Checks that x has one row per token of the step, and that the memory is a
@@ -510,7 +606,7 @@ static bool shape_softmax(struct shape *s)
 
 static bool is_gating(int g)
 {
-    return g >= 0 && g <= PL_GATING_SOFTMAX_SELECTED;
+    return g >= 0 && g <= PL_GATING_SQRT_SOFTPLUS;
 }
 
 static bool shape_router_topk(struct shape *s)
@@ -754,7 +850,7 @@ static bool weight_fits(struct shape *s, int i)
                                                   !strcmp(dims, "*,*->*"));
 
     if (f == PL_F32 || (matrix && f != PL_I32) ||
-        (op == OP_custom && f == PL_I32))
+        ((op == OP_custom || op == OP_gather_rows) && f == PL_I32))
         return true;
     if (f != PL_F16 && f != PL_BF16)
         return fail(
@@ -847,9 +943,11 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
             return false;
         if (s.in[i]->format == PL_I32 && n->op != OP_reshape &&
             n->op != OP_custom &&
+            !(n->op == OP_gather_rows && s.in[i]->op == OP_weight) &&
             !(i > 0 &&
               (n->op == OP_gather_rows || n->op == OP_rope ||
                n->op == OP_router_weights || n->op == OP_latent_attention ||
+               n->op == OP_compressed_attention || n->op == OP_block_mean ||
                n->op == OP_bidirectional_attention ||
                n->op == OP_attention_blocks || n->op == OP_expert_matmul ||
                n->op == OP_expert_down)))

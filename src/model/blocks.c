@@ -480,7 +480,8 @@ static struct width d_shared(const struct build *b)
 }
 
 /* Returns the hidden values glu(gate, up). If limit[layer] > 0, they are
- * min(silu(gate), limit) * clamp(up, -limit, limit) instead. */
+ * min(silu(gate), limit) * clamp(up, -limit, limit) instead, or silu(min(gate,
+ * limit)) * the same. */
 static pl_tensor joined(struct build *b, model_glu *glu, pl_tensor gate,
                         pl_tensor up, const float *limit)
 {
@@ -488,6 +489,10 @@ static pl_tensor joined(struct build *b, model_glu *glu, pl_tensor gate,
 
     if (c <= 0)
         return glu(b->g, gate, up);
+    if (b->m->clamp_first) {
+        gate = pl_clamp(b->g, gate, -FLT_MAX, c);
+        return pl_swiglu(b->g, gate, pl_clamp(b->g, up, -c, c));
+    }
     gate = pl_clamp(b->g, pl_silu(b->g, gate), -FLT_MAX, c);
     return pl_mul(b->g, gate, pl_clamp(b->g, up, -c, c));
 }
@@ -616,9 +621,12 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
     const struct model_dim e = model_width(b);
     const struct model_dim n_expert = {m->n_expert, "expert_count"};
     const int used = (int)m->n_expert_used;
-    pl_tensor bias = selection_bias(b, n_expert);
-    pl_tensor ids = pl_router_topk(b->g, logits, bias, m->gating, used,
-                                   (int)m->n_group, (int)m->n_group_used);
+    pl_tensor ids =
+        b->expert_ids >= 0
+            ? b->expert_ids
+            : pl_router_topk(b->g, logits, selection_bias(b, n_expert),
+                             m->gating, used, (int)m->n_group,
+                             (int)m->n_group_used);
     pl_tensor w = pl_router_weights(b->g, logits, ids, m->gating, m->normalise,
                                     m->routed);
     pl_tensor x = model_heads(b, h, 1, e.n);

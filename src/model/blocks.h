@@ -47,6 +47,9 @@ struct build {
     /* [n_tok, top_keys] the positions that the most recently built indexer has
      * chosen; -1 if there is none */
     pl_tensor chosen;
+    /* [n_tok, n_expert_used] the experts of the layer built next, -1 if its
+     * router chooses them */
+    pl_tensor expert_ids;
 };
 
 /* The expected size of a dimension, and the metadata key that it comes from,
@@ -304,6 +307,8 @@ pl_status model_deepseek2_read(struct model *m, pl_err *err);
 void model_deepseek2(struct build *b);
 pl_status model_deepseek32_read(struct model *m, pl_err *err);
 pl_status model_glm_dsa_read(struct model *m, pl_err *err);
+pl_status model_deepseek4_read(struct model *m, pl_err *err);
+void model_deepseek4(struct build *b);
 pl_status model_granite_read(struct model *m, pl_err *err);
 void model_granite(struct build *b);
 pl_status model_smollm3_read(struct model *m, pl_err *err);

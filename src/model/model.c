@@ -41,6 +41,8 @@ static const struct model_family families[] = {
      model_deepseek32_read, model_deepseek2},
     {"glm-dsa", false, MOE_ALWAYS, true, "expert_feed_forward_length",
      model_glm_dsa_read, model_deepseek2},
+    {"deepseek4", false, MOE_ALWAYS, false, "expert_feed_forward_length",
+     model_deepseek4_read, model_deepseek4},
     {"granite", false, MOE_NEVER, false, NULL, model_granite_read,
      model_granite},
     {"granitemoe", false, MOE_ALWAYS, false, "feed_forward_length",
@@ -253,6 +255,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                       .n_ctx = requested_context(m, opt->n_ctx),
                       .ends = -1,
                       .chosen = -1,
+                      .expert_ids = -1,
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
 

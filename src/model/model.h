@@ -47,6 +47,18 @@ struct model_delta {
     bool neighbours;
 };
 
+/* Sizes of deepseek4: how often its streams' weights are normalised, and the
+ * epsilon; the tokens of a compressed key in each layer, 0 for a layer without
+ * them; the window of attention, and how many tokens caches of few tokens keep;
+ * runs of heads with an output matrix each, and its rows; the number of layers
+ * that choose experts by token. */
+struct model_v4 {
+    int64_t n_iter;
+    float eps;
+    const float *ratio; /* [n_layer], or NULL if all are 0 */
+    int64_t window, kept, n_group, out_rank, n_hash;
+};
+
 /* Sizes of a Mamba-2 block: n_head heads with d_inner values together, and
  * n_group groups of them, which share the vectors of d_state values that read
  * and write the states. n_tap is as in struct model_delta. */
@@ -136,6 +148,7 @@ struct model {
     float decay_bound; /* least logarithm of a decay of Kimi delta attention; 0
                           for no bound */
     struct model_ssm ssm;
+    struct model_v4 v4;
     int64_t n_tap; /* number of tokens that a short convolution without delta
                       net sums */
     const char *output_norm; /* name of the last norm; NULL for output_norm */
@@ -152,6 +165,7 @@ struct model {
     /* [n_layer] limit of the hidden values of experts, and of the shared expert
      * or a feed-forward part, 0 for none; NULL if no layer has one. */
     const float *clamp_expert, *clamp_shared;
+    bool clamp_first; /* the limit of the gate applies before SiLU */
     /* The temperature of queries: they are multiplied by 1 + temp ln(floor(
      * position / temp_length) + 1); 0 for none. */
     float temp;
@@ -220,6 +234,8 @@ struct model_graph_options {
  *   cache_k.N, cache_v.N     [n_slot, n_head_kv, d_head], N the layer
  *   cache_kv.N               [n_slot, 1, d], instead of these: latents
  *   cache_index.N            [n_slot, 1, d]: keys of an indexer
+ *   cache_block.N            [n_slot, 1, d]: keys of blocks of tokens
+ *   cache_raw.N, cache_index_raw.N   [n_slot, 1, d]: what such keys are made of
  *   state.N, conv_state*.N   of layers with a delta net or a Mamba-2 block
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output; not of an encoder

@@ -122,9 +122,10 @@ static bool has_only(const struct gguf_kv *kv, double a, double b)
  * router. */
 static double gating_number(const struct model *m)
 {
-    return m->gating == PL_GATING_SOFTMAX   ? 1
-           : m->gating == PL_GATING_SIGMOID ? 2
-                                            : 3;
+    return m->gating == PL_GATING_SOFTMAX         ? 1
+           : m->gating == PL_GATING_SIGMOID       ? 2
+           : m->gating == PL_GATING_SQRT_SOFTPLUS ? 4
+                                                  : 3;
 }
 
 static pl_status reject_key(const struct model *m, const struct gguf_kv *kv,

@@ -94,9 +94,10 @@ static pl_status compare(struct build *b, const struct gguf_tensor *t,
 }
 
 /* Checks that kernels can read the format of `t`: F32, F16 or BF16 for a
- * vector, and any float or block format for a matrix. */
+ * vector, I32 for a table of experts, and any float or block format for a
+ * matrix. */
 static pl_status check_format(struct build *b, const struct gguf_tensor *t,
-                              int n_dim)
+                              int n_dim, pl_role role)
 {
     const char *path = gguf_path(b->m->file);
     char id[24], known[200] = "";
@@ -109,7 +110,11 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                        "%s: %s is %s; vectors may be F32, F16 or BF16", path,
                        t->name, gguf_format_name(t->id, id));
     }
-    if (f != PL_FORMAT_COUNT && f != PL_I32)
+    if (role == PL_ROLE_EXPERT_IDS && f != PL_I32)
+        return err_set(&b->g->err, PL_UNSUPPORTED,
+                       "%s: %s is %s; a table of experts must be I32", path,
+                       t->name, gguf_format_name(t->id, id));
+    if (f != PL_FORMAT_COUNT && (f != PL_I32 || role == PL_ROLE_EXPERT_IDS))
         return PL_OK;
     for (int i = 0; i < PL_FORMAT_COUNT; i++)
         if (i != PL_I32)
@@ -211,7 +216,7 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
     if ((gguf_find_tensor(b->m->file, name)
              ? compare(b, t, n_dim, dim, want)
              : compare_experts(b, name, n_dim, dim, want)) != PL_OK ||
-        check_format(b, t, n_dim) != PL_OK)
+        check_format(b, t, n_dim, role) != PL_OK)
         return -1;
     return pl_weight(b->g, name, t->format, n_dim, dim, role);
 }
@@ -290,7 +295,7 @@ static pl_status check_values(const struct model *m,
                               const struct gguf_tensor *t,
                               const struct range *r, pl_err *err)
 {
-    int64_t n = t->dim[t->n_dim - 1];
+    int64_t n = (int64_t)(t->bytes / format_row_bytes(t->format, 1));
     float *v = calloc((size_t)n, sizeof *v);
     char *bytes = malloc(t->bytes);
     pl_status s;
@@ -316,10 +321,15 @@ static pl_status check_values(const struct model *m,
 pl_status model_check_values(const struct model *m, const pl_graph *g,
                              pl_err *err)
 {
+    const struct range experts = {PL_ROLE_EXPERT_IDS, 0,
+                                  (double)(m->n_expert - 1)};
+
     for (int i = 0; i < g->n_node; i++) {
         const struct graph_node *n = &g->node[i];
         const struct range *r = n->op == OP_weight ? range_of(n->role) : NULL;
 
+        if (n->op == OP_weight && n->role == PL_ROLE_EXPERT_IDS)
+            r = &experts;
         if (r)
             PL_TRY(check_values(m, gguf_find_tensor(m->file, n->name), r, err));
     }

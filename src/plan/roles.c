@@ -26,7 +26,8 @@ enum axis {
     AXIS_NONE, /* the tensor is not split */
     AXIS_HEAD, /* indices of query heads, each with the same number of values */
     AXIS_KV,   /* indices of KV heads; several query heads share one */
-    AXIS_QKV,  /* indices of the heads of q, then of k, then of v, in one
+    AXIS_GROUP,    /* indices of groups of adjacent query heads */
+    AXIS_QKV,      /* indices of the heads of q, then of k, then of v, in one
                   tensor */
     AXIS_GATES,    /* two values per query head, ordered by KV head: first one
                    value of each of the KV head's query heads, then the
@@ -106,6 +107,8 @@ static const struct role_row {
     [PL_ROLE_SSM_STATE] = {"ssm_state", AXIS_SSM_HEAD, 1},
     [PL_ROLE_SSM_CONV_STATE] = {"ssm_conv_state", AXIS_SSM, 1},
     [PL_ROLE_DELTA_GATE_A] = {"delta_gate_a", AXIS_NONE, 0},
+    [PL_ROLE_ATTN_OUT_A] = {"attn_out_a", AXIS_GROUP, 0},
+    [PL_ROLE_EXPERT_IDS] = {"expert_ids", AXIS_NONE, 0},
 };
 
 const char *role_name(pl_role r)
@@ -134,9 +137,11 @@ struct layer {
     /* Numbers of heads, and numbers of values per head of keys and of values; 0
      * if unknown. */
     int64_t n_head, n_kv, d_k, d_v;
-    int64_t n_out; /* greatest common divisor of the input
+    int64_t n_out;   /* greatest common divisor of the input
                       widths of the output matrices, 0 if
                       unknown */
+    int64_t n_group; /* number of groups of adjacent query heads that stay
+                        whole; 0 if there are none */
     bool delta; /* the layer is a delta net, whose q and k have `n_kv` heads */
     bool ssm;   /* the layer is a state space model with `n_kv` groups */
     bool tiled; /* head h uses KV head h % n_kv; else
@@ -259,12 +264,16 @@ static void deal_heads(struct deal *d, struct layer *y)
     int64_t uq = block / gcd(block, d_out); /* number of query heads per
                                                grain */
     int64_t uk = block / gcd(block, y->tiled ? d_out : d_out * r);
-    int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
+    int64_t per = y->n_group ? y->n_head / y->n_group : 1;
+    int64_t nq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
     bool by_kv = true;
     pl_interval *kv;
     struct run_walk w;
 
+    per = per > 0 ? per : 1;
+    uq = uq / gcd(uq, per) * per;
+    nq = (y->n_head + uq - 1) / uq;
     y->head.size = y->n_head;
     y->kv.size = y->n_kv;
     apportion_units(d, nq, y->head.bytes / (double)nq, cq);
@@ -329,6 +338,28 @@ static const pl_layout *place_heads(const struct deal *d, const pl_layout *l,
                                     int dim, int64_t size, int64_t n)
 {
     return n > 0 && size % n == 0 ? place(d, l, dim, size, n) : NULL;
+}
+
+/* Returns the layout of a dimension of `n` groups of query heads (AXIS_GROUP).
+ * Returns NULL if some rank has a part of a group. */
+static const pl_layout *place_groups(const struct deal *d,
+                                     const struct layer *y, int dim, int64_t n)
+{
+    int64_t per = y->n_head ? y->n_head / n : 0;
+    const pl_layout *l = y->head.l;
+    pl_interval *run;
+
+    if (per == 0 || !l || l->kind != PL_SPLIT || l->period % per)
+        return NULL;
+    run = arena_alloc(d->a, (size_t)l->n_run, sizeof *run);
+    if (!run)
+        return NULL;
+    for (int i = 0; i < l->n_run; i++) {
+        if (l->run[i].len % per)
+            return NULL;
+        run[i] = (pl_interval){l->run[i].len / per, l->run[i].owners};
+    }
+    return layout_split(d->a, dim, n, l->n_run, run, d->n_rank);
 }
 
 /* Returns the layout of a tensor with two gates per query head (AXIS_GATES). If
@@ -461,6 +492,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     case OP_bidirectional_attention:
     case OP_latent_attention:
     case OP_attention_blocks:
+    case OP_compressed_attention:
         return graph_memory(g, n->in[1]);
     case OP_delta_net:
     case OP_delta_net_tiled:
@@ -549,6 +581,10 @@ static void collect_axes(struct deal *d)
         if (n->op != OP_weight || size == 0)
             continue;
         switch (row->axis) {
+        case AXIS_GROUP:
+            h->n_group = size;
+            add(&h->head, n, 0);
+            break;
         case AXIS_HEAD:
         case AXIS_KV:
         case AXIS_QKV:
@@ -602,6 +638,8 @@ static const pl_layout *leaf_layout(const struct deal *d,
     case AXIS_HEAD:
     case AXIS_SSM_HEAD:
         return place_heads(d, h->head.l, row->dim, size, h->n_head);
+    case AXIS_GROUP:
+        return place_groups(d, h, row->dim, size);
     case AXIS_KV:
         return place_heads(d, h->kv.l, row->dim, size, h->n_kv);
     case AXIS_QKV:

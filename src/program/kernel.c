@@ -88,7 +88,8 @@ bool kernel_is_contraction(enum kernel k)
 bool kernel_is_attention(enum kernel k)
 {
     return k == KERNEL_attention || k == KERNEL_bidirectional_attention ||
-           k == KERNEL_latent_attention || k == KERNEL_attention_blocks;
+           k == KERNEL_latent_attention || k == KERNEL_attention_blocks ||
+           k == KERNEL_compressed_attention;
 }
 
 bool kernel_is_index(enum kernel k)

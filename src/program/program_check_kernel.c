@@ -233,6 +233,9 @@ static bool formats_fit(const struct insn_kernel *k,
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
 
+    if (k->kernel == KERNEL_gather_rows && out->format == PL_I32)
+        return holds(out, 'i') && holds(&t[k->arg[1].tensor], 'i') &&
+               holds(&t[k->arg[2].tensor], 'i');
     for (int i = 0; i < k->n_arg; i++) {
         int at = k->arg[i].tensor;
         char what = kernel_values(k->kernel, i);
@@ -438,10 +441,48 @@ static bool rope_fits(const struct graph_attr *a, const struct insn_kernel *k,
     const struct prog_tensor *x = &t[k->arg[1].tensor];
     const int f = k->n_arg > 3 ? k->arg[3].tensor : -1;
 
-    return a->window >= 0 && a->window <= INT32_MAX && a->n_rot >= 2 &&
-           a->n_rot % 2 == 0 && x->dim[2].symbol == PL_CONST &&
-           a->n_rot <= x->dim[2].n &&
+    return a->window >= 0 && a->window <= INT32_MAX && a->start >= 0 &&
+           a->start <= INT32_MAX && a->n_rot >= 2 && a->n_rot % 2 == 0 &&
+           x->dim[2].symbol == PL_CONST && a->n_rot <= x->dim[2].n &&
            (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
+}
+
+/* Returns true if keys and blocks of compressed_attention are alike. */
+static bool compressed_fits(const struct graph_attr *a,
+                            const struct insn_kernel *k,
+                            const struct prog_tensor *t)
+{
+    return a->window >= 1 && a->window <= INT32_MAX && a->ratio >= 1 &&
+           t[k->arg[2].tensor].format == t[k->arg[3].tensor].format;
+}
+
+/* Returns true if each mean of block_mean is of channels that the cache has, of
+ * as many tokens as the bias. */
+static bool mean_fits(const struct insn_kernel *k, const struct prog_tensor *t)
+{
+    pl_dim d = t[k->arg[0].tensor].dim[1];
+    const pl_dim *cache = t[k->arg[1].tensor].dim;
+    const pl_dim *bias = t[k->arg[3].tensor].dim;
+
+    return d.symbol == PL_CONST && bias[0].symbol == PL_CONST &&
+           bias[1].symbol == PL_CONST && bias[0].n >= 1 &&
+           bias[0].n <= INT32_MAX / 2 && d.n <= INT32_MAX &&
+           (bias[1].n == d.n || bias[1].n == 2 * d.n) &&
+           t[k->arg[1].tensor].format == PL_F32 &&
+           same(cache[1], (pl_dim){1, PL_CONST}) &&
+           same(cache[2], (pl_dim){2 * bias[1].n, PL_CONST});
+}
+
+/* Returns true if the last dimension of x has n (n + more) values, the weights
+ * of n streams: n is at most 8, and `only` if that is not 0. */
+static bool streams_fit(const struct prog_tensor *x, int64_t more, int64_t only)
+{
+    pl_dim d = x->dim[x->n_dim - 1];
+
+    for (int64_t n = 1; n <= 8 && d.symbol == PL_CONST; n++)
+        if (d.n == n * (n + more))
+            return only == 0 || n == only;
+    return false;
 }
 
 static bool groups_fit(const struct graph_attr *a, const struct insn_kernel *k,
@@ -470,8 +511,20 @@ static bool attributes_fit(const struct insn_kernel *k,
     case KERNEL_index_blocks:
         return same(t[k->arg[2].tensor].dim[1], (pl_dim){1, PL_CONST}) &&
                blocks_fit(a, &t[k->arg[0].tensor]);
+    case KERNEL_compressed_attention:
+        return heads_fit(k, t) && latent_fits(k, t) && compressed_fits(a, k, t);
     case KERNEL_index_topk:
-        return same(t[k->arg[3].tensor].dim[1], (pl_dim){1, PL_CONST});
+        return same(t[k->arg[3].tensor].dim[1], (pl_dim){1, PL_CONST}) &&
+               a->ratio >= 0;
+    case KERNEL_block_mean:
+        return mean_fits(k, t);
+    case KERNEL_sinkhorn:
+        return streams_fit(&t[k->arg[0].tensor], 2, 0) &&
+               same(t[k->arg[2].tensor].dim[0], (pl_dim){3, PL_CONST});
+    case KERNEL_mix_streams:
+        return t[k->arg[0].tensor].dim[1].symbol == PL_CONST &&
+               streams_fit(&t[k->arg[3].tensor], 1,
+                           t[k->arg[0].tensor].dim[1].n);
     case KERNEL_delta_net:
     case KERNEL_delta_net_channels:
         return heads_fit(k, t) && state_fits(k, t, 6);

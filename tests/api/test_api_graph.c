@@ -235,6 +235,17 @@ static void ops(struct walk *w)
         made(w, pl_attention_blocks(g, t[0], t[1], t[2], t[3], k, f));
     else if (!strcmp(c, "pl_index_blocks"))
         made(w, pl_index_blocks(g, t[0], t[1], k, i, walk_i(w, 1)));
+    else if (!strcmp(c, "pl_compressed_topk"))
+        made(w, pl_compressed_topk(g, t[0], t[1], t[2], k, i));
+    else if (!strcmp(c, "pl_compressed_attention"))
+        made(w, pl_compressed_attention(g, t[0], t[1], t[2], t[3],
+                                        on ? t[4] : -1, i, f, walk_int(w, 2)));
+    else if (!strcmp(c, "pl_block_mean"))
+        made(w, pl_block_mean(g, t[0], t[1], t[2], walk_int(w, 2)));
+    else if (!strcmp(c, "pl_sinkhorn"))
+        made(w, pl_sinkhorn(g, t[0], t[1], t[2], k, f));
+    else if (!strcmp(c, "pl_mix_streams"))
+        made(w, pl_mix_streams(g, t[0], t[1], t[2]));
     else if (!strcmp(c, "pl_short_conv"))
         made(w, pl_short_conv(g, t[0], t[1], t[2], on));
     else if (!strcmp(c, "pl_delta_net"))
@@ -636,6 +647,11 @@ static const struct walk_row rows[] = {
     {"pl_index_topk", ops},
     {"pl_attention_blocks", ops},
     {"pl_index_blocks", ops},
+    {"pl_compressed_topk", ops},
+    {"pl_compressed_attention", ops},
+    {"pl_block_mean", ops},
+    {"pl_sinkhorn", ops},
+    {"pl_mix_streams", ops},
     {"pl_short_conv", ops},
     {"pl_delta_net", ops},
     {"pl_delta_net_channels", ops},

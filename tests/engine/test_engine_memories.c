@@ -38,6 +38,7 @@ static const struct {
     {"glm-dsa-shared-f32.gguf", true},
     {"minimax-m3-dense-f32.gguf", true},
     {"kimi-linear-f32.gguf", false},
+    {"deepseek4-f32.gguf", false},
 };
 
 static const struct {
@@ -512,6 +513,7 @@ CALLS(cohere2, 9)
 CALLS(nemotron_h, 10)
 CALLS(glm_dsa, 11)
 CALLS(minimax_m3, 12)
+CALLS(deepseek4, 14)
 
 TEST_LONG(memories_equal_a_fresh_run_kimi_linear)
 {

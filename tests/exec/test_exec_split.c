@@ -67,6 +67,7 @@ static enum part part_of(pl_role r, int *from_last)
         return PART_Q;
     case PL_ROLE_ATTN_K_B:
     case PL_ROLE_ATTN_V_B:
+    case PL_ROLE_ATTN_OUT_A:
         *from_last = 2;
         return PART_Q;
     case PL_ROLE_ATTN_K:
@@ -146,7 +147,7 @@ static void add_weight(struct split *s, const struct num_node *n,
     if (n->layout->kind != PL_SPLIT) {
         s->sum[BYTES][0] += bytes;
         if (matrix && g->role != PL_ROLE_ROUTER && g->role != PL_ROLE_INDEXER &&
-            g->role != PL_ROLE_CACHE_INDEX &&
+            g->role != PL_ROLE_CACHE_INDEX && g->role != PL_ROLE_EXPERT_IDS &&
             /* not split if ranks share key heads */
             g->role != PL_ROLE_DELTA_GATES && g->role != PL_ROLE_ATTN_Q_A &&
             g->role != PL_ROLE_ATTN_KV_A && g->role != PL_ROLE_DELTA_GATE_A &&
@@ -349,7 +350,11 @@ static void survey_heads(struct split *s, const struct graph_node *x)
     const struct graph_node *k;
     int layer = x->layer + 1;
 
-    if (x->op == OP_latent_attention) {
+    /* groups of heads stay whole */
+    if (x->op == OP_head_matmul &&
+        s->p->g->node[x->in[1]].role == PL_ROLE_ATTN_OUT_A)
+        s->n_kv[layer] = s->p->g->node[x->in[1]].dim[0].n;
+    if (x->op == OP_latent_attention || x->op == OP_compressed_attention) {
         s->n_head[layer] = s->n_kv[layer] = x->dim[1].n;
         return;
     }

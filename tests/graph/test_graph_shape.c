@@ -61,6 +61,16 @@ static const char prelude[] = "ids: i32[n_tok] = input\n"
                               " n_used=3 block=4\n"
                               "four: i32[n_tok, 4, 3] = index_blocks(h, ci)"
                               " n_used=3 block=4\n"
+                              "cb: f16[n_slot, 2, 32] = memory values=1\n"
+                              "cr: f32[n_slot, 1, 64] = memory values=1"
+                              " role=cache_index\n"
+                              "ape: f32[4, 32] = weight\n"
+                              "ape3: f32[4, 33] = weight\n"
+                              "pos: i32[n_tok] = input\n"
+                              "s4: f32[4] = weight\n"
+                              "s3: f32[3] = weight\n"
+                              "w6: f32[n_tok, 6] = input\n"
+                              "table: i32[9, 3] = weight\n"
                               "kw: f16[n_slot, 2, 16] = cache_write(ck, kh)\n";
 
 /* Message NULL: accepted; else the text of the error. */
@@ -206,6 +216,9 @@ static const struct {
     {"y: i32[n_tok, 1] = index_topk(h, r, ci) n_used=1", "w must be [t, j]"},
     {"y: i32[n_tok, 1] = index_topk(vh, g4, ci) n_used=1", "the keys' d"},
     {"y: i32[n_out, 1] = index_topk(oh, g4, ci) n_used=1", "one row per token"},
+    {"y: i32[n_tok, 1] = index_topk(h, g4, ci) n_used=1 ratio=4", NULL},
+    {"y: i32[n_tok, 1] = index_topk(h, g4, ci) n_used=1 ratio=-1",
+     "ratio not negative"},
     {"y: f16[n_slot, 2, 16] = memory role=cache_index", "may have a role"},
     /* index_blocks */
     {"y: i32[n_tok, 4, 9] = index_blocks(h, ci) n_used=9 block=3 local=9",
@@ -227,6 +240,62 @@ static const struct {
      "chosen blocks must be I32"},
     {"y: f32[n_tok, 4, 32] = attention_blocks(h, ck, cv, four) block=2",
      "chosen blocks must be I32 [t, n_kv, k]"},
+    {"y: f16[n_slot2, 1, 16] = memory values=1 window=7 role=cache_index",
+     NULL},
+    /* compressed_attention */
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) window=1 "
+     "ratio=4",
+     NULL},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4, best) "
+     "window=1"
+     " ratio=4",
+     NULL},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) window=1",
+     "the ratio must be at least 1"},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4) ratio=1",
+     "the window must be in 1"},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s3) ratio=1 "
+     "window=1",
+     "sinks must be [n_head]"},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, ck, s4) ratio=1 "
+     "window=1",
+     "caches of values of all"},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cr, s4) ratio=1 "
+     "window=1",
+     "the same shape and format"},
+    {"y: f32[n_tok, 4, 16] = compressed_attention(h, cv, cb, s4) ratio=1 "
+     "window=1",
+     "the keys' d"},
+    {"y: f32[n_tok, 4, 32] = compressed_attention(v4h, cv, cb, s4, g4) ratio=1"
+     " window=1",
+     "chosen blocks must be I32"},
+    /* block_mean */
+    {"y: f32[n_tok, 32] = block_mean(cr, pos, ape) d_value=32", NULL},
+    {"y: f32[n_tok, 16] = block_mean(cr, pos, ape) d_value=16", NULL},
+    {"y: f32[n_tok, 8] = block_mean(cr, pos, ape) d_value=8",
+     "two or four times"},
+    {"y: f32[n_tok, 32] = block_mean(cv, pos, ape) d_value=32", "F32 cache"},
+    {"cw: f32[n_slot2, 1, 64] = memory values=1 window=7 role=cache_index\n"
+     "y: f32[n_tok, 32] = block_mean(cw, pos, ape) d_value=32",
+     NULL},
+    {"cw: f32[n_slot2, 1, 64] = memory values=1 window=7 role=cache_index\n"
+     "y: f32[n_tok, 16] = block_mean(cw, pos, ape) d_value=16",
+     "keeps fewer tokens"},
+    {"y: f32[n_tok, 32] = block_mean(cr, g4, ape) d_value=32",
+     "positions must be I32"},
+    {"y: f32[n_tok, 32] = block_mean(cr, pos, ape3) d_value=32",
+     "the bias must be"},
+    /* residual streams */
+    {"y: f32[n_tok, 8] = sinkhorn(r, s3, b8) n_iter=1", NULL},
+    {"y: f32[n_tok, 8] = sinkhorn(r, s3, b8)", "n_iter must be at least 1"},
+    {"y: f32[n_tok, 8] = sinkhorn(r, s4, b8) n_iter=1", "must be [3]"},
+    {"y: f32[n_tok, 4] = sinkhorn(g4, s3, s4) n_iter=1", "[*, n (n + 2)]"},
+    {"y: f32[n_tok, 2, 64] = mix_streams(x3, x, w6)", NULL},
+    {"y: f32[n_tok, 2, 64] = mix_streams(x3, x, g4)", "the weights must be"},
+    {"y: f32[n_tok, 2, 64] = mix_streams(x3, r, w6)", "and y [t, e]"},
+    /* tables of numbers */
+    {"y: i32[n_tok, 3] = gather_rows(table, pos)", NULL},
+    {"y: f32[9, 9] = matmul(table, table)", "an I32 operand"},
     /* states */
     {"y: f32[n_slot1, 4, 3] = memory state=1 role=conv_state", NULL},
     {"y: f32[n_slot1, 4] = memory state=1", "a memory is [n_slot, n_head,"},
@@ -321,7 +390,7 @@ static const struct {
      "n_used must be in 1 .. n_expert"},
     {"y: i32[n_tok, 1] = router_topk(r)", "n_used must be in 1 .. n_expert"},
     {"y: i32[n_tok, 2] = router_topk(r, v64) n_used=2", "must be [n_expert]"},
-    {"y: i32[n_tok, 2] = router_topk(r) n_used=2 gating=3", "unknown gating"},
+    {"y: i32[n_tok, 2] = router_topk(r) n_used=2 gating=4", "unknown gating"},
     {"y: i32[n_tok, 3] = router_topk(r) n_used=3 n_group=4 n_group_used=1",
      "expert groups do not divide the experts"},
     {"y: i32[n_tok, 2] = router_topk(r) n_used=2 n_group=3 n_group_used=2",

@@ -171,7 +171,7 @@ TEST(graph_text_bad_line_is_named)
         {"s: f32[n_slot, 3, 2] = memory state=1 role=boss",
          "line 1: unknown role 'bo"},
         {"s: f32[n_slot, 3, 2] = memory role=state",
-         "line 1: only a cache of keys of all tokens with one head may"},
+         "line 1: only a cache with one head may"},
         {"w: f32[3] = weight state=1", "line 1: weight has no attribute 'st"},
         {"s: f32[n_slot, 4, 2] = memory state=1 !want=split(2: 1{0} 1{1})\n",
          "line 1: s: a cache is split by heads; request a split of dimension "

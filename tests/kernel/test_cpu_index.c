@@ -108,6 +108,8 @@ static float score_of(const struct batch *b, int t, int64_t u)
     const float *w = (const float *)c->in[1].data + (int64_t)t * n_head;
     float x[MAX_D], sum = 0;
 
+    if (b->attr.ratio > 0)
+        u = (u + 1) * b->attr.ratio - 1;
     read_row(b, t, u, 0, x);
     for (int h = 0; h < n_head; h++) {
         float s = 0;
@@ -123,7 +125,8 @@ static float score_of(const struct batch *b, int t, int64_t u)
  * larger score, or an equal one and come before it. */
 static void check_choice(const struct batch *b, int t)
 {
-    const int64_t k = b->call.out.dim[1], n = b->pos[t] + 1;
+    const int64_t k = b->call.out.dim[1], ratio = b->attr.ratio;
+    const int64_t n = (b->pos[t] + 1) / (ratio > 0 ? ratio : 1);
     const int32_t *got = (const int32_t *)b->call.out.data + t * k;
     float s[MAX_PAGE * PAGE_TOKENS];
     int64_t at = 0;
@@ -144,17 +147,20 @@ static void check_choice(const struct batch *b, int t)
 }
 
 /* Every cache format; more and fewer positions than k, k of several pages,
- * ties of most scores. */
+ * ties of most scores. Blocks of tokens are chosen likewise. */
 TEST(cpu_index_chooses_the_best_positions)
 {
     static const struct {
         int n_tok, last, n_head, d, k;
-        float w; /* greatest weight of a head; 0: all scores are equal */
-    } sizes[] = {{1, 700, 24, 96, 300, 1}, {2, 130, 5, 32, 7, 1},
-                 {9, 64, 1, 64, 64, 1},    {24, 90, 3, 32, 1, 1},
-                 {7, 640, 8, 64, 640, 1},  {12, 300, 2, 32, 100, 0},
-                 {3, 50, 9, 64, 700, 1},   {5, 257, 17, 32, 129, 1},
-                 {4, 99, 3, 7, 40, 1}};
+        float w;   /* greatest weight of a head; 0: all scores are equal */
+        int ratio; /* tokens of a block; 0: positions are chosen */
+    } sizes[] = {{1, 700, 24, 96, 300, 1, 0}, {2, 130, 5, 32, 7, 1, 0},
+                 {9, 64, 1, 64, 64, 1, 0},    {24, 90, 3, 32, 1, 1, 0},
+                 {7, 640, 8, 64, 640, 1, 0},  {12, 300, 2, 32, 100, 0, 0},
+                 {3, 50, 9, 64, 700, 1, 0},   {5, 257, 17, 32, 129, 1, 0},
+                 {4, 99, 3, 7, 40, 1, 0},     {2, 700, 24, 96, 20, 1, 4},
+                 {9, 400, 3, 32, 5, 1, 8},    {5, 500, 2, 7, 1, 1, 128},
+                 {12, 300, 2, 32, 30, 0, 4}};
     uint64_t seed = test_seed();
 
     for (int i = 0; i < 2 * (int)(sizeof sizes / sizeof *sizes); i++) {
@@ -165,6 +171,7 @@ TEST(cpu_index_chooses_the_best_positions)
 
         batch_tokens(&b, n, sizes[k].last, &seed);
         b.attr.n_used = sizes[k].k;
+        b.attr.ratio = sizes[k].ratio;
         c->n_in = 3;
         c->in[0] = call_tensor(
             PL_F32, 3, (const int64_t[]){n, sizes[k].n_head, d}, 1.0f, &seed);
@@ -525,6 +532,193 @@ TEST(cpu_attention_attends_to_chosen_blocks)
                 check_head(&b, t, h);
         for (int j = 0; j < 4; j++)
             free(c->in[j].data);
+        free(c->out.data);
+    }
+}
+
+/* ---- attention to a window and to blocks --------------------------------- */
+
+/* Computes latent attention to a cache that has the keys of token t's window
+ * and blocks as the first positions of a sequence, and compares the bits. */
+static void check_compressed(const struct batch *b, int t)
+{
+    const struct cpu_call *c = &b->call;
+    const int64_t k = c->in[4].data ? c->in[4].dim[1] : INT64_MAX;
+    const int64_t end = b->pos[t] + 1, n = end / b->attr.ratio;
+    const int64_t n_near = end < b->attr.window ? end : b->attr.window;
+    const int64_t row = c->out.dim[1] * c->out.dim[2];
+    const int n_kv = (int)c->in[1].dim[1], d = (int)c->in[1].dim[2];
+    const pl_format f = c->in[1].format;
+    const size_t bytes = cache_tile_bytes(f, d);
+    const struct graph_attr attr = {
+        .scale = b->attr.scale, .d_value = d, .bf16 = b->attr.bf16};
+    int32_t pages[MAX_PAGE], pos = (int32_t)(n_near + (n < k ? n : k)) - 1;
+    int32_t seq = 0;
+    struct token_table table = {1, 1, &pos, &seq, pages, MAX_PAGE};
+    struct cpu_call own = *c;
+    char *out = test_need((size_t)row, 4);
+
+    own.attr = &attr;
+    own.in[0].data = (float *)c->in[0].data + t * row;
+    own.in[0].dim[0] = own.out.dim[0] = 1;
+    own.in[1].data = test_need((size_t)(MAX_PAGE * n_kv), bytes);
+    own.in[2] = own.in[4] = (struct cpu_tensor){0};
+    own.table = &table;
+    own.out.data = out;
+    for (int i = 0; i < MAX_PAGE; i++)
+        pages[i] = i;
+    for (int64_t j = 0; j <= pos; j++)
+        for (int kv = 0; kv < n_kv; kv++) {
+            int64_t i = j - n_near, u = end - n_near + j;
+            char raw[4 * MAX_D];
+
+            if (i >= 0) {
+                u = n > k ? ((const int32_t *)c->in[4].data)[t * k + i] : i;
+                u = u < 0 ? 0 : u < n ? u : n - 1;
+                u = (u + 1) * b->attr.ratio - 1;
+            }
+            cache_row_read(
+                f, d, true,
+                (char *)c->in[i < 0 ? 1 : 2].data +
+                    (size_t)(b->pages[b->seq[t] * b->table.page_stride +
+                                      u / PAGE_TOKENS] *
+                                 n_kv +
+                             kv) *
+                        bytes,
+                (int)(u % PAGE_TOKENS), raw);
+            cache_row_write(f, d, true,
+                            (char *)own.in[1].data +
+                                (size_t)(j / PAGE_TOKENS * n_kv + kv) * bytes,
+                            (int)(j % PAGE_TOKENS), raw);
+        }
+    call_run(KERNEL_SET_GENERIC, KERNEL_latent_attention, own, 1);
+    assert_memory_equal(out, (float *)c->out.data + t * row, (size_t)row * 4);
+    free(own.in[1].data);
+    free(out);
+}
+
+/* Every cache format, BF16 products; tokens with fewer than `window` positions,
+ * without a block, with all blocks and with chosen ones. */
+TEST(cpu_compressed_attention_attends_to_a_window_and_blocks)
+{
+    static const struct {
+        int n_tok, last, n_head, n_kv, d, window, ratio, k; /* k 0: all */
+    } sizes[] = {{1, 700, 6, 1, 96, 128, 4, 100}, {5, 140, 24, 1, 32, 8, 4, 3},
+                 {9, 64, 3, 1, 64, 70, 128, 0},   {24, 90, 4, 2, 32, 9, 4, 0},
+                 {3, 600, 2, 1, 7, 300, 2, 0},    {12, 300, 1, 1, 32, 1, 4, 74},
+                 {2, 700, 9, 1, 64, 128, 128, 0}};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 3 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 3, d = sizes[k].d, n = sizes[k].n_tok;
+        int64_t heads = sizes[k].n_head;
+        pl_format f = cache_formats[d % 32 ? i % 3 : i % N_CACHE_FORMAT];
+        struct batch b;
+        struct cpu_call *c = &b.call;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        b.attr.scale = 0.25f;
+        b.attr.window = sizes[k].window;
+        b.attr.ratio = sizes[k].ratio;
+        b.attr.bf16 = i % 3 == 2;
+        c->n_in = sizes[k].k ? 5 : 4;
+        c->head_map = b.head_map;
+        for (int h = 0; h < heads; h++)
+            b.head_map[h] = h * sizes[k].n_kv / (int)heads;
+        c->in[0] =
+            call_tensor(PL_F32, 3, (const int64_t[]){n, heads, d}, 1.0f, &seed);
+        batch_cache(&b, &c->in[1], f, true, sizes[k].n_kv, d, &seed);
+        batch_cache(&b, &c->in[2], f, true, sizes[k].n_kv, d, &seed);
+        c->in[3] = call_tensor(PL_F32, 1, &heads, 1.0f, &seed);
+        if (sizes[k].k) {
+            c->in[4] = call_tensor(PL_F32, 2, (const int64_t[]){n, sizes[k].k},
+                                   1, &seed);
+            c->in[4].format = PL_I32;
+            for (int j = 0; j < n * sizes[k].k; j++)
+                ((int32_t *)c->in[4].data)[j] =
+                    (int32_t)test_below(&seed, sizes[k].last) - 1;
+        }
+        c->out =
+            call_tensor(PL_F32, 3, (const int64_t[]){n, heads, d}, 1, &seed);
+        call_all(KERNEL_compressed_attention, c, (size_t)(n * heads * d) * 4);
+        for (int t = 0; t < n; t++)
+            check_compressed(&b, t);
+        for (int j = 0; j < 5; j++)
+            free(c->in[j].data);
+        free(c->out.data);
+    }
+}
+
+/* ---- means of blocks ----------------------------------------------------- */
+
+/* Returns the mean of channel i for token t in double precision. */
+static double mean_of(const struct batch *b, int t, int64_t i)
+{
+    const struct cpu_call *c = &b->call;
+    const int64_t ratio = c->in[2].dim[0], w = c->in[2].dim[1];
+    const int64_t d = c->out.dim[1], end = b->pos[t] + 1;
+    const int64_t first = end - (w > d && end > ratio ? 2 : 1) * ratio;
+    double sum = 0, all = 0;
+
+    if (end % ratio != 0)
+        return 0;
+    for (int64_t u = first; u < end; u++) {
+        int64_t at = u < end - ratio ? i : w - d + i;
+        float x[MAX_D];
+        double p;
+
+        read_row(b, t, u, 0, x);
+        p = exp((double)x[w + at] +
+                (double)call_value(&c->in[2], u % ratio * w + at));
+        all += p;
+        sum += p * (double)x[at];
+    }
+    return sum / all;
+}
+
+/* Blocks that overlap and blocks that do not, of one page and of two; the first
+ * block; tokens that end no block; a bias of each format. */
+TEST(cpu_block_mean_weighs_tokens_by_their_gates)
+{
+    static const struct {
+        int n_tok, last, ratio, d;
+        bool both;
+    } sizes[] = {{12, 40, 4, 17, true},
+                 {24, 90, 4, 24, true},
+                 {7, 258, 128, 40, false},
+                 {9, 130, 128, 3, false},
+                 {24, 70, 2, 20, false}};
+    static const pl_format formats[] = {PL_F32, PL_F16, PL_BF16};
+    uint64_t seed = test_seed();
+
+    for (int i = 0; i < 3 * (int)(sizeof sizes / sizeof *sizes); i++) {
+        int k = i / 3, n = sizes[k].n_tok, d = sizes[k].d, n_end = 0;
+        int w = sizes[k].both ? 2 * d : d;
+        struct batch b;
+        struct cpu_call *c = &b.call;
+
+        batch_tokens(&b, n, sizes[k].last, &seed);
+        c->n_in = 3;
+        batch_cache(&b, &c->in[0], PL_F32, true, 1, 2 * w, &seed);
+        c->in[1] = (struct cpu_tensor){b.pos, PL_I32, 1, {n}, NULL};
+        c->in[2] = call_tensor(formats[i % 3], 2,
+                               (const int64_t[]){sizes[k].ratio, w}, 1, &seed);
+        c->out = call_tensor(PL_F32, 2, (const int64_t[]){n, d}, 1, &seed);
+        call_all(KERNEL_block_mean, c, (size_t)(n * d) * 4);
+        for (int t = 0; t < n; t++) {
+            n_end += (b.pos[t] + 1) % sizes[k].ratio == 0;
+            for (int j = 0; j < d; j++) {
+                double want = mean_of(&b, t, j);
+                double got = (double)((float *)c->out.data)[t * d + j];
+
+                if (!(fabs(got - want) <= 1e-5))
+                    fail_msg("%d, token %d, channel %d: %g, not %g", k, t, j,
+                             got, want);
+            }
+        }
+        assert_in_range(n_end, 1, n - 1);
+        free(c->in[0].data);
+        free(c->in[2].data);
         free(c->out.data);
     }
 }

@@ -454,8 +454,9 @@ static void ref_rope(const struct graph_attr *a, const struct cpu_tensor *f,
         } else {
             w = w * fs;
         }
-        c = cos((double)pos * w) * (double)a->mscale * temp;
-        s = sin((double)pos * w) * (double)a->mscale * temp;
+        w *= (double)(a->back ? a->start - pos : pos - a->start);
+        c = cos(w) * (double)a->mscale * temp;
+        s = sin(w) * (double)a->mscale * temp;
         out[p] = (double)x[p] * c - (double)x[q] * s;
         out[q] = (double)x[p] * s + (double)x[q] * c;
     }
@@ -489,10 +490,17 @@ TEST(cpu_ops_rope_equals_double_at_any_position)
          .n_rot = 64,
          .scale = 0.1f,
          .window = 100},
+        {.base = 160000,
+         .freq_scale = 1,
+         .mscale = 1,
+         .n_rot = 64,
+         .start = 127,
+         .back = 1},
+        {.base = 160000, .freq_scale = 1, .mscale = 1, .n_rot = 6, .start = 3},
     };
     uint64_t seed = test_seed();
 
-    for (size_t k = 0; k < 14; k++) {
+    for (size_t k = 0; k < 2 * sizeof attrs / sizeof *attrs; k++) {
         const int64_t dim[] = {9, 3, 70};
         const int64_t n_pos = 9;
         struct graph_attr a = attrs[k / 2];
@@ -620,7 +628,9 @@ static void ref_scores(const struct graph_attr *a, const float *x, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         s[i] = a->gating == PL_GATING_SIGMOID   ? 1 / (1 + exp(-(double)x[i]))
                : a->gating == PL_GATING_SOFTMAX ? exp((double)x[i])
-                                                : (double)x[i];
+               : a->gating == PL_GATING_SQRT_SOFTPLUS
+                   ? sqrt(log1p(exp((double)x[i])))
+                   : (double)x[i];
         sum += s[i];
     }
     for (int64_t i = 0; a->gating == PL_GATING_SOFTMAX && i < n; i++)
@@ -632,11 +642,11 @@ TEST(cpu_ops_router_follows_the_written_rules)
     enum { E = 24, U = 5, N = 11 };
     uint64_t seed = test_seed();
 
-    for (int k = 0; k < 3 * 2 * 2 * 2; k++) {
-        struct graph_attr a = {.gating = k % 3,
-                               .normalise = k / 3 % 2,
+    for (int k = 0; k < 4 * 2 * 2 * 2; k++) {
+        struct graph_attr a = {.gating = k % 4,
+                               .normalise = k / 4 % 2,
                                .n_used = U,
-                               .n_group = k / 6 % 2 ? 4 : 0,
+                               .n_group = k / 8 % 2 ? 4 : 0,
                                .n_group_used = 2,
                                .scale = k % 5 == 0 ? 2.5f : 0};
         const int64_t in[] = {N, E}, used[] = {N, U}, e = E;
@@ -644,7 +654,7 @@ TEST(cpu_ops_router_follows_the_written_rules)
         struct cpu_call w = {.n_in = 2, .attr = &a};
 
         c.in[0] = call_tensor(PL_F32, 2, in, 3.0f, &seed);
-        if (k / 12 == 1)
+        if (k / 16 == 1)
             c.in[1] = call_tensor(PL_F32, 1, &e, 0.5f, &seed);
         c.out = call_tensor(PL_I32, 2, used, 1.0f, &seed);
         call_all(KERNEL_router_topk, &c, N * U * 4);

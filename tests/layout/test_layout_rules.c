@@ -101,13 +101,36 @@ static const char *const cases[] = {
     "y: f32[n_tok, 4, 2] = latent_attention(q, k, p) scale=0.5 d_value=2\n",
     "q: f32[n_tok, 3, 4] = input\nw: f32[n_tok, 3] = input\n"
     "k: f32[n_slot, 1, 4] = memory values=0 role=cache_index\n"
-    "y: i32[n_tok, 2] = index_topk(q, w, k) n_used=2\n",
+    "y: i32[n_tok, 2] = index_topk(q, w, k) n_used=2\n"
+    "z: i32[n_tok, 2] = index_topk(q, w, k) n_used=2 ratio=2\n",
     "q: f32[n_tok, 6, 4] = input\nk: f32[n_slot, 3, 4] = memory values=0\n"
     "v: f32[n_slot, 3, 5] = memory values=1\np: i32[n_tok, 3, 2] = input\n"
     "y: f32[n_tok, 6, 5] = attention_blocks(q, k, v, p) scale=0.5 block=1\n",
     "q: f32[n_tok, 3, 4] = input\n"
     "k: f32[n_slot, 1, 4] = memory values=0 role=cache_index\n"
     "y: i32[n_tok, 3, 2] = index_blocks(q, k) n_used=2 block=1 local=1\n",
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 2, 3] = memory values=1\n"
+    "b: f32[n_slot, 2, 3] = memory values=1\ns: f32[4] = input\n"
+    "y: f32[n_tok, 4, 3] = compressed_attention(q, k, b, s) scale=0.5 window=3"
+    " ratio=2\n",
+    "q: f32[n_tok, 4, 3] = input\nk: f32[n_slot, 2, 3] = memory values=1\n"
+    "b: f32[n_slot, 2, 3] = memory values=1\ns: f32[4] = input\n"
+    "p: i32[n_tok, 2] = input\n"
+    "z: f32[n_tok, 4, 3] = compressed_attention(q, k, b, s, p) scale=0.5 "
+    "window=3"
+    " ratio=1\n",
+    /* one channel, whose mean reads all of each token */
+    "k: f32[n_slot, 1, 2] = memory values=1 role=cache_index\n"
+    "p: i32[n_tok] = input\nw: f32[2, 1] = weight\n"
+    "y: f32[n_tok, 1] = block_mean(k, p, w) d_value=1\n",
+    "k: f32[n_slot, 1, 4] = memory values=1 role=cache_index\n"
+    "p: i32[n_tok] = input\nw: f32[1, 2] = weight\n"
+    "z: f32[n_tok, 1] = block_mean(k, p, w) d_value=1\n",
+    "x: f32[n_tok, 8] = input\ns: f32[3] = weight\nb: f32[8] = weight\n"
+    "y: f32[n_tok, 8] = sinkhorn(x, s, b) eps=0.01 n_iter=3\n",
+    "v: f32[n_tok, 2, 5] = input\nu: f32[n_tok, 5] = input\n"
+    "x: f32[n_tok, 6] = input\n"
+    "z: f32[n_tok, 2, 5] = mix_streams(v, u, x)\n",
     "x: f32[n_tok, 5] = input\nw: f32[5, 3] = weight\n"
     "s: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"
     "r: f32[n_slot, 5, 2] = memory state=1 role=conv_state\n"

@@ -208,7 +208,8 @@ static void rope(const struct graph_attr *a, const struct eval_value *in,
             const double *x = in[0].x + i * d;
             double *y = out->x + i * d;
             int u = a->neox ? p : 2 * p, v = a->neox ? p + half : 2 * p + 1;
-            double angle = in[1].x[i / h] *
+            double angle = (in[1].x[i / h] - (double)a->start) *
+                           (a->back ? -1 : 1) *
                            pow((double)a->base, -2.0 * p / a->n_rot) /
                            (in[2].x ? in[2].x[p] : 1);
             double mscale = size, m = 0, c, s;
@@ -417,6 +418,156 @@ static void attention_blocks(const struct graph_attr *a,
     free(p);
 }
 
+/* Attention to the last tokens and to blocks: gathers the keys of each token
+ * into a sequence of its own. */
+static void compressed_attention(const struct graph_attr *a,
+                                 const struct eval_value *in,
+                                 const struct eval_rows *rows,
+                                 struct eval_value *out)
+{
+    int64_t n_tok = in[0].dim[0], row = in[1].dim[1] * in[1].dim[2];
+    int64_t k = in[4].x ? in[4].dim[1] : INT64_MAX, most = 2 * rows->max_pos;
+    double *key = test_need((size_t)(n_tok * most * row) + 1, sizeof *key);
+    int32_t *pos = test_need((size_t)n_tok + 1, sizeof *pos);
+    int32_t *seq = test_need((size_t)n_tok + 1, sizeof *seq);
+    const struct graph_attr all = {.scale = a->scale};
+    struct eval_rows own = *rows;
+    struct eval_value both[GRAPH_MAX_IN] = {in[0], in[1], in[1], in[3]};
+
+    for (int64_t t = 0; t < n_tok; t++) {
+        int64_t end = rows->pos[t] + 1, n = 0, n_block = end / a->ratio;
+        int64_t n_seen = n_block < k ? n_block : k;
+
+        for (int64_t i = -(end < a->window ? end : a->window); i < n_seen;
+             i++) {
+            const struct eval_value *from = i < 0 ? &in[1] : &in[2];
+            double u = n_block > k && i >= 0 ? in[4].x[t * k + i] : (double)i;
+            bool there = !isnan(u);
+
+            if (i < 0)
+                u += (double)end;
+            else
+                u = (fmin(fmax(u, 0), (double)n_block - 1) + 1) * a->ratio - 1;
+            for (int64_t j = 0; j < row; j++)
+                key[(t * most + n) * row + j] =
+                    there ? from->x[(rows->seq[t] * rows->max_pos +
+                                     (int64_t)(there ? u : 0)) *
+                                        row +
+                                    j]
+                          : NAN;
+            n++;
+        }
+        seq[t] = (int32_t)t;
+        pos[t] = (int32_t)n - 1;
+    }
+    own.pos = pos;
+    own.seq = seq;
+    own.max_pos = most;
+    both[1].x = both[2].x = key;
+    both[1].dim[0] = both[2].dim[0] = n_tok * most;
+    attention(&all, both, &own, out);
+    free(seq);
+    free(pos);
+    free(key);
+}
+
+static void block_mean(const struct graph_attr *a, const struct eval_value *in,
+                       const struct eval_rows *rows, struct eval_value *out)
+{
+    int64_t d = a->d_value, ratio = in[2].dim[0], c = in[2].dim[1];
+    int64_t dim[2] = {in[1].dim[0], d};
+
+    shape(out, 2, dim);
+    for (int64_t t = 0; t < dim[0]; t++) {
+        int64_t end = rows->pos[t] + 1;
+        int64_t first = end - (c > d && end > ratio ? 2 : 1) * ratio;
+
+        for (int64_t i = 0; i < d; i++) {
+            double top = -INFINITY, sum = 0, acc = 0;
+
+            for (int pass = 0; pass < 2 && end % ratio == 0; pass++)
+                for (int64_t u = first; u < end; u++) {
+                    const double *x =
+                        in[0].x + (rows->seq[t] * rows->max_pos + u) * 2 * c;
+                    int64_t at = u < end - ratio ? i : c - d + i;
+                    double z = x[c + at] + in[2].x[u % ratio * c + at];
+
+                    if (pass == 0 && (z > top || isnan(z)))
+                        top = z;
+                    if (pass == 1) {
+                        sum += exp(z - top);
+                        acc += exp(z - top) * x[at];
+                    }
+                }
+            out->x[t * d + i] = end % ratio == 0 ? acc / sum : 0;
+        }
+    }
+}
+
+/* ---- residual streams ---------------------------------------------------- */
+
+static void divide(double *c, int64_t n, int64_t step, double eps)
+{
+    double sum = eps;
+
+    for (int64_t k = 0; k < n; k++)
+        sum += c[k * step];
+    for (int64_t k = 0; k < n; k++)
+        c[k * step] /= sum;
+}
+
+static void sinkhorn(const struct graph_attr *a, const struct eval_value *in,
+                     struct eval_value *out)
+{
+    int64_t d = last(&in[0]), n = 1;
+
+    while (n * (n + 2) < d)
+        n++;
+    shape(out, in[0].n_dim, in[0].dim);
+    for (int64_t r = 0; r < rows_of(&in[0]); r++) {
+        double *y = out->x + r * d, *c = y + 2 * n;
+
+        for (int64_t i = 0; i < d; i++)
+            y[i] = in[0].x[r * d + i] * in[1].x[i < 2 * n ? i / n : 2] +
+                   in[2].x[i];
+        for (int64_t i = 0; i < 2 * n; i++)
+            y[i] = 1 / (1 + exp(-y[i]));
+        for (int64_t i = 0; i < n; i++) {
+            y[i] += (double)a->eps;
+            y[n + i] *= 2;
+        }
+        for (int64_t i = 0; i < n * n; i++)
+            c[i] = exp(c[i]);
+        for (int64_t i = 0; i < n; i++) {
+            divide(c + i * n, n, 1, 0);
+            for (int64_t k = 0; k < n; k++)
+                c[i * n + k] += (double)a->eps;
+        }
+        for (int i = 0; i < a->n_iter; i++) {
+            for (int64_t k = 0; i > 0 && k < n; k++)
+                divide(c + k * n, n, 1, (double)a->eps);
+            for (int64_t k = 0; k < n; k++)
+                divide(c + k, n, n, (double)a->eps);
+        }
+    }
+}
+
+static void mix_streams(const struct eval_value *in, struct eval_value *out)
+{
+    int64_t n = in[0].dim[1], e = in[0].dim[2];
+
+    shape(out, 3, in[0].dim);
+    for (int64_t i = 0; i < out->n; i++) {
+        int64_t t = i / (n * e), to = i / e % n;
+        const double *w = in[2].x + t * n * (n + 1);
+
+        out->x[i] = w[to] * in[1].x[t * e + i % e];
+        for (int64_t from = 0; from < n; from++)
+            out->x[i] +=
+                w[n + from * n + to] * in[0].x[(t * n + from) * e + i % e];
+    }
+}
+
 /* ---- states -------------------------------------------------------------- */
 
 /* Returns the state of the sequence that token t belongs to; sets it to zeros
@@ -573,7 +724,10 @@ static void scores(double *y, const double *x, int64_t n, int gating)
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        y[i] = gating == PL_GATING_SIGMOID ? 1 / (1 + exp(-x[i])) : x[i];
+        y[i] = gating == PL_GATING_SIGMOID ? 1 / (1 + exp(-x[i]))
+               : gating == PL_GATING_SQRT_SOFTPLUS
+                   ? sqrt(fmax(x[i], 0) + log1p(exp(-fabs(x[i]))))
+                   : x[i];
 }
 
 /* Finds the k largest of x [n] and writes their indices to id, the largest
@@ -679,12 +833,14 @@ static void index_topk(const struct graph_attr *a, const struct eval_value *in,
 
     shape(out, 2, dim);
     for (int64_t t = 0; t < dim[0]; t++) {
-        int64_t n = rows->pos[t] + 1;
+        int64_t ratio = a->ratio ? a->ratio : 1;
+        int64_t n = (rows->pos[t] + 1) / ratio;
         bool there = true;
 
         for (int64_t u = 0; u < n; u++) {
             const double *key =
-                in[2].x + (rows->seq[t] * rows->max_pos + u) * d;
+                in[2].x +
+                (rows->seq[t] * rows->max_pos + (u + 1) * ratio - 1) * d;
 
             s[u] = 0;
             for (int64_t h = 0; h < n_head; h++) {
@@ -1060,6 +1216,18 @@ static void apply(const struct graph_node *n, const struct eval_value *in,
         break;
     case OP_attention_blocks:
         attention_blocks(a, in, rows, out);
+        break;
+    case OP_compressed_attention:
+        compressed_attention(a, in, rows, out);
+        break;
+    case OP_block_mean:
+        block_mean(a, in, rows, out);
+        break;
+    case OP_sinkhorn:
+        sinkhorn(a, in, out);
+        break;
+    case OP_mix_streams:
+        mix_streams(in, out);
         break;
     case OP_short_conv:
         short_conv(a, in, rows, out, state_of(n, in));

@@ -18,7 +18,16 @@
 #include <string.h>
 
 enum { MAX_ROW = 512, MAX_LAYER = 64, N_GREEDY = 16, N_TRY = 2000 };
-static const int prompts[REF_SEQS] = {1, 17, 40};
+
+/* Returns the length of the prompt of sequence `s`. The longest fills a block
+ * of tokens, and a window, that the model has. */
+static int prompt_of(const struct model *m, int s)
+{
+    static const int prompts[REF_SEQS] = {1, 17, 40};
+    const int64_t kept = m->v4.kept;
+
+    return s == 2 && kept > prompts[s] ? (int)kept + 7 : prompts[s];
+}
 
 /* The least margins of the made sequences: the best token leads by least_margin
  * in its logit, and the last chosen expert by least_gap in its score. So a
@@ -377,11 +386,11 @@ static bool find_sequences(struct told *t, const char *name, const char *path)
     x = test_need((size_t)(REF_MAX_TOK * r.m->n_vocab), sizeof *x);
     t->margin = t->gap = INFINITY;
     for (int s = 0; s < REF_SEQS; s++) {
-        int64_t n = (prompts[s] + N_GREEDY) * r.m->n_vocab;
+        int64_t n = (prompt_of(r.m, s) + N_GREEDY) * r.m->n_vocab;
         double margin, gap;
         int tries = 1;
 
-        t->seq[s].n_prompt = prompts[s];
+        t->seq[s].n_prompt = prompt_of(r.m, s);
         while (clear && !continued(&r, &t->seq[s], x, &random, &margin, &gap))
             clear = tries++ < N_TRY;
         printf("%s: sequence %d: %d tries\n", name, s, tries);

@@ -262,6 +262,10 @@ static bool fill(void *user, int64_t row, void *dst, size_t bytes)
     }
     if (d->format == PL_F32)
         memcpy(dst, v, bytes);
+    else if (d->format == PL_I32) /* different numbers, as those of experts */
+        for (int64_t i = 0; i < d->width; i++)
+            ((int32_t *)dst)[i] =
+                (int32_t)(((int64_t)v[0] + i) % ((int64_t)d->hi + 1));
     else
         format_info(d->format)->encode(dst, v, d->width);
     free(v);

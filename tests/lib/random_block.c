@@ -131,9 +131,38 @@ static pl_tensor make_latent_attention(struct draw *d, const pl_tensor *in)
                      : pl_chosen_attention(d->g, in[0], in[1], in[2], n, 0.5f);
 }
 
+static pl_tensor make_compressed_attention(struct draw *d, const pl_tensor *in)
+{
+    return pl_compressed_attention(d->g, in[0], in[1], in[2], in[3], in[4],
+                                   1 + draw_below(d, 4), 0.5f,
+                                   1 + draw_below(d, 6));
+}
+
 static pl_tensor make_index_topk(struct draw *d, const pl_tensor *in)
 {
-    return pl_index_topk(d->g, in[0], in[1], in[2], 1 + draw_below(d, 4));
+    int k = 1 + draw_below(d, 4);
+
+    return draw_below(d, 2)
+               ? pl_index_topk(d->g, in[0], in[1], in[2], k)
+               : pl_compressed_topk(d->g, in[0], in[1], in[2], k, 2);
+}
+
+static pl_tensor make_block_mean(struct draw *d, const pl_tensor *in)
+{
+    int64_t c = last(at(d, in[2])).n;
+
+    return pl_block_mean(d->g, in[0], in[1], in[2],
+                         c % 2 || draw_below(d, 2) ? c : c / 2);
+}
+
+static pl_tensor make_sinkhorn(struct draw *d, const pl_tensor *in)
+{
+    return pl_sinkhorn(d->g, in[0], in[1], in[2], 1 + draw_below(d, 4), 0.01f);
+}
+
+static pl_tensor make_mix_streams(struct draw *d, const pl_tensor *in)
+{
+    return pl_mix_streams(d->g, in[0], in[1], in[2]);
 }
 
 static pl_tensor make_attention_blocks(struct draw *d, const pl_tensor *in)
@@ -152,13 +181,13 @@ static pl_tensor make_index_blocks(struct draw *d, const pl_tensor *in)
 
 static pl_tensor make_router_topk(struct draw *d, const pl_tensor *in)
 {
-    return pl_router_topk(d->g, in[0], in[1], (pl_gating)draw_below(d, 3),
+    return pl_router_topk(d->g, in[0], in[1], (pl_gating)draw_below(d, 4),
                           1 + draw_below(d, 3), 0, 0);
 }
 
 static pl_tensor make_router_weights(struct draw *d, const pl_tensor *in)
 {
-    return pl_router_weights(d->g, in[0], in[1], (pl_gating)draw_below(d, 3),
+    return pl_router_weights(d->g, in[0], in[1], (pl_gating)draw_below(d, 4),
                              draw_below(d, 2), 1.5f);
 }
 
@@ -299,7 +328,8 @@ static bool takes(const struct block *b, int i, char what)
 static bool has_memory(const struct block *b)
 {
     return op_info(b->a->op)->updates >= 0 || graph_is_attention(b->a->op) ||
-           b->a->op == OP_index_topk || b->a->op == OP_index_blocks;
+           b->a->op == OP_index_topk || b->a->op == OP_index_blocks ||
+           b->a->op == OP_block_mean;
 }
 
 static bool is_delta_net(enum op op)
@@ -375,7 +405,8 @@ static void pick_sizes(struct block *b)
     b->size['f'] = 1 + draw_below(d, 3);
     b->size['g'] = 1 + draw_below(d, 4);
     b->size['r'] = 1 + draw_below(d, 4);
-    if (shares_head(b) || b->a->op == OP_index_topk)
+    if (shares_head(b) || b->a->op == OP_index_topk ||
+        b->a->op == OP_block_mean)
         b->size['g'] = 1;
     b->size['u'] = 1 + draw_below(d, 4);
     if (b->a->letter < 128 && b->a->letter > '*')
@@ -387,6 +418,14 @@ static void pick_sizes(struct block *b)
     b->size['i'] = b->size['j'] - 1;
     b->size['x'] =
         b->a->op == OP_index_blocks ? 1 : b->size['d'] * b->size['e'];
+    if (b->a->op == OP_block_mean)
+        b->size['c'] = 2 * b->size['i'];
+    if (b->a->op == OP_sinkhorn || b->a->op == OP_mix_streams) {
+        int64_t n = b->size['n'] = 1 + draw_below(d, 4);
+
+        b->size['k'] = b->a->op == OP_sinkhorn ? 3 : n * (n + 1);
+        b->size['d'] = n * (n + 2);
+    }
     b->t = (pl_dim){1, PL_N_TOK};
     if ((b->a->letter == 't' || ids || draw_below(d, 3) == 0) && !has_memory(b))
         b->t = constant(b->size['t']);
@@ -576,7 +615,9 @@ static int ids_below(const struct block *b)
 {
     return b->a->op == OP_gather_rows ? (int)b->size['v']
            : b->a->op == OP_rope || b->a->op == OP_latent_attention ||
-                   b->a->op == OP_attention_blocks
+                   b->a->op == OP_attention_blocks ||
+                   b->a->op == OP_compressed_attention ||
+                   b->a->op == OP_block_mean
                ? RANDOM_MAX_POS
            /* positions beyond a token's own may have no key */
            : b->a->op == OP_bidirectional_attention ? 1
@@ -637,7 +678,9 @@ static void make_operand(struct block *b, int i)
     if (takes(b, i, 'c')) {
         x = cached(b, i,
                    (i == 2 && b->a->op != OP_index_topk) ||
-                       b->a->op == OP_latent_attention);
+                       b->a->op == OP_latent_attention ||
+                       b->a->op == OP_compressed_attention ||
+                       b->a->op == OP_block_mean);
         b->in[i] = b->src[i] = b->a->op == OP_cache_write ? x : written(b, x);
         return;
     }

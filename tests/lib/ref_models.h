@@ -26,7 +26,7 @@ bool ref_model_is_core(const char *name);
 const char *ref_model_path(const char *name);
 
 /* REF_CTX: context in tokens with which the logits were computed */
-enum { REF_SEQS = 3, REF_MAX_TOK = 64, REF_CTX = 512 };
+enum { REF_SEQS = 3, REF_MAX_TOK = 160, REF_CTX = 512 };
 
 /* A prompt and its greedy continuation, n tokens in all. `row` is the index of
  * the sequence's first row of logits among the rows of all sequences. */

@@ -619,6 +619,62 @@ TEST(plan_cost_chosen_blocks_are_all_that_attention_reads)
     free(p);
 }
 
+/* Attention to blocks reads and multiplies a window and all blocks, or those
+ * chosen; the choice scores the blocks. */
+TEST(plan_cost_blocks_count_as_one_position_each)
+{
+    static const pl_dim dim[5][3] = {
+        /* queries [n_tok, 6, 4], result, cache of 2 heads, chosen [n_tok, 2],
+         * cache of the indexer */
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}},
+        {{1, PL_N_TOK}, {6, PL_CONST}, {4, PL_CONST}},
+        {{64, PL_CONST}, {2, PL_CONST}, {4, PL_CONST}},
+        {{1, PL_N_TOK}, {2, PL_CONST}},
+        {{64, PL_CONST}, {1, PL_CONST}, {4, PL_CONST}},
+    };
+    struct paper *p = paper(1);
+    struct cost_machine m = machine(p, false);
+    struct graph_attr attr = {.n_used = 2, .window = 5, .ratio = 4};
+    struct insn attend = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_compressed_attention,
+                   .n_arg = 6,
+                   .arg = {{2, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {3, ACCESS_READ},
+                           {1, ACCESS_READ},
+                           {4, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    struct insn choose = {
+        .kind = INSN_KERNEL,
+        .kernel = {.kernel = KERNEL_index_topk,
+                   .n_arg = 4,
+                   .arg = {{4, ACCESS_WRITE},
+                           {1, ACCESS_READ},
+                           {4, ACCESS_READ},
+                           {5, ACCESS_READ}},
+                   .attr = &attr},
+    };
+    const struct cost_micro z = {{1, 1, 1, {64}}, 19};
+
+    for (int i = 0; i < 5; i++) {
+        p->tensor[i + 1].n_dim = i == 3 ? 2 : 3;
+        memcpy(p->tensor[i + 1].dim, dim[i], sizeof dim[i]);
+    }
+    p->rates[0].attention_macs_per_s = 0.5;
+    p->rates[0].read_bytes_per_s = 1000;
+    must_be(cost_insn_s(&m, 0, &attend, &z), (5 + 2) * 6 * 8 / 0.5);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 5 * 6 * 4 / 0.5);
+    p->rates[0].read_bytes_per_s = 0.01;
+    must_be(cost_insn_s(&m, 0, &attend, &z), (5 + 2) * 2 * 4 * 4 / 0.01);
+    must_be(cost_insn_s(&m, 0, &choose, &z), 5 * 4 * 4 / 0.01);
+    attend.kernel.arg[5].tensor = -1;
+    must_be(cost_insn_s(&m, 0, &attend, &z), (5 + 5) * 2 * 4 * 4 / 0.01);
+    free(p);
+}
+
 /* A collective costs its latency and a device's bytes from its peers; a device
  * alone sends nothing. If it was copied in advance, only the merge counts. */
 TEST(plan_cost_messages_are_paid_once)

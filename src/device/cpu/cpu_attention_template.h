@@ -56,7 +56,13 @@
  * In attention_blocks, k blocks of attr.block positions are chosen for each KV
  * head of a token. The positions of these blocks up to the token's own count as
  * positions 0, 1, .. in the same way. If the blocks are whole pages, tiles are
- * read where they are; else they are gathered. */
+ * read where they are; else they are gathered.
+ *
+ * Compressed attention is the same with two caches of keys that are values,
+ * too: a token attends to its last `window` positions in the first, ascending,
+ * and then to the blocks in the second, ascending or in the order of its row of
+ * chosen ones, as if all these were its positions 0, 1, .. They are gathered
+ * likewise. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 
@@ -580,8 +586,19 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Returns the operand `chosen` of attention_blocks or of latent attention, or
- * NULL if there is none. */
+/* Operand of compressed attention with the cache of blocks, in the order of
+ * latent attention. */
+enum { BLOCKS = 4 };
+
+/* Returns true for compressed attention, with operands in the order of latent
+ * attention. */
+static inline bool compresses(const struct cpu_call *c)
+{
+    return c->attr->ratio > 0;
+}
+
+/* Returns the operand `chosen` of attention_blocks, of latent or of compressed
+ * attention, or NULL if there is none. */
 static inline const struct cpu_tensor *chosen_of(const struct cpu_call *c)
 {
     return c->attr->block > 0          ? &c->in[3]
@@ -589,13 +606,31 @@ static inline const struct cpu_tensor *chosen_of(const struct cpu_call *c)
                                        : NULL;
 }
 
-/* Returns true if token t attends to chosen positions only. */
+/* Returns true if token t attends to gathered positions only. */
 static inline bool has_chosen(const struct cpu_call *c, int64_t t)
 {
     const struct cpu_tensor *x = chosen_of(c);
     int64_t block = c->attr->block > 0 ? c->attr->block : 1;
 
-    return x && c->table->pos[t] / block >= x->dim[x->n_dim - 1];
+    return compresses(c) ||
+           (x && c->table->pos[t] / block >= x->dim[x->n_dim - 1]);
+}
+
+/* Return the number of positions in the window of token t, and the number of
+ * blocks that it attends to, in compressed attention. */
+static inline int64_t window_seen(const struct cpu_call *c, int64_t t)
+{
+    int64_t n = (int64_t)c->table->pos[t] + 1;
+
+    return n < c->attr->window ? n : c->attr->window;
+}
+
+static inline int64_t blocks_seen(const struct cpu_call *c, int64_t t)
+{
+    const struct cpu_tensor *x = chosen_of(c);
+    int64_t n = ((int64_t)c->table->pos[t] + 1) / c->attr->ratio;
+
+    return x && n > x->dim[1] ? x->dim[1] : n;
 }
 
 /* Returns entry i of the chosen positions or blocks of token t and a KV head,
@@ -606,26 +641,47 @@ static inline int64_t chosen_entry(const struct cpu_call *c, int64_t t,
     const struct cpu_tensor *x = chosen_of(c);
     int64_t k = x->dim[x->n_dim - 1], block = c->attr->block;
     int64_t row = block > 0 ? t * c->in[1].dim[1] + kv_head : t;
-    int64_t own = block > 0 ? c->table->pos[t] / block : c->table->pos[t];
+    int64_t own = block > 0 ? c->table->pos[t] / block
+                  : !compresses(c)
+                      ? c->table->pos[t]
+                      : (c->table->pos[t] + 1) / c->attr->ratio - 1;
     int64_t u = ((const int32_t *)x->data)[row * k + i];
 
     return u < 0 ? 0 : u < own ? u : own;
 }
 
-/* Returns the number of chosen positions of a token that has some. */
+/* Returns the number of gathered positions of a token that has some. */
 static inline int64_t n_chosen(const struct cpu_call *c, int64_t t,
                                int64_t kv_head)
 {
     const struct cpu_tensor *x = chosen_of(c);
-    int64_t k = x->dim[x->n_dim - 1], block = c->attr->block;
-    int64_t pos = c->table->pos[t];
+    int64_t block = c->attr->block, pos = c->table->pos[t], k;
 
+    if (compresses(c))
+        return window_seen(c, t) + blocks_seen(c, t);
+    k = x->dim[x->n_dim - 1];
     if (block == 0)
         return k;
     /* only the last one may be the token's own block */
     return chosen_entry(c, t, kv_head, k - 1) == pos / block
                ? (k - 1) * block + pos % block + 1
                : k * block;
+}
+
+/* Returns gathered position i of token t in compressed attention, and sets
+ * *cache to its cache. */
+static inline int64_t compressed_position(const struct cpu_call *c, int64_t t,
+                                          int64_t i,
+                                          const struct cpu_tensor **cache)
+{
+    int64_t n = window_seen(c, t), pos = c->table->pos[t], u = i - n;
+
+    *cache = &c->in[i < n ? 1 : BLOCKS];
+    if (i < n)
+        return pos - n + 1 + i;
+    if (chosen_of(c) && (pos + 1) / c->attr->ratio > chosen_of(c)->dim[1])
+        u = chosen_entry(c, t, 0, u);
+    return (u + 1) * c->attr->ratio - 1;
 }
 
 /* Returns chosen position i of token t and a KV head. Sets *n to how many
@@ -651,6 +707,8 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, pos = c->table->pos[t];
 
+    if (compresses(c))
+        return 0;
     return window > 0 && pos >= window ? pos - window + 1 : 0;
 }
 
@@ -715,19 +773,21 @@ static inline void gather(const struct view *v, int64_t t, int64_t kv_head,
     const struct cpu_call *c = v->c;
     const struct token_table *b = c->table;
     const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
-    int64_t from = block * PAGE_TOKENS, end = n_chosen(c, t, kv_head), n;
+    int64_t from = block * PAGE_TOKENS, end = n_chosen(c, t, kv_head), n = 1;
 
     end = end < from + PAGE_TOKENS ? end : from + PAGE_TOKENS;
     for (int64_t i = from; i < end; i += n) {
-        int64_t u = chosen_position(c, t, kv_head, i, &n), tile;
+        const struct cpu_tensor *keys = &c->in[1];
+        int64_t u = compresses(c) ? compressed_position(c, t, i, &keys)
+                                  : chosen_position(c, t, kv_head, i, &n);
+        int64_t tile = pages[u / PAGE_TOKENS] * keys->dim[1] + kv_head;
 
         n = n < end - i ? n : end - i;
-        tile = pages[u / PAGE_TOKENS] * c->in[1].dim[1] + kv_head;
-        cache_tile_copy(
-            c->in[1].format, v->d, v->latent, v->gathered, (int)(i - from),
-            (const char *)c->in[1].data +
-                (size_t)tile * cache_tile_bytes(c->in[1].format, v->d),
-            (int)(u % PAGE_TOKENS), (int)n);
+        cache_tile_copy(keys->format, v->d, v->latent, v->gathered,
+                        (int)(i - from),
+                        (const char *)keys->data +
+                            (size_t)tile * cache_tile_bytes(keys->format, v->d),
+                        (int)(u % PAGE_TOKENS), (int)n);
         if (!v->latent)
             cache_tile_copy(c->in[2].format, v->e, true, v->gathered_values,
                             (int)(i - from),
@@ -773,7 +833,7 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
         v->latent ? 0 : cache_tile_bytes(c->in[2].format, v->e);
 
     for (; block < end; block++) {
-        const char *key_tile[2], *value_tile[2];
+        const char *key_tile[2] = {0}, *value_tile[2] = {0};
 
         if (block % SPAN_BLOCKS == 0) {
             for (int64_t i = 0; i < n_row; i++)
@@ -783,9 +843,11 @@ static inline void blocks_run(struct view *v, int64_t t, int64_t kv_head,
          * After the last page there is none, so that page is prefetched
          * again. */
         for (int i = 0; i < 2; i++) {
-            int64_t page =
-                page_of(c, t, kv_head, block + (block + 1 < end ? i : 0));
+            int64_t page;
 
+            if (compresses(c)) /* its tiles are gathered */
+                break;
+            page = page_of(c, t, kv_head, block + (block + 1 < end ? i : 0));
             key_tile[i] = (const char *)c->in[1].data +
                           (size_t)(page * n_kv + kv_head) * key_bytes;
             value_tile[i] =
@@ -836,7 +898,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
 {
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1], n_soft;
-    const bool gathers = chosen_of(c) && !chosen_pages(c);
+    const bool gathers = compresses(c) || (chosen_of(c) && !chosen_pages(c));
     size_t at = 0;
     enum { N_PART = 13 };
     size_t part[N_PART];
@@ -853,8 +915,9 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
     /* A token sees at most n_slot positions, which lie in at most n_slot / 256
      * + 2 spans. A row's stack of softmax states has one entry for each bit of
-     * that number, and one for the state that is being pushed. */
-    v->depth = 2;
+     * that number, and one for the state that is being pushed. With blocks it
+     * may see twice as many. */
+    v->depth = compresses(c) ? 3 : 2;
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
         v->depth++;
@@ -926,6 +989,24 @@ static inline size_t attention_blocks_scratch(const struct cpu_call *c)
 static inline size_t latent_attention_scratch(const struct cpu_call *c)
 {
     return scratch_of(c, true);
+}
+
+/* Returns a call of compressed attention with the operands in the order of
+ * latent attention: keys, chosen blocks, sinks, and then the cache of blocks. */
+static inline struct cpu_call compressed_call(const struct cpu_call *c)
+{
+    struct cpu_call own = *c;
+
+    own.in[2] = c->in[4];
+    own.in[BLOCKS] = c->in[2];
+    return own;
+}
+
+static inline size_t compressed_attention_scratch(const struct cpu_call *c)
+{
+    struct cpu_call own = compressed_call(c);
+
+    return scratch_of(&own, true);
 }
 
 /* ---- division of a token's spans among threads --------------------------- */
@@ -1245,6 +1326,13 @@ static inline void latent_attention_run(const struct cpu_call *c)
     attend(c, true);
 }
 
+static inline void compressed_attention_run(const struct cpu_call *c)
+{
+    struct cpu_call own = compressed_call(c);
+
+    attend(&own, true);
+}
+
 static inline void attention_init_bf16(struct cpu_kernels *k)
 {
     k->bf16[KERNEL_attention] =
@@ -1255,6 +1343,8 @@ static inline void attention_init_bf16(struct cpu_kernels *k)
         (struct cpu_entry){attention_blocks_run, attention_blocks_scratch};
     k->bf16[KERNEL_latent_attention] =
         (struct cpu_entry){latent_attention_run, latent_attention_scratch};
+    k->bf16[KERNEL_compressed_attention] = (struct cpu_entry){
+        compressed_attention_run, compressed_attention_scratch};
 }
 
 #endif

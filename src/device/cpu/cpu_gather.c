@@ -91,6 +91,11 @@ void cpu_gather_rows(const struct cpu_call *c)
                 memset(out, 0, (size_t)width * sizeof(float));
                 continue;
             }
+            if (c->out.format == PL_I32) {
+                memcpy(out, (const int32_t *)c->in[0].data + p.row * width,
+                       (size_t)width * sizeof(int32_t));
+                continue;
+            }
             row_read(&c->in[0], p.row, width, out);
             for (int64_t k = 0; k < width; k++)
                 out[k] += 0.0f;

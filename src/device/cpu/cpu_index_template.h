@@ -8,6 +8,8 @@
  *   Else, for positions u = 0 .. pos: s_i = chain of fmaf over the d values of
  *   head i's query and of key u, from 0; score_u = chain of fmaf(w_i, max(s_i,
  *   0), .) over the heads, ascending, from 0, plus +0.
+ *   With attr.ratio R > 0 the token chooses blocks 0 .. (pos + 1) / R - 1
+ *   instead of positions; the key of block u is at position (u + 1) R - 1.
  *   A NaN is below all other scores. The k largest are chosen; of equal ones
  *   the lower position. They are written in ascending order.
  *
@@ -54,6 +56,7 @@ struct index_view {
     int32_t *count;          /* [INDEX_BUCKETS] */
     struct index_part *part; /* [nth] the ranks of a token */
     uint32_t *best;          /* index_blocks: the ranks of a token's blocks */
+    float *page; /* [d][64] keys of a page, of which some are compressed */
 };
 
 static inline const struct cpu_tensor *index_keys(const struct cpu_call *c)
@@ -65,7 +68,7 @@ static inline const struct cpu_tensor *index_keys(const struct cpu_call *c)
  * c->scratch is NULL, only the size is meaningful. */
 static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
 {
-    enum { N_PART = 7 };
+    enum { N_PART = 8 };
     const bool blocks = c->attr->block > 0;
     int64_t n_slot = index_keys(c)->dim[0];
     char *base = c->scratch, *p[N_PART];
@@ -86,6 +89,7 @@ static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
     part[4] = INDEX_BUCKETS * sizeof(int32_t);
     part[5] = (size_t)c->nth * sizeof(struct index_part);
     part[6] = blocks ? (size_t)(n_slot / v->block + 2) * sizeof(uint32_t) : 0;
+    part[7] = c->attr->ratio > 1 ? part[2] : 0;
     for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
@@ -97,6 +101,7 @@ static inline size_t index_init(struct index_view *v, const struct cpu_call *c)
     v->count = (int32_t *)p[4];
     v->part = (struct index_part *)p[5];
     v->best = (uint32_t *)p[6];
+    v->page = (float *)p[7];
     return at;
 }
 
@@ -166,22 +171,75 @@ static inline void index_fold(const struct index_view *v, int64_t t,
     }
 }
 
-/* Computes the ranks of token t for page `page` of its sequence. */
+/* Returns the number of keys that token t sees: its positions, or the
+ * compressed keys up to its own position. */
+static inline int64_t index_key_count(const struct index_view *v, int64_t t)
+{
+    int64_t n = (int64_t)v->c->table->pos[t] + 1, ratio = v->c->attr->ratio;
+
+    return ratio > 1 ? n / ratio : n;
+}
+
+/* Returns the number of keys or blocks of keys among which token t chooses. */
+static inline int64_t index_count(const struct index_view *v, int64_t t)
+{
+    return (index_key_count(v, t) + v->block - 1) / v->block;
+}
+
+/* Returns the keys of page `page` of a sequence. */
+static inline struct operand index_open(const struct index_view *v,
+                                        int32_t page)
+{
+    const struct cpu_tensor *keys = index_keys(v->c);
+    const char *tile = (const char *)keys->data +
+                       (size_t)page * cache_tile_bytes(keys->format, v->d);
+
+    return operand_open(keys->format, false, tile, tile, v->d, PAGE_TOKENS,
+                        v->key_scale);
+}
+
+/* Returns the compressed keys first .. first + 63 as floats, v->keys, with
+ * zeros for those that token t does not see. */
+static inline struct operand index_gather(const struct index_view *v, int64_t t,
+                                          int64_t first, const int32_t *pages)
+{
+    int64_t n = index_key_count(v, t), ratio = v->c->attr->ratio, open = -1;
+    struct operand o = {.kind = KIND_F32, .x = v->keys, .ld = PAGE_TOKENS};
+    struct operand page = o;
+
+    for (int64_t u = 0; u < PAGE_TOKENS; u++) {
+        int64_t at = (first + u + 1) * ratio - 1;
+
+        if (first + u < n && at / PAGE_TOKENS != open) {
+            open = at / PAGE_TOKENS;
+            page = index_open(v, pages[open]);
+            operand_convert(&page, 0, (int)v->d, PAGE_TOKENS, v->page);
+        }
+        for (int64_t i = 0; i < v->d; i++)
+            v->keys[i * PAGE_TOKENS + u] =
+                first + u < n ? ((const float *)
+                                     page.x)[i * PAGE_TOKENS + at % PAGE_TOKENS]
+                              : 0;
+    }
+    return o;
+}
+
+/* Computes the ranks of token t for 64 of its keys, number `page`. */
 static inline void index_page(const struct index_view *v, int64_t t,
                               int64_t page, uint32_t *rank)
 {
     const struct cpu_call *c = v->c;
-    const struct cpu_tensor *cache = index_keys(c);
     const struct token_table *b = c->table;
     const int32_t *pages = b->pages + b->seq[t] * b->page_stride;
-    const char *tile =
-        (const char *)cache->data +
-        (size_t)pages[page] * cache_tile_bytes(cache->format, v->d);
-    struct operand keys = operand_open(cache->format, false, tile, tile, v->d,
-                                       PAGE_TOKENS, v->key_scale);
+    struct operand keys;
 
-    if (v->n_head > DIRECT_ROWS || is_codes(&keys))
-        operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+    if (c->attr->ratio > 1) {
+        keys = index_gather(v, t, page * PAGE_TOKENS, pages);
+    } else {
+        keys = index_open(v, pages[page]);
+        if (v->n_head > DIRECT_ROWS || is_codes(&keys))
+            operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+    }
     chain_rows((int)v->n_head,
                &(struct product){.a = (const float *)c->in[0].data +
                                       t * v->n_head * v->d,
@@ -250,7 +308,7 @@ static inline void index_choose(const struct index_view *v, int64_t t,
                                 int n_part)
 {
     int32_t *out = (int32_t *)v->c->out.data;
-    int64_t own = v->c->table->pos[t] / v->block;
+    int64_t own = index_count(v, t) - 1;
 
     if (v->c->attr->block == 0) {
         int64_t left = own + 1;
@@ -290,9 +348,9 @@ static inline void index_choose(const struct index_view *v, int64_t t,
  * attends to all of its positions. */
 static inline int64_t index_pages(const struct index_view *v, int64_t t)
 {
-    int64_t pos = v->c->table->pos[t];
+    int64_t n = index_key_count(v, t);
 
-    return pos / v->block >= v->k ? pos / PAGE_TOKENS + 1 : 0;
+    return index_count(v, t) > v->k ? (n + PAGE_TOKENS - 1) / PAGE_TOKENS : 0;
 }
 
 /* Chooses all positions or blocks of token t. */
@@ -302,9 +360,7 @@ static inline void index_all(const struct index_view *v, int64_t t)
     int32_t *out = (int32_t *)v->c->out.data + t * n_row * v->k;
 
     for (int64_t i = 0; i < n_row * v->k; i++)
-        out[i] = i % v->k <= v->c->table->pos[t] / v->block
-                     ? (int32_t)(i % v->k)
-                     : -1;
+        out[i] = i % v->k < index_count(v, t) ? (int32_t)(i % v->k) : -1;
 }
 
 /* Chooses the positions or blocks of token t, alone. */

@@ -7,9 +7,11 @@
 #define DEVICE_CPU_CPU_OPS_TEMPLATE_H
 
 #include "device/cpu/cpu_attention_template.h"
+#include "device/cpu/cpu_block_mean_template.h"
 #include "device/cpu/cpu_index_template.h"
 #include "device/cpu/cpu_recurrent_template.h"
 #include "device/cpu/cpu_rows_template.h"
+#include "device/cpu/cpu_streams_template.h"
 
 #ifndef CPU_OPS_INIT
 #define CPU_OPS_INIT cpu_ops_init_generic
@@ -28,11 +30,15 @@
     X(attention_blocks, attention_blocks_scratch)                              \
     X(index_topk, index_scratch)                                               \
     X(index_blocks, index_scratch)                                             \
+    X(compressed_attention, compressed_attention_scratch)                      \
+    X(block_mean, NULL)                                                        \
     X(short_conv, short_conv_scratch)                                          \
     X(delta_net, delta_net_scratch)                                            \
     X(delta_net_channels, delta_net_scratch)                                   \
     X(ssm_scan, ssm_scan_scratch)                                              \
     X(softmax, NULL)                                                           \
+    X(sinkhorn, NULL)                                                          \
+    X(mix_streams, NULL)                                                       \
     X(router_topk, router_scratch)                                             \
     X(router_weights, router_scratch)                                          \
     X(add, NULL)                                                               \

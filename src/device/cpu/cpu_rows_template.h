@@ -162,9 +162,9 @@ typedef uint64_t double_bits
     __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef float half_lanes __attribute__((vector_size(DOUBLES * sizeof(float))));
 
-/* Computes cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
+/* Computes cos and sin of a = angle * pos, times mscale, for 8 angles.
  *
- * Computes in double precision, with an error of at most 1e-12 for a below
+ * Computes in double precision, with an error of at most 1e-12 for |a| below
  * 2^20. For much greater a the results still have float precision. x = a - k
  * pi/2, where pi/2 is split into a part of 33 bits and the rest, so that |x| <=
  * pi/4; then Taylor series of x. Adding 1.5 * 2^52 rounds to the integer k and
@@ -330,16 +330,20 @@ static inline double rope_factor(const struct graph_attr *a, int32_t pos)
 }
 
 /* Computes the cosines co[] and sines si[] of a token at position `pos`, from
- * the angles per position. They are in the order that rope_neox() or
+ * the angles per position, of which attr.start are taken away. If attr.back,
+ * the angles are negative. They are in the order that rope_neox() or
  * rope_pairs() expects. */
 static inline void rope_token(const struct graph_attr *a, const double *angle,
                               int32_t pos, float *co, float *si)
 {
     double mscale = rope_factor(a, pos);
+    double turns = (double)pos - (double)a->start;
     int half = a->n_rot / 2;
 
+    if (a->back)
+        turns = -turns;
     for (int j = 0; j < half; j += DOUBLES)
-        cos_sin(angle + j, pos, mscale, co + j, si + j);
+        cos_sin(angle + j, turns, mscale, co + j, si + j);
     for (int j = half - 1; !a->neox && j >= 0; j--) {
         co[2 * j] = co[2 * j + 1] = co[j];
         si[2 * j + 1] = si[j];
@@ -445,6 +449,14 @@ static inline void router_scores(float *score, const float *logit, int64_t n,
 
             lanes_store_n(score + i, lanes_sigmoid(lanes_load_n(logit + i, m)),
                           m);
+        }
+        break;
+    case PL_GATING_SQRT_SOFTPLUS:
+        for (int64_t i = 0; i < n; i += LANES) {
+            int64_t m = n - i < LANES ? n - i : LANES;
+            lanes v = lanes_softplus(lanes_load_n(logit + i, m));
+
+            lanes_store_n(score + i, lanes_sqrt(v), m);
         }
         break;
     default:

@@ -52,8 +52,12 @@ typedef int64_t s64;
     X(attention_blocks, gpu_attention_blocks_scratch)                          \
     X(index_topk, gpu_index_scratch)                                           \
     X(index_blocks, gpu_index_scratch)                                         \
+    X(compressed_attention, gpu_compressed_attention_scratch)                  \
+    X(block_mean, NULL)                                                        \
     /* rows, permutations, states */                                           \
     X(quantize, NULL)                                                          \
+    X(sinkhorn, NULL)                                                          \
+    X(mix_streams, NULL)                                                       \
     X(router_topk, gpu_router_scratch)                                         \
     X(router_weights, NULL)                                                    \
     X(sum, NULL)                                                               \
@@ -76,6 +80,7 @@ GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 size_t gpu_attention_scratch(const struct gpu_call *c);
 size_t gpu_latent_attention_scratch(const struct gpu_call *c);
 size_t gpu_attention_blocks_scratch(const struct gpu_call *c);
+size_t gpu_compressed_attention_scratch(const struct gpu_call *c);
 size_t gpu_index_scratch(const struct gpu_call *c);
 
 size_t gpu_contract_scratch(const struct gpu_call *c);

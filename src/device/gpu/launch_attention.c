@@ -411,6 +411,10 @@ static void attend(struct launch_list *l, const struct gpu_call *c, bool latent,
 
 /* ---- chosen positions ---------------------------------------------------- */
 
+/* Operand of compressed attention with the cache of blocks, in the order of
+ * latent attention. */
+enum { BLOCKS = 4 };
+
 /* The cache of chosen positions in scratch memory. */
 struct gathered {
     int64_t n_page, part; /* pages of a token; most tokens at a time */
@@ -425,11 +429,29 @@ static size_t aligned(size_t n)
     return (n + 255) / 256 * 256;
 }
 
+/* Returns the most keys that a token attends to: chosen ones, or those of a
+ * window and blocks (launch_blocks()). */
+static int64_t most_gathered(const struct gpu_call *c)
+{
+    int64_t n = c->in[2].dim[1], ratio = c->attr->ratio, window, all;
+    struct graph_attr attr = *c->attr;
+    struct gpu_call whole = *c;
+
+    if (ratio == 0)
+        return n;
+    attr.window = 0;
+    whole.attr = &attr;
+    all = most_spans(&whole, 1) * TEXT_SPAN;
+    window = c->attr->window < all ? c->attr->window : all;
+    return window +
+           (c->in[2].format == PL_I32 && n < all / ratio ? n : all / ratio);
+}
+
 static struct gathered gathered_of(const struct gpu_call *c)
 {
     int64_t n_tok = c->out.dim[0], all;
     struct gathered g = {
-        .n_page = (c->in[2].dim[1] + PAGE_TOKENS - 1) / PAGE_TOKENS,
+        .n_page = (most_gathered(c) + PAGE_TOKENS - 1) / PAGE_TOKENS,
         .tile_bytes = cache_tile_bytes(c->in[1].format, c->in[1].dim[2])};
     size_t bytes = (size_t)(g.n_page * c->in[1].dim[1]) * g.tile_bytes;
 
@@ -442,16 +464,21 @@ static struct gathered gathered_of(const struct gpu_call *c)
     return g;
 }
 
-/* Returns the call of attention to gathered positions. */
+/* Returns the call of attention to gathered positions, which has the attributes
+ * *attr. */
 static struct gpu_call gathered_call(const struct gpu_call *c,
-                                     const struct gathered *g)
+                                     const struct gathered *g,
+                                     struct graph_attr *attr)
 {
     struct gpu_call own = *c;
 
+    *attr = *c->attr;
+    attr->window = 0;
+    own.attr = attr;
     own.in[1].at = c->scratch;
     own.in[1].dim[0] = g->part * g->n_page * PAGE_TOKENS;
     own.in[2] = (struct gpu_tensor){0};
-    own.n_in = 2;
+    own.n_in = c->attr->ratio > 0 ? 4 : 2;
     own.table.page_stride = own.n_page = g->n_page;
     own.pages = c->scratch + g->pages;
     own.pos = c->scratch + g->pos;
@@ -461,10 +488,12 @@ static struct gpu_call gathered_call(const struct gpu_call *c,
     return own;
 }
 
-/* Returns true if some token may have more positions than those chosen for
- * it. */
+/* Returns true if some token may have more positions than those chosen for it,
+ * or attends to blocks. */
 static bool has_chosen(const struct gpu_call *c)
 {
+    if (c->attr->ratio > 0)
+        return true;
     return c->n_in > 2 && c->in[2].format == PL_I32 &&
            most_spans(c, 1) * TEXT_SPAN > c->in[2].dim[1];
 }
@@ -473,12 +502,13 @@ size_t gpu_latent_attention_scratch(const struct gpu_call *c)
 {
     size_t all = gpu_attention_scratch(c), chosen;
     struct gathered g;
+    struct graph_attr attr;
     struct gpu_call own;
 
     if (!has_chosen(c))
         return all;
     g = gathered_of(c);
-    own = gathered_call(c, &g);
+    own = gathered_call(c, &g, &attr);
     chosen = g.rest + gpu_attention_scratch(&own);
     return all > chosen ? all : chosen;
 }
@@ -486,7 +516,8 @@ size_t gpu_latent_attention_scratch(const struct gpu_call *c)
 static void attend_chosen(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gathered g = gathered_of(c);
-    const struct gpu_call own = gathered_call(c, &g);
+    struct graph_attr attr;
+    const struct gpu_call own = gathered_call(c, &g, &attr);
     struct tile_part part[TILE_PARTS];
     struct chosen_args a = {.cache = c->in[1].at,
                             .chosen = c->in[2].at,
@@ -502,7 +533,10 @@ static void attend_chosen(struct launch_list *l, const struct gpu_call *c)
                             .n_page = (int32_t)g.n_page,
                             .n_kv = (int32_t)c->in[1].dim[1],
                             .k = (int32_t)c->in[2].dim[1],
-                            .unit = 4};
+                            .unit = 4,
+                            .ratio = c->attr->ratio,
+                            .window = (int32_t)c->attr->window,
+                            .blocks = c->in[BLOCKS].at};
     int64_t n_tok = c->table.n_tok, d = c->in[1].dim[2];
     int32_t at = 0;
 
@@ -693,6 +727,49 @@ void gpu_launch_latent_attention(struct launch_list *l,
         attend(l, c, true, 0, c->table.n_tok);
 }
 
+/* Returns the call of compressed attention with the operands in the order of
+ * latent attention: keys, chosen blocks, sinks, then the cache of blocks. */
+static struct gpu_call compressed_call(const struct gpu_call *c)
+{
+    struct gpu_call own = *c;
+
+    own.in[2] = c->n_in > 4 ? c->in[4] : (struct gpu_tensor){0};
+    own.in[BLOCKS] = c->in[2];
+    return own;
+}
+
+size_t gpu_compressed_attention_scratch(const struct gpu_call *c)
+{
+    const struct gpu_call own = compressed_call(c);
+
+    return gpu_latent_attention_scratch(&own);
+}
+
+void gpu_launch_compressed_attention(struct launch_list *l,
+                                     const struct gpu_call *c)
+{
+    const struct gpu_call own = compressed_call(c);
+
+    attend_chosen(l, &own);
+}
+
+void gpu_launch_block_mean(struct launch_list *l, const struct gpu_call *c)
+{
+    struct block_mean_args a = {.out = c->out.at,
+                                .cache = c->in[0].at,
+                                .bias = c->in[2].at,
+                                .pos = c->pos,
+                                .seq = c->seq,
+                                .pages = c->pages,
+                                .page_stride = c->table.page_stride,
+                                .width = c->in[2].dim[1],
+                                .d = c->out.dim[1],
+                                .ratio = (int32_t)c->in[2].dim[0],
+                                .format = gpu_format(c->in[2].format)};
+
+    gpu_list_add(l, GPU_block_mean, c->table.n_tok * gpu_groups(a.d, 256), &a);
+}
+
 void gpu_launch_attention_blocks(struct launch_list *l,
                                  const struct gpu_call *c)
 {
@@ -763,6 +840,7 @@ static void choose(struct launch_list *l, const struct gpu_call *c)
         .key_format = gpu_cache_format(keys->format),
         .k = (int32_t)c->out.dim[c->out.n_dim - 1],
         .block = (int32_t)r.block,
+        .ratio = c->attr->ratio > 1 ? c->attr->ratio : 1,
         .local = c->attr->local,
         .n_row = (int32_t)r.n_row};
     int64_t n_tok = r.n_row > 0 ? c->table.n_tok : 0;

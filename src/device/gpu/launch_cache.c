@@ -48,6 +48,8 @@ void gpu_launch_rope(struct launch_list *l, const struct gpu_call *c)
         .mscale = t->mscale != 0 ? (double)t->mscale : 1,
         .temp = (double)t->scale,
         .temp_length = (int32_t)t->window,
+        .start = (int32_t)t->start,
+        .back = t->back,
         .low = (double)t->yarn_low,
         .width = width < 0.001 ? 0.001 : width};
 

@@ -61,6 +61,7 @@ void gpu_launch_gather_rows(struct launch_list *l, const struct gpu_call *c)
                             .n_item = c->tree.n,
                             .n_out = c->tree.n_out,
                             .format = (int32_t)t->format,
+                            .ints = c->out.format == PL_I32,
                             .block = info->block};
 
     if (info->pack)

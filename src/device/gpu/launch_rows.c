@@ -14,7 +14,8 @@ _Static_assert((int)TEXT_RANKS == (int)PL_MAX_RANKS,
                "the stack fits all ranks");
 _Static_assert((int)GATING_SOFTMAX == (int)PL_GATING_SOFTMAX &&
                    (int)GATING_SIGMOID == (int)PL_GATING_SIGMOID &&
-                   (int)GATING_SELECTED == (int)PL_GATING_SOFTMAX_SELECTED,
+                   (int)GATING_SELECTED == (int)PL_GATING_SOFTMAX_SELECTED &&
+                   (int)GATING_SQRT_SOFTPLUS == (int)PL_GATING_SQRT_SOFTPLUS,
                "gatings have the same values in the kernels");
 
 void gpu_launch_rms_norm(struct launch_list *l, const struct gpu_call *c)
@@ -48,6 +49,36 @@ void gpu_launch_softmax(struct launch_list *l, const struct gpu_call *c)
         .out = c->out.at, .x = c->in[0].at, .d = gpu_last(&c->out)};
 
     gpu_list_add(l, GPU_softmax, gpu_rows(&c->out), &a);
+}
+
+void gpu_launch_sinkhorn(struct launch_list *l, const struct gpu_call *c)
+{
+    struct sinkhorn_args a = {.out = c->out.at,
+                              .x = c->in[0].at,
+                              .scale = c->in[1].at,
+                              .base = c->in[2].at,
+                              .n = 1,
+                              .n_iter = c->attr->n_iter,
+                              .scale_format = gpu_format(c->in[1].format),
+                              .base_format = gpu_format(c->in[2].format),
+                              .eps = c->attr->eps};
+
+    while (a.n * (a.n + 2) < gpu_last(&c->out))
+        a.n++;
+    gpu_list_add(l, GPU_sinkhorn, gpu_rows(&c->out), &a);
+}
+
+void gpu_launch_mix_streams(struct launch_list *l, const struct gpu_call *c)
+{
+    struct mix_streams_args a = {.out = c->out.at,
+                                 .x = c->in[0].at,
+                                 .y = c->in[1].at,
+                                 .w = c->in[2].at,
+                                 .e = gpu_last(&c->out),
+                                 .n_tok = (int32_t)c->out.dim[0],
+                                 .n = (int32_t)c->out.dim[1]};
+
+    gpu_list_add(l, GPU_mix_streams, a.n_tok * gpu_groups(a.e, 256), &a);
 }
 
 /* Returns the number of parts into which a span is divided at multiples of

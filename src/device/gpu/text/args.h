@@ -184,7 +184,24 @@ struct router_topk_args {
     s32 normalise; /* for `weights`: divide a row's weights by their sum */
     float weight;  /* for `weights`: factor of all weights */
 };
-enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
+enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED, GATING_SQRT_SOFTPLUS };
+
+/* Arguments of sinkhorn. A work group computes the weights of the n streams of
+ * one row. */
+struct sinkhorn_args {
+    u64 out, x, scale,
+        base; /* [rows, n (n + 2)]; scale [3], base [n (n + 2)] */
+    s32 n, n_iter;
+    s32 scale_format, base_format;
+    float eps;
+};
+
+/* Arguments of mix_streams. A lane computes one value of all streams. */
+struct mix_streams_args {
+    u64 out, x, y, w; /* [n_tok, n, e] twice, [n_tok, e], [n_tok, n (n + 1)] */
+    s64 e;
+    s32 n_tok, n;
+};
 
 /* ---- contractions with weights ---- */
 
@@ -350,7 +367,9 @@ struct rope_args {
     s32 n_tok, n_head, d, n_rot;
     s32 format, neox, yarn;
     s32 stride; /* pairs between two elements of power[] */
-    s32 temp_length, pad;
+    s32 temp_length;
+    s32 start, back; /* angles are those of pos - start; negative if `back` */
+    s32 pad;
     /* step: the power of a pair times `step` is that of the next pair; scale:
      * factor of angles; mscale: factor of sines and cosines; temp and
      * temp_length: those are multiplied by 1 + temp ln(floor(pos / temp_length)
@@ -455,6 +474,20 @@ struct chosen_args {
      * `unit` bytes, 2 or 4 */
     s32 n_plane, unit;
     s32 plane[4], bytes[4];
+    /* ratio > 0: gathers the last `window` positions, and then from the cache
+     * `blocks` blocks of `ratio` tokens; all of them if `chosen` is 0, and else
+     * at most k */
+    s32 ratio, window;
+    u64 blocks;
+};
+
+/* Arguments of block_mean. A lane computes one channel of a token. */
+struct block_mean_args {
+    u64 out, cache; /* [n_tok, d]; cache of values, of 2 width floats a token */
+    u64 bias;       /* [ratio, width] of `format` */
+    u64 pos, seq, pages;
+    s64 page_stride, width, d;
+    s32 ratio, format;
 };
 
 /* Arguments of blocks_gather, which lays the chosen blocks of positions of
@@ -499,6 +532,7 @@ struct index_args {
     s32 first, n_span, n_head, d, key_format, k;
     s32 block, local; /* of index_blocks; block is 1 in index_topk */
     s32 n_row;        /* rows of a token: n_head in index_blocks, else 1 */
+    s32 ratio;        /* tokens of a compressed key, else 1 */
 };
 
 /* Arguments of attend_merge, which merges softmax states of a row (token, query
@@ -596,6 +630,7 @@ struct gather_args {
     s64 n_row, width, out_stride, step;
     s32 n_span, n_item, n_out, n_chunk;
     s32 format; /* format of x: GATHER_F32 .. */
+    s32 ints;   /* x and the results are s32 */
     s32 block;  /* unpacked x: values of a block, which has tile_bytes bytes */
     s32 low, high; /* packed x: bits of a code in the low and the high plane */
     s32 sub, sup;  /* kinds of scales: TEXT_SUB_.., TEXT_SUP_.. */

@@ -428,8 +428,8 @@ DEV float gather_element(GLOBAL const u8 *p, s32 format)
 enum { GATHER_VALUES = 1024 }; /* most values that a work group looks up */
 
 /* Looks up rows of a table by their ids: out [n_id, width] of F32, a table of
- * any format. A work group looks up GATHER_VALUES values of one row, or the
- * rest. No shared memory, no sums. */
+ * any format; or both of I32. A work group looks up GATHER_VALUES values of one
+ * row, or the rest. No shared memory, no sums. */
 KERNEL(gather, struct gather_args, 256)
 {
     s32 parts = (s32)((a.width + GATHER_VALUES - 1) / GATHER_VALUES), entry;
@@ -494,6 +494,13 @@ KERNEL(gather, struct gather_args, 256)
             GLOBAL float *out =
                 (GLOBAL float *)(AT(u8, a.out) + (u64)e * (u64)a.out_stride);
 
+            if (a.ints) {
+                ((GLOBAL s32 *)out)[i * a.width + k] =
+                    e == entry ? ((GLOBAL const s32 *)(AT(const u8, a.x) +
+                                                       row * a.step))[k]
+                               : 0;
+                continue;
+            }
             /* Adding 0 makes -0 to +0, as the sum over several ranks does. */
             out[i * a.width + k] = e == entry ? add_(value, 0.0f) : 0;
         }

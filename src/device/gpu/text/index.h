@@ -21,7 +21,9 @@ KERNEL(index_score, struct index_args, 256)
     LOCAL_ARRAY(struct quad, q_quads, INDEX_CHUNK * INDEX_HEADS / 4);
     LOCAL float *q = (LOCAL float *)q_quads;
     s32 id = LANE(), g = GROUP(), t = a.first + g / a.n_span;
-    s32 u = g % a.n_span * 256 + id, n = AT(const s32, a.pos)[t] + 1;
+    s32 u = g % a.n_span * 256 + id;
+    s32 n = (AT(const s32, a.pos)[t] + 1) / a.ratio;
+    s32 at = (u + 1) * a.ratio - 1; /* position of the key */
     s32 used = (n - 1) / a.block >= a.k && g % a.n_span * 256 < n;
     s32 seen = used && u < n;
     GLOBAL const float *query = AT(const float, a.q) + (s64)t * a.n_head * a.d;
@@ -35,7 +37,7 @@ KERNEL(index_score, struct index_args, 256)
         return;
     if (seen)
         tile += AT(const s32, a.pages)[AT(const s32, a.seq)[t] * a.page_stride +
-                                       u / TEXT_PAGE] *
+                                       at / TEXT_PAGE] *
                 a.key_bytes;
     for (s32 h0 = 0; h0 < a.n_head; h0 += INDEX_HEADS) {
         s32 heads = a.n_head - h0 < INDEX_HEADS ? a.n_head - h0 : INDEX_HEADS;
@@ -58,10 +60,10 @@ KERNEL(index_score, struct index_args, 256)
             BARRIER();
             for (s32 i = 0; i < some && seen; i++)
                 add_rows(s, INDEX_HEADS, q + i * INDEX_HEADS,
-                         tile_value(tile, a.key_format, 0, a.d, u % TEXT_PAGE,
+                         tile_value(tile, a.key_format, 0, a.d, at % TEXT_PAGE,
                                     i0 + i,
                                     tile_scale(tile, a.key_format, 0, a.d,
-                                               u % TEXT_PAGE, i0 + i)));
+                                               at % TEXT_PAGE, i0 + i)));
         }
         UNROLL
         for (s32 r = 0; r < INDEX_HEADS; r++)
@@ -107,7 +109,7 @@ KERNEL(index_choose, struct index_args, 256)
     LOCAL_ARRAY(s32, count, 16 * 256);
     LOCAL_ARRAY(s32, sum, 16);
     s32 id = LANE(), row = GROUP(), t = a.first + row / a.n_row;
-    s32 n = AT(const s32, a.pos)[t] / a.block + 1;
+    s32 n = ((AT(const s32, a.pos)[t] + 1) / a.ratio - 1) / a.block + 1;
     s32 each = (n + 255) / 256, lo = id * each < n ? id * each : n;
     s32 hi = lo + each < n ? lo + each : n, need = a.k, all = n <= a.k;
     s32 above = 0, equal = 0, at = 0, taken = 0;
@@ -185,13 +187,16 @@ DEV void chosen_copy(GLOBAL u8 *to, GLOBAL const u8 *from, s32 bytes, s32 unit,
     }
 }
 
-/* Copies chosen positions (struct chosen_args). Lanes: 32 for a position. No
- * shared memory. */
+/* Copies chosen positions, or a window and blocks (struct chosen_args). Lanes:
+ * 32 for a position. No shared memory. */
 KERNEL(chosen_gather, struct chosen_args, 256)
 {
     s32 id = LANE(), own = GROUP() / a.n_page, page = GROUP() % a.n_page;
     s32 t = a.first + own, pos = AT(const s32, a.pos)[t];
-    s32 all = pos < a.k, last = all ? pos : a.k - 1;
+    /* positions of the window; number of those after it */
+    s32 near = a.ratio == 0 ? 0 : pos < a.window ? pos + 1 : a.window;
+    s32 n = a.ratio == 0 ? pos + 1 : (pos + 1) / a.ratio;
+    s32 all = !a.chosen || n <= a.k, last = near + (all ? n : a.k) - 1;
     GLOBAL const s32 *pages =
         AT(const s32, a.pages) + AT(const s32, a.seq)[t] * a.page_stride;
     GLOBAL const s32 *chosen = AT(const s32, a.chosen) + (s64)t * a.k;
@@ -203,16 +208,27 @@ KERNEL(chosen_gather, struct chosen_args, 256)
     }
     for (s32 j = id / 32; j < TEXT_PAGE && page * TEXT_PAGE + j <= last;
          j += 8) {
-        s32 i = page * TEXT_PAGE + j, u = all ? i : within(chosen[i], 0, pos);
+        s32 i = page * TEXT_PAGE + j, u = i - near;
+        u64 cache = a.cache;
 
+        if (u < 0) {
+            u = pos - near + 1 + i;
+        } else {
+            u = all ? u : within(chosen[u], 0, n - 1);
+            cache = a.ratio == 0 ? cache : a.blocks;
+            u = a.ratio == 0 ? u : (u + 1) * a.ratio - 1;
+        }
+
+        UNROLL_NONE
         for (s32 kv = 0; kv < a.n_kv; kv++) {
             GLOBAL u8 *to =
                 AT(u8, a.to) +
                 (((s64)own * a.n_page + page) * a.n_kv + kv) * a.tile_bytes;
             GLOBAL const u8 *from =
-                AT(const u8, a.cache) +
+                AT(const u8, cache) +
                 (pages[u / TEXT_PAGE] * (s64)a.n_kv + kv) * a.tile_bytes;
 
+            UNROLL_NONE
             for (s32 p = 0; p < a.n_plane; p++)
                 chosen_copy(to + a.plane[p] + j * a.bytes[p],
                             from + a.plane[p] + u % TEXT_PAGE * a.bytes[p],
@@ -299,4 +315,46 @@ KERNEL(blocks_gather, struct blocks_args, 256)
             }
         }
     }
+}
+
+/* Means of blocks of tokens (struct block_mean_args). Lanes: a channel each.
+ * Order of sums: tokens ascending. No shared memory. */
+KERNEL(block_mean, struct block_mean_args, 256)
+{
+    s32 parts = (s32)((a.d + 255) / 256), t = GROUP() / parts;
+    s64 i = (s64)(GROUP() % parts) * 256 + LANE();
+    s32 end = AT(const s32, a.pos)[t] + 1;
+    s32 n = a.width > a.d && end > a.ratio ? 2 * a.ratio : a.ratio;
+    GLOBAL const s32 *pages =
+        AT(const s32, a.pages) + AT(const s32, a.seq)[t] * a.page_stride;
+    float top = float_from_bits(0xff800000u), l = 0, acc = 0;
+
+    if (i >= a.d)
+        return;
+    if (end % a.ratio != 0) {
+        AT(float, a.out)[t * a.d + i] = 0;
+        return;
+    }
+    for (s32 pass = 0; pass < 2; pass++) {
+        for (s32 u = 0; u < n; u++) {
+            s32 pos = end - n + u;
+            s64 at = n - u <= a.ratio ? a.width - a.d + i : i;
+            GLOBAL const float *row =
+                AT(const float, a.cache) +
+                (pages[pos / TEXT_PAGE] * (s64)TEXT_PAGE + pos % TEXT_PAGE) *
+                    2 * a.width;
+            float z = add_(row[a.width + at],
+                           value_at(AT(const void, a.bias), a.format,
+                                    u % a.ratio * a.width + at));
+
+            if (pass == 0) {
+                top = max_(z, top);
+            } else {
+                z = exp_(sub_(z, top));
+                l = add_(l, z);
+                acc = fma_(z, row[at], acc);
+            }
+        }
+    }
+    AT(float, a.out)[t * a.d + i] = div_(acc, l);
 }

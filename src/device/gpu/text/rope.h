@@ -145,6 +145,7 @@ KERNEL(rope, struct rope_args, 64)
         GLOBAL float *out;
         u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
         s32 at_pos = AT(const s32, a.pos)[t];
+        s32 turns = a.back ? a.start - at_pos : at_pos - a.start;
         double mscale = rope_factor(a.mscale, a.temp, a.temp_length, at_pos);
 
         if (raw)
@@ -166,7 +167,7 @@ KERNEL(rope, struct rope_args, 64)
                 power = ddiv_(power, (double)value_at(AT(const void, a.factors),
                                                       a.format, i));
             power = rope_angle(power, i, a.yarn, a.scale, a.low, a.width);
-            rope_cos_sin(power, at_pos, mscale, &co, &si);
+            rope_cos_sin(power, turns, mscale, &co, &si);
             for (s32 h = 0; h < n; h++) {
                 float u = x[h * d + p], v = x[h * d + q];
 

@@ -6,6 +6,8 @@ DEV float router_score(float x, s32 gating, float top, float sum)
 {
     if (gating == GATING_SOFTMAX)
         return div_(exp_(sub_(x, top)), sum);
+    if (gating == GATING_SQRT_SOFTPLUS)
+        return sqrt_(softplus_(x));
     return gating == GATING_SIGMOID ? sigmoid_(x) : x;
 }
 

@@ -369,6 +369,93 @@ KERNEL(softmax, struct softmax_args, 64)
         out[i] = div_(out[i], sum);
 }
 
+enum { STREAMS_MOST = 8 };
+
+/* Divides value `id` of c [n, n] by (the sum of its row or column + eps). All
+ * lanes call it; the first n * n have a value each. */
+DEV void streams_divide(LOCAL float *c, s32 n, s32 column, float eps, s32 id)
+{
+    float sum = 0, v = 0;
+
+    for (s32 k = 0; id < n * n && k < n; k++)
+        sum = add_(sum, c[column ? k * n + id % n : id / n * n + k]);
+    if (id < n * n)
+        v = div_(c[id], add_(sum, eps));
+    BARRIER();
+    if (id < n * n)
+        c[id] = v;
+    BARRIER();
+}
+
+/* Weights of n streams, one row a work group (struct sinkhorn_args). Lanes: a
+ * value each. Shared memory: the matrix. Order of sums: that of
+ * device/cpu/cpu_streams_template.h. */
+KERNEL(sinkhorn, struct sinkhorn_args, 64)
+{
+    LOCAL_ARRAY(float, c, STREAMS_MOST *STREAMS_MOST);
+    s32 id = LANE(), n = a.n, d = n * (n + 2);
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * d;
+    GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * d;
+    float top = 0;
+
+    if (id < 2 * n) {
+        float v = mul_(
+            x[id], value_at(AT(const void, a.scale), a.scale_format, id / n));
+
+        v = sigmoid_(
+            add_(v, value_at(AT(const void, a.base), a.base_format, id)));
+        out[id] = id < n ? add_(v, a.eps) : mul_(2.0f, v);
+    }
+    if (id < n * n)
+        c[id] =
+            add_(mul_(x[2 * n + id],
+                      value_at(AT(const void, a.scale), a.scale_format, 2)),
+                 value_at(AT(const void, a.base), a.base_format, 2 * n + id));
+    BARRIER();
+    if (id < n * n) {
+        top = c[id / n * n];
+        for (s32 k = 1; k < n; k++)
+            top = c[id / n * n + k] > top ? c[id / n * n + k] : top;
+        top = exp_(sub_(c[id], top));
+    }
+    BARRIER();
+    if (id < n * n)
+        c[id] = top;
+    BARRIER();
+    streams_divide(c, n, 0, 0, id);
+    if (id < n * n)
+        c[id] = add_(c[id], a.eps);
+    BARRIER();
+    for (s32 i = 0; i < a.n_iter; i++) {
+        if (i > 0)
+            streams_divide(c, n, 0, a.eps, id);
+        streams_divide(c, n, 1, a.eps, id);
+    }
+    if (id < n * n)
+        out[2 * n + id] = c[id];
+}
+
+/* Adds a value to streams and mixes them (struct mix_streams_args). Lanes: a
+ * value of all streams each. Order of sums: streams ascending. */
+KERNEL(mix_streams, struct mix_streams_args, 256)
+{
+    s32 parts = (s32)((a.e + 255) / 256), t = GROUP() / parts, n = a.n;
+    s64 i = (s64)(GROUP() % parts) * 256 + LANE();
+    GLOBAL const float *x = AT(const float, a.x) + (s64)t * n * a.e + i;
+    GLOBAL const float *w = AT(const float, a.w) + (s64)t * n * (n + 1);
+    GLOBAL float *out = AT(float, a.out) + (s64)t * n * a.e + i;
+
+    if (i >= a.e)
+        return;
+    for (s32 to = 0; to < n; to++) {
+        float s = mul_(w[to], AT(const float, a.y)[(s64)t * a.e + i]);
+
+        for (s32 k = 0; k < n; k++)
+            s = fma_(w[n + k * n + to], x[k * a.e], s);
+        out[to * a.e] = s;
+    }
+}
+
 /* Sums the u rows of each of x [n, u, d]. A lane computes one column: it adds
  * the rows of each rank in ascending order, then the sums of the ranks along
  * the rank tree. No shared memory. */
