@@ -450,7 +450,10 @@ PL_API pl_tensor pl_tanh(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_sigmoid(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_softplus(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_silu(pl_graph *g, pl_tensor x);
+/* x times the normal distribution at x: pl_gelu in its tanh form, pl_gelu_erf
+ * exactly. */
 PL_API pl_tensor pl_gelu(pl_graph *g, pl_tensor x);
+PL_API pl_tensor pl_gelu_erf(pl_graph *g, pl_tensor x);
 PL_API pl_tensor pl_relu(pl_graph *g, pl_tensor x);
 /* Sums over the second-last dimension: [*, u, d] -> [*, d]. */
 PL_API pl_tensor pl_sum(pl_graph *g, pl_tensor x);

@@ -807,6 +807,7 @@ static bool shape_custom(struct shape *s)
 #define shape_softplus   same
 #define shape_silu       same
 #define shape_gelu       same
+#define shape_gelu_erf   same
 #define shape_relu       same
 #define shape_contiguous same
 

@@ -8,8 +8,8 @@
  * bert learns an embedding of each position; the others have RoPE. nomic-bert
  * has a gate, down(silu(gate x) * up x). In nomic-bert-moe, every nth layer has
  * experts without gate instead, whose weights are a softmax over all experts.
- * GELU has its tanh form. Source: arXiv:1810.04805, arXiv:2402.01613,
- * arXiv:2502.07972, arXiv:2409.10173. */
+ * GELU is exact. All tokens have type 0. Source: arXiv:1810.04805,
+ * arXiv:2402.01613, arXiv:2502.07972, arXiv:2409.10173. */
 #include "base/err.h"
 #include "graph/graph.h"
 #include "model/blocks.h"
@@ -81,11 +81,16 @@ static pl_tensor with_positions(struct build *b, pl_tensor x)
     return pl_add(b->g, x, pl_gather_rows(b->g, table, b->pos));
 }
 
+static pl_tensor gelu(struct build *b, pl_tensor x)
+{
+    return pl_gelu_erf(b->g, x);
+}
+
 void model_bert(struct build *b)
 {
     const bool gated = !strcmp(b->m->family->arch, "nomic-bert");
     const struct model_layers o = {.attention.freqs = -1,
-                                   .hidden = gated ? NULL : model_gelu};
+                                   .hidden = gated ? NULL : gelu};
     const struct model_dim e = model_width(b);
     pl_tensor x = with_type(b, model_embed(b)), h;
 

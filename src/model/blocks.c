@@ -741,7 +741,7 @@ static void class_head(struct build *b, pl_tensor x)
     if (has_last && model_has(b, "cls", "weight")) {
         x = model_matmul(b, x, "cls", PL_ROLE_NONE, e, e, false);
         x = model_has(b, "cls.norm", "weight")
-                ? model_norm(b, pl_gelu(b->g, x), "cls.norm", e)
+                ? model_norm(b, pl_gelu_erf(b->g, x), "cls.norm", e)
                 : pl_tanh(b->g, x);
     }
     x = model_matmul(b, x, has_last ? "cls.output" : "cls", PL_ROLE_NONE, n, e,

@@ -283,7 +283,7 @@ void model_decoder(struct build *b, const struct model_layers *o);
 /* Returns the result of a layer's feed-forward part, or of its experts. */
 pl_tensor model_feed_forward(struct build *b, pl_tensor h,
                              const struct model_layers *o);
-/* Returns gelu(x). */
+/* Returns gelu(x) in its tanh form. */
 pl_tensor model_gelu(struct build *b, pl_tensor x);
 
 /* ---- builders of the families, one file each ----------------------------- */

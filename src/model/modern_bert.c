@@ -6,7 +6,7 @@
  *   x = norm(embedding, token_embd_norm)
  *   x += attention(norm x);  x += down(gelu(gate h) * up h), h the norm of x
  *
- * GELU has its tanh form. Source: arXiv:2412.13663. */
+ * GELU is exact. Source: arXiv:2412.13663. */
 #include "base/err.h"
 #include "graph/graph.h"
 #include "model/blocks.h"
@@ -23,9 +23,14 @@ pl_status model_modern_bert_read(struct model *m, pl_err *err)
     return params_encoder(m, err);
 }
 
+static pl_tensor glu(pl_graph *g, pl_tensor gate, pl_tensor up)
+{
+    return pl_mul(g, pl_gelu_erf(g, gate), up);
+}
+
 void model_modern_bert(struct build *b)
 {
-    const struct model_layers o = {.attention.freqs = -1, .glu = pl_geglu};
+    const struct model_layers o = {.attention.freqs = -1, .glu = glu};
     const struct model_dim e = model_width(b);
     pl_tensor x = model_norm(b, model_embed(b), "token_embd_norm", e), h;
 

@@ -62,6 +62,8 @@ static double ref_unary(enum kernel kernel, double x,
         return x / (1 + exp(-x));
     case KERNEL_gelu:
         return ref_gelu(x);
+    case KERNEL_gelu_erf:
+        return 0.5 * x * erfc(-x / sqrt(2));
     case KERNEL_relu:
         return x > 0 ? x : 0;
     default:
@@ -78,10 +80,10 @@ static const struct {
     enum kernel kernel;
     double tol;
 } unaries[] = {
-    {KERNEL_scale, 1},   {KERNEL_clamp, 0},    {KERNEL_sqr, 1},
-    {KERNEL_sqrt, 1},    {KERNEL_exp, 2},      {KERNEL_tanh, 4},
-    {KERNEL_sigmoid, 4}, {KERNEL_softplus, 5}, {KERNEL_silu, 4},
-    {KERNEL_gelu, 250},  {KERNEL_relu, 0},
+    {KERNEL_scale, 1},   {KERNEL_clamp, 0},     {KERNEL_sqr, 1},
+    {KERNEL_sqrt, 1},    {KERNEL_exp, 2},       {KERNEL_tanh, 4},
+    {KERNEL_sigmoid, 4}, {KERNEL_softplus, 5},  {KERNEL_silu, 4},
+    {KERNEL_gelu, 250},  {KERNEL_gelu_erf, 14}, {KERNEL_relu, 0},
 };
 
 /* The rows of kernels.def from scale to relu are the unary kernels. */
@@ -139,6 +141,7 @@ TEST(cpu_ops_unary_keep_nan_and_limits)
         {KERNEL_exp, {NAN, INFINITY, 0}},
         {KERNEL_tanh, {NAN, 1, -1}},
         {KERNEL_sigmoid, {NAN, 1, 0}},
+        {KERNEL_gelu_erf, {NAN, INFINITY, 0}},
         {KERNEL_relu, {NAN, INFINITY, 0}},
         {KERNEL_softplus, {NAN, INFINITY, 0}},
         {KERNEL_clamp, {NAN, 2, -2}},

@@ -233,6 +233,7 @@ static const char *const cases[] = {
     "a: f32[4, 5] = input\ny: f32[4, 5] = softplus(a)\n",
     "a: f32[4, 5] = input\ny: f32[4, 5] = silu(a)\n",
     "a: f32[4, 5] = input\ny: f32[4, 5] = gelu(a)\n",
+    "a: f32[4, 5] = input\ny: f32[4, 5] = gelu_erf(a)\n",
     "a: f32[2, 3, 2, 3] = input\ny: f32[2, 3, 2, 3] = relu(a)\n",
     "a: f32[3, 4, 5] = input\ny: f32[3, 5] = sum(a)\n",
     "a: f32[4, 5] = input\ny: f32[5] = sum(a)\n",

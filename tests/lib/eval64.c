@@ -984,6 +984,8 @@ static double value1(const struct graph_node *n, double x)
         return silu(x);
     case OP_gelu:
         return gelu(x);
+    case OP_gelu_erf:
+        return 0.5 * x * erfc(-x / sqrt(2));
     case OP_relu:
         return x < 0 ? 0 : x;
     case OP_cast:

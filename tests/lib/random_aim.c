@@ -104,6 +104,7 @@ static const struct {
     [OP_softplus] = {"f", false},
     [OP_silu] = {"f", false},
     [OP_gelu] = {"f", false},
+    [OP_gelu_erf] = {"f", false},
     [OP_relu] = {"f", false},
     [OP_sum] = {"f", true},
     [OP_cast] = {"f", false},

@@ -39,7 +39,8 @@ static pl_dim last(const struct graph_node *n)
     }
 /* clang-format off */
 ONE(sqr) ONE(sqrt) ONE(exp) ONE(tanh) ONE(sigmoid) ONE(softplus)
-ONE(silu) ONE(gelu) ONE(relu) ONE(sum) ONE(contiguous) ONE(softmax)
+ONE(silu) ONE(gelu) ONE(gelu_erf) ONE(relu) ONE(sum) ONE(contiguous)
+ONE(softmax)
 TWO(gather_rows) TWO(matmul) TWO(head_matmul)
 TWO(add) TWO(sub) TWO(mul) TWO(div) TWO(swiglu) TWO(geglu) TWO(cache_write)
 /* clang-format on */

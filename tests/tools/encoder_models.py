@@ -6,9 +6,11 @@ numbers of their embeddings.
 The numbers come from the equations below, in float64. Where the packages torch
 and transformers (5 or later) are, their models compute the same embeddings, and
 the greatest difference is printed; they round angles to float32 on the way.
-GELU has its tanh form everywhere. Needs numpy.
+GELU has the form of the originals: exact, but gemma-embedding's, which has its
+tanh form. Needs numpy.
 """
 import json
+import math
 import os
 import sys
 
@@ -50,6 +52,10 @@ def weights(tensors):
 # ---- the equations ----------------------------------------------------------
 
 def gelu(x):
+    return 0.5 * x * np.vectorize(math.erfc)(-x / np.sqrt(2))
+
+
+def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
@@ -180,7 +186,7 @@ class Net:
                 None if full else self.key('attention.sliding_window') // 2)
             x = x + self.norm(h, p + 'post_attention_norm')
             h = self.norm(x, p + 'ffn_norm')
-            h = self.mat(gelu(self.mat(h, p + 'ffn_gate')) *
+            h = self.mat(gelu_tanh(self.mat(h, p + 'ffn_gate')) *
                          self.mat(h, p + 'ffn_up'), p + 'ffn_down')
             x = x + self.norm(h, p + 'post_ffw_norm')
         x = self.norm(x, 'output_norm')
@@ -375,8 +381,7 @@ def by_transformers(net):
                intermediate_size=80, vocab_size=N_VOCAB,
                max_position_embeddings=128)
     if arch == 'bert':
-        m = tf.BertModel(tf.BertConfig(**own, hidden_act='gelu_pytorch_tanh',
-                                       layer_norm_eps=1e-5),
+        m = tf.BertModel(tf.BertConfig(**own, layer_norm_eps=1e-5),
                          add_pooling_layer=False)
         names = {'embeddings.word_embeddings': 'token_embd',
                  'embeddings.position_embeddings': 'position_embd',
@@ -394,7 +399,7 @@ def by_transformers(net):
                 names[f'encoder.layer.{i}.{a}'] = f'blk.{i}.{b}'
     elif arch == 'modern-bert':
         m = tf.ModernBertModel(tf.ModernBertConfig(
-            **own, hidden_activation='gelu_pytorch_tanh', norm_eps=1e-5,
+            **own, norm_eps=1e-5,
             global_attn_every_n_layers=3, local_attention=16,
             global_rope_theta=160000.0, local_rope_theta=10000.0,
             pad_token_id=0))

@@ -125,6 +125,7 @@ UNARY(sigmoid, lanes_sigmoid(x))
 UNARY(softplus, lanes_softplus(x))
 UNARY(silu, lanes_silu(x))
 UNARY(gelu, lanes_gelu(x))
+UNARY(gelu_erf, lanes_gelu_erf(x))
 UNARY(relu, lanes_max(lanes_set(0.0f), x))
 #undef UNARY
 

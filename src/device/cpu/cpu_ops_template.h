@@ -58,6 +58,7 @@
     X(softplus, NULL)                                                          \
     X(silu, NULL)                                                              \
     X(gelu, NULL)                                                              \
+    X(gelu_erf, NULL)                                                          \
     X(relu, NULL)                                                              \
     X(sum, NULL)                                                               \
     X(cast, NULL)

@@ -39,6 +39,7 @@ typedef int64_t s64;
     X(softplus, NULL)                                                          \
     X(silu, NULL)                                                              \
     X(gelu, NULL)                                                              \
+    X(gelu_erf, NULL)                                                          \
     X(relu, NULL)                                                              \
     X(cast, NULL)                                                              \
     X(matmul, gpu_contract_scratch)                                            \

@@ -33,6 +33,7 @@ UNARY(sigmoid, TEXT_SIGMOID)
 UNARY(softplus, TEXT_SOFTPLUS)
 UNARY(silu, TEXT_SILU)
 UNARY(gelu, TEXT_GELU)
+UNARY(gelu_erf, TEXT_GELU_ERF)
 UNARY(relu, TEXT_RELU)
 #undef UNARY
 

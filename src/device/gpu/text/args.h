@@ -28,6 +28,7 @@ enum {
     TEXT_SOFTPLUS,
     TEXT_SILU,
     TEXT_GELU,
+    TEXT_GELU_ERF,
     TEXT_RELU
 };
 

@@ -25,6 +25,8 @@ DEV float unary_value(float x, s32 op, float p, float q)
         return silu_(x);
     case TEXT_GELU:
         return gelu_(x);
+    case TEXT_GELU_ERF:
+        return gelu_erf_(x);
     }
     return max_(0.0f, x);
 }

@@ -97,6 +97,26 @@ DEV float gelu_(float x)
     return div_(x, exp1_(z));
 }
 
+DEV float gelu_erf_(float x)
+{
+    float a = min_(16.0f, abs_(x));
+    float t = div_(1.0f, fma_(a, 0.35f, 1.0f));
+    float a2 = mul_(a, a), cut = fma_(a, a, sub_(0.0f, a2));
+    float q = -0x1.e86bd2p-6f;
+
+    q = fma_(q, t, 0x1.2d48a8p-3f);
+    q = fma_(q, t, -0x1.0c3fd6p-2f);
+    q = fma_(q, t, 0x1.53f0e2p-3f);
+    q = fma_(q, t, -0x1.c32c44p-6f);
+    q = fma_(q, t, 0x1.b75004p-4f);
+    q = fma_(q, t, 0x1.e92c92p-4f);
+    q = fma_(q, t, 0x1.1e8a5cp-3f);
+    q = fma_(q, t, 0x1.1df07cp-3f);
+    q = mul_(mul_(q, t), sub_(0.0f, a));
+    q = fma_(mul_(q, cut), -0.5f, q);
+    return fma_(q, exp_(mul_(a2, -0.5f)), max_(0.0f, x));
+}
+
 DEV float softplus_(float x)
 {
     float t = exp_(sub_(0.0f, abs_(x)));
