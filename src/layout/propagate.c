@@ -47,6 +47,14 @@ static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
     return false;
 }
 
+/* Returns true if a rank must have no more heads of memory `i` than node n
+ * computes: the op changes the memory, or numbers another operand's heads like
+ * the memory's. */
+static bool needs_own_heads(const struct graph_node *n, int i)
+{
+    return op_info(n->op)->updates == i || n->op == OP_attention_blocks;
+}
+
 /* Returns the bytes that converting operand `i` of node `n` to layout `want`
  * would cost. Returns NEVER if the operand is a cache or state in another
  * layout, because these are not converted. */
@@ -62,9 +70,8 @@ static int64_t price(const struct propagated *s, const struct graph_node *n,
     if (have->kind == PL_PARTIAL)
         return bytes_of(s->g, n->in[i]);
     if (graph_memory(s->g, n->in[i]) >= 0)
-        return (op_info(n->op)->updates == i
-                    ? layout_equal(have, want)
-                    : layout_contains(have, want, size))
+        return (needs_own_heads(n, i) ? layout_equal(have, want)
+                                      : layout_contains(have, want, size))
                    ? 0
                    : NEVER;
     if (layout_contains(have, want, size))

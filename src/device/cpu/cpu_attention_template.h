@@ -992,7 +992,7 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
 }
 
 /* Returns a call of compressed attention with the operands in the order of
- * latent attention: keys, chosen blocks, sinks, and then the cache of blocks. */
+ * latent attention: keys, chosen blocks, sinks, then the cache of blocks. */
 static inline struct cpu_call compressed_call(const struct cpu_call *c)
 {
     struct cpu_call own = *c;

@@ -225,7 +225,7 @@ KERNEL(chosen_gather, struct chosen_args, 256)
                 AT(u8, a.to) +
                 (((s64)own * a.n_page + page) * a.n_kv + kv) * a.tile_bytes;
             GLOBAL const u8 *from =
-                AT(const u8, cache) +
+                AT_HELD(const u8, cache) +
                 (pages[u / TEXT_PAGE] * (s64)a.n_kv + kv) * a.tile_bytes;
 
             UNROLL_NONE
