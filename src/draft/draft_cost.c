@@ -88,11 +88,11 @@ int64_t cost_add(struct cost_times *t, int64_t rows, int64_t ns)
     return first ? 0 : ns;
 }
 
-/* Returns how much time drafts may lose: a sixty-fourth of all, and a few
- * steps to begin with. */
+/* Returns how much time drafts may lose: a sixty-fourth of all, and a step to
+ * begin with. So a text of 96 tokens loses less than 3 percent. */
 static int64_t allowance(const struct draft_cost *c)
 {
-    return c->spent / 64 + 4 * cost_ns(&c->step, 1);
+    return c->spent / 64 + cost_ns(&c->step, 1);
 }
 
 void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
