@@ -59,6 +59,11 @@ pl_status draft_mtp_init(struct draft_mtp *m, pl_engine *engine,
                             .cap = (int64_t)n_seq * FEW_ROWS};
     width = (size_t)m->d_model;
     m->n_text = count_sequences(engine);
+    if (m->n_text < n_seq)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the block's engine has room for %d of %d sequences; "
+                       "attach drafts before anything is computed with it",
+                       m->n_text, n_seq);
     m->text = calloc((size_t)m->n_text, sizeof *m->text);
     m->slot = calloc(n, sizeof *m->slot);
     m->token = calloc((size_t)m->cap, sizeof *m->token);

@@ -171,6 +171,16 @@ static inline bool graph_is_attention(enum op op)
            op == OP_compressed_attention;
 }
 
+/* Returns true if an op with these attributes reads what it should: kernels
+ * tell ops with blocks by them. */
+static inline bool graph_blocks_fit(enum op op, const struct graph_attr *a)
+{
+    return (a->block == 0 || op == OP_attention_blocks ||
+            op == OP_index_blocks) &&
+           (a->ratio == 0 || op == OP_index_topk ||
+            op == OP_compressed_attention);
+}
+
 /* A pool: the memories (caches or states) with the same retention rule. All
  * memories of a pool have the same number of slots, and a sequence has the same
  * pages in each. */

@@ -933,6 +933,8 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
                 graph_op_name(n), n->n_in, need, most);
         return false;
     }
+    if (!graph_blocks_fit(n->op, &n->attr))
+        return fail(&s, "the op has no blocks; block and ratio must be 0");
     for (int i = 0; i < n->n_in; i++) {
         if (n->in[i] < 0) {
             err_set(err, PL_BAD_ARGUMENT, "%s: operand %d is missing",

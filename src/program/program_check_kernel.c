@@ -500,6 +500,8 @@ static bool attributes_fit(const struct insn_kernel *k,
     static const struct graph_attr none;
     const struct graph_attr *a = k->attr ? k->attr : &none;
 
+    if (!graph_blocks_fit(op_from_name(kernel_name(k->kernel)), a))
+        return false;
     switch (k->kernel) {
     case KERNEL_attention:
     case KERNEL_bidirectional_attention:

@@ -493,7 +493,8 @@ TEST(cpu_attention_attends_to_chosen_blocks)
                  {3, 600, 2, 2, 7, 3, 3, 100, false},
                  {2, 500, 9, 3, 64, 64, 2, 192, true},
                  {1, 740, 5, 2, 32, 32, 300, 2, true},
-                 {12, 300, 1, 1, 32, 1, 290, 1, false}};
+                 {12, 300, 1, 1, 32, 1, 290, 1, false},
+                 {2, 60, 4, 2, 32, 20, 800, 1, false}};
     uint64_t seed = test_seed();
 
     for (int i = 0; i < 3 * (int)(sizeof sizes / sizeof *sizes); i++) {

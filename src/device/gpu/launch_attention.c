@@ -68,10 +68,11 @@ static bool has_ends(const struct gpu_call *c)
     return c->n_in > 3 && c->in[3].format == PL_I32 && c->attr->block == 0;
 }
 
-/* Returns true for attention with sinks, also operand 3. */
+/* Returns true for attention with sinks, also operand 3. Numbers there are ends
+ * or chosen blocks. */
 static bool has_sinks(const struct gpu_call *c)
 {
-    return c->n_in > 3 && !has_ends(c) && c->in[3].at;
+    return c->n_in > 3 && c->in[3].format != PL_I32 && c->in[3].at;
 }
 
 static uint64_t ends_of(const struct gpu_call *c)
@@ -441,6 +442,7 @@ static int64_t most_gathered(const struct gpu_call *c)
         return n;
     attr.window = 0;
     whole.attr = &attr;
+    whole.n_page = 0; /* as scratch memory is reserved for any step */
     all = most_spans(&whole, 1) * TEXT_SPAN;
     window = c->attr->window < all ? c->attr->window : all;
     return window +
@@ -565,7 +567,7 @@ struct blocks {
     /* heads: query heads of a group; n_group: groups of a token; n_page: pages
      * of a group; part: most tokens at a time */
     int64_t heads, n_group, n_page, part;
-    bool copies;
+    bool in_order, copies; /* in_order: group g is that of KV head g */
     size_t tile_bytes[2];
     /* offsets in the scratch memory: tiles of values, page table, positions and
      * sequences of the groups; scratch memory of attention */
@@ -584,7 +586,8 @@ static struct blocks blocks_of(const struct gpu_call *c)
     if (n_head == 0 || n_kv == 0)
         return b;
     set_heads(&a);
-    b.heads = a.per_kv > 0 ? a.per_kv : 1;
+    b.in_order = a.per_kv > 0;
+    b.heads = b.in_order ? a.per_kv : 1;
     b.n_group = n_head / b.heads;
     /* a token has no more positions than the cache */
     n_pos = n_pos < c->in[1].dim[0] ? n_pos : c->in[1].dim[0];
@@ -673,7 +676,7 @@ static void attend_blocks(struct launch_list *l, const struct gpu_call *c)
                             .to_pages = own.pages,
                             .page_stride = c->table.page_stride,
                             .n_group = (int32_t)b.n_group,
-                            .per_kv = b.n_group == n_kv && b.heads > 0,
+                            .per_kv = b.n_group == n_kv && b.in_order,
                             .n_page = (int32_t)b.n_page,
                             .n_kv = (int32_t)n_kv,
                             .k = (int32_t)c->in[3].dim[2],
