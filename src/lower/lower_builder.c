@@ -63,7 +63,8 @@ static pl_status add_tensor(struct lower *w, int d, const struct prog_tensor *t,
     struct program_builder *v = &w->dev[d];
     size_t n = (size_t)v->n_tensor;
 
-    v->tensor = arena_extended(&w->scratch, v->tensor, n, sizeof *v->tensor);
+    /* The programs keep the tensors. */
+    v->tensor = arena_extended(w->a, v->tensor, n, sizeof *v->tensor);
     v->in_buffer =
         arena_extended(&w->scratch, v->in_buffer, n, sizeof *v->in_buffer);
     v->q8 = arena_extended(&w->scratch, v->q8, n, sizeof *v->q8);

@@ -98,20 +98,6 @@ static pl_status buffers(struct lower *w)
     return buffers_pass(w->out->prog, w->opt->n_dev, private, w->a, w->err);
 }
 
-/* Copies the tensors from the builders' memory, which is freed, to the
- * arena. */
-static pl_status keep_tensors(struct lower *w)
-{
-    for (int d = 0; d < w->opt->n_dev; d++) {
-        struct program *p = &w->out->prog[d];
-
-        p->tensor = arena_memdup(w->a, p->tensor, (size_t)p->n_tensor,
-                                 sizeof *p->tensor);
-        PL_TRY(lower_memory(w));
-    }
-    return PL_OK;
-}
-
 static pl_status print_transfers(const struct lower *w,
                                  const struct lower_dump *dump)
 {
@@ -188,5 +174,5 @@ pl_status lower_passes(struct lower *w)
         if (dump && !strcmp(dump->pass, passes[i].name))
             PL_TRY(passes[i].print(w, dump));
     }
-    return keep_tensors(w);
+    return PL_OK;
 }

@@ -33,6 +33,9 @@ static struct model_dim d_key(const struct build *b)
 void model_layer(struct build *b, int64_t layer)
 {
     b->layer = layer;
+    b->prefix[0] = '\0';
+    if (layer >= 0)
+        snprintf(b->prefix, sizeof b->prefix, "blk.%" PRId64 ".", layer);
     pl_layer(b->g, (int)layer);
 }
 

@@ -28,6 +28,7 @@ struct build {
     const struct model *m;
     pl_graph *g;
     int64_t layer;    /* layer of the nodes built next; -1 outside of layers */
+    char prefix[32];  /* of the names of the layer's weights: "blk.3.", or "" */
     int64_t first;    /* layer with which the graph begins: 0, or that of a
                       multi-token-prediction block */
     bool block;       /* true if the graph is that of a multi-token-prediction
