@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 static inline char ascii_lower(char c)
 {
@@ -30,6 +31,22 @@ static inline int ascii_digit(char c)
     return c >= '0' && c <= '9' ? c - '0'
            : ascii_is_letter(c) ? ascii_lower(c) - 'a' + 10
                                 : 99;
+}
+
+/* Writes a number of at most 20 digits and a 0 to `at`. Returns the address of
+ * the 0. For names made by the thousand: printf takes five times as long. */
+static inline char *ascii_put_number(char *at, uint64_t v)
+{
+    char digit[20];
+    int n = 0;
+
+    do
+        digit[n++] = (char)('0' + v % 10);
+    while ((v /= 10) > 0);
+    while (n > 0)
+        *at++ = digit[--n];
+    *at = '\0';
+    return at;
 }
 
 static inline bool ascii_is_blank(char c)

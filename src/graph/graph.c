@@ -5,6 +5,7 @@
  * -1. */
 #include "graph/graph.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/shape.h"
@@ -219,12 +220,11 @@ pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
  * '_' if another node has that name. */
 static const char *name_make(pl_graph *g)
 {
-    char buf[64];
-    int n = snprintf(buf, sizeof buf, "t%d", g->n_node);
+    char buf[64] = "t", *end = ascii_put_number(buf + 1, (uint64_t)g->n_node);
 
-    while (pl_tensor_find(g, buf) >= 0 && n < (int)sizeof buf - 1) {
-        buf[n++] = '_';
-        buf[n] = '\0';
+    while (pl_tensor_find(g, buf) >= 0 && end < buf + sizeof buf - 1) {
+        *end++ = '_';
+        *end = '\0';
     }
     return arena_strdup(&g->arena, buf);
 }

@@ -4,6 +4,7 @@
  * nodes in the same order. */
 #include "model/blocks.h"
 
+#include "base/ascii.h"
 #include "base/err.h"
 #include "graph/graph.h"
 #include "graph/shape.h"
@@ -41,9 +42,10 @@ void model_layer(struct build *b, int64_t layer)
 
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name)
 {
-    char s[64];
+    char s[64], *end = stpcpy(s, name);
 
-    snprintf(s, sizeof s, "%s-%" PRId64, name, b->layer);
+    *end++ = '-';
+    ascii_put_number(end, (uint64_t)b->layer);
     pl_name(b->g, x, s);
     return x;
 }
