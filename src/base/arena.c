@@ -4,7 +4,9 @@
  *
  * A large arena, and a request of at least a huge page, use blocks of huge
  * pages. They cause one page fault instead of five hundred, and their memory is
- * already zero. */
+ * already zero. A very large arena uses larger blocks, which its growing arrays
+ * share with the rest: the memory that they leave behind costs less than the
+ * page faults of reallocation. */
 #include "base/arena.h"
 
 #include "base/err.h"
@@ -42,6 +44,8 @@ enum {
     HUGE_BYTES = 2 << 20,   /* size of a huge page in bytes */
     HUGE_FROM = 256 * 1024, /* bytes in use in an arena above which its further
                                blocks are huge pages */
+    VAST_BYTES = 8 * HUGE_BYTES, /* bytes in use above which a further block has
+                                    as many */
 };
 
 struct arena_block {
@@ -129,6 +133,15 @@ static void *fail(struct arena *a, size_t bytes)
     return NULL;
 }
 
+/* Returns the size of the arena's next block. Requests of at most a quarter
+ * share it. */
+static size_t next_block(const struct arena *a)
+{
+    return a->used_bytes < HUGE_FROM    ? BLOCK_BYTES
+           : a->used_bytes < VAST_BYTES ? HUGE_BYTES
+                                        : VAST_BYTES;
+}
+
 /* Returns the space that an allocation of this size takes. */
 static size_t room_of(size_t bytes)
 {
@@ -141,9 +154,7 @@ static size_t room_of(size_t bytes)
  * *zero to true if the memory is already zero. */
 static void *take(struct arena *a, size_t n, size_t size, bool *zero)
 {
-    bool large = a->used_bytes >= HUGE_FROM;
-    size_t most = (large ? HUGE_BYTES : BLOCK_BYTES) / 4;
-    size_t bytes, need;
+    size_t block = next_block(a), bytes, need;
     struct arena_block *b = a->head;
     void *p;
 
@@ -152,12 +163,12 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
         return fail(a, SIZE_MAX);
     need = room_of(bytes);
     if (!b || b->size - b->used < need) {
-        bool own = need > most;
+        bool own = need > block / 4;
 
-        b = need >= HUGE_BYTES ? block_huge(sizeof *b + need, need)
-            : own              ? block_new(need)
-            : large            ? block_huge(HUGE_BYTES, BLOCK_BYTES)
-                               : block_new(BLOCK_BYTES);
+        b = own && need < HUGE_BYTES ? block_new(need)
+            : own                    ? block_huge(sizeof *b + need, need)
+            : block == BLOCK_BYTES   ? block_new(block)
+                                     : block_huge(block, BLOCK_BYTES);
         if (!b)
             return fail(a, bytes);
         /* A block for one large request becomes the second of the list. The
@@ -206,7 +217,7 @@ void *arena_grown(struct arena *a, void *from, size_t n, size_t size)
     bool zero, own;
     void *to;
 
-    if (need <= BLOCK_BYTES / 4) {
+    if (need <= (next_block(a) == VAST_BYTES ? VAST_BYTES : BLOCK_BYTES) / 4) {
         to = take(a, bytes, 1, &zero);
         return to && n > 0 ? memcpy(to, from, n * size) : to;
     }
