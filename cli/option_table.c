@@ -160,8 +160,8 @@ const struct option_row option_table[] = {
      OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
     {{"--shape"}, "NAME", NULL,
      "Random weights in the shape of a known model. Some are qwen3-8b, "
-     "deepseek32-671b and bert-33m; a wrong name lists all. bench writes a file "
-     "into TMPDIR and deletes it at the end.",
+     "deepseek32-671b and bert-33m; a wrong name lists all. bench writes a "
+     "file into TMPDIR and deletes it at the end.",
      BRIEF(BENCH | SYNTH) | OPTION_COMMA, option_set_text, AT(shape), 0, 0,
      shapes},
     {{"--type"}, "TYPE", "q4_k_m",
