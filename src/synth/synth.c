@@ -30,16 +30,31 @@ static void list(char *buf, size_t size, const char *name)
     snprintf(buf + n, size - n, "%s%s", n ? ", " : "", name);
 }
 
+/* Appends the name of shape `s` to the list, or if the shape `last` before it
+ * has the same family, its size alone: "glm4-9b/32b". */
+static void list_shape(char *buf, size_t size, const struct synth_shape *s,
+                       const struct synth_shape *last)
+{
+    const char *own = strrchr(s->name, '-');
+    const size_t n = strlen(buf), len = own ? (size_t)(own - s->name) + 1 : 0;
+
+    if (!last || len == 0 || strncmp(s->name, last->name, len) != 0)
+        list(buf, size, s->name);
+    else
+        snprintf(buf + n, size - n, "/%s", own + 1);
+}
+
 const struct synth_shape *synth_shape(const char *name, pl_err *err)
 {
-    char all[900] = "", given[ERR_SHOWN];
-    const struct synth_shape *s;
+    char all[950] = "", given[ERR_SHOWN];
+    const struct synth_shape *s, *last = NULL;
 
     for (int i = 0; (s = synth_shape_at(i)); i++) {
         if (name && strcmp(name, s->name) == 0)
             return s;
         if (strcmp(s->name, "tiny") != 0)
-            list(all, sizeof all, s->name);
+            list_shape(all, sizeof all, s, last);
+        last = s;
     }
     if (!name)
         name = "";

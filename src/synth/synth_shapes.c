@@ -21,6 +21,9 @@ static const char layers_of_deepseek4[] =
 static const struct synth_array arrays_of_granitehybrid[] = {
     {"attention.head_count_kv", layers_of_granitehybrid, '*', 8, 0, 0},
 };
+static const struct synth_array arrays_of_granite_tiny[] = {
+    {"attention.head_count_kv", layers_of_granitehybrid, '*', 4, 0, 0},
+};
 static const struct synth_array arrays_of_nemotron_h[] = {
     {"attention.head_count_kv", layers_of_nemotron_h, '*', 8, 0, 0},
     {"feed_forward_length", layers_of_nemotron_h, '-', 15680, 0, 0},
@@ -109,6 +112,10 @@ static const struct synth_shape shapes[] = {
           24, 1024, 16, 4, 128, 512, 64, 8),
     SIZED("llama-1.2b", "llama", 102400, true,
           16, 2048, 32, 8, 64, 8192, 0, 0),
+    SIZED("llama-8b", "llama", 128256, false,
+          32, 4096, 32, 8, 128, 14336, 0, 0),
+    SIZED("llama-70b", "llama", 128256, false,
+          80, 8192, 64, 8, 128, 28672, 0, 0),
     SIZED("qwen3-8b", "qwen3", 151936, false,
           36, 4096, 32, 8, 128, 12288, 0, 0),
     SIZED("qwen3moe-30b", "qwen3moe", 151936, false,
@@ -119,8 +126,6 @@ static const struct synth_shape shapes[] = {
           40, 4096, 32, 8, 128, 12800, 0, 0),
     SIZED("granitemoe-3b", "granitemoe", 49155, true,
           32, 1536, 24, 8, 64, 512, 40, 8),
-    SIZED("tiny", "qwen3moe", 512, false,
-          2, 256, 4, 2, 64, 256, 4, 2),
     GIVEN("qwen35-0.8b", "qwen35", 248320, NULL,
           SIZES(24, 1024, 8, 32768) KV(2) WIDTH(256) FF(3584) ROPE(64, 1e6)
           RMS(1e-6) SSM(16, 2048, 16, 128)),
@@ -132,6 +137,10 @@ static const struct synth_shape shapes[] = {
           SIZES(40, 4096, 32, 32768) WIDTH(128) FF(768) ROPE(128, 1e6)
           RMS(1e-6) EXPERTS(72, 10, 768) SHARED_FF(1536)
           SSM(128, 8192, 1, 128)),
+    MIXED("granitehybrid-7b", "granitehybrid", 100352,
+          "ssm_conv1d.bias", arrays_of_granite_tiny,
+          SIZES(40, 1536, 12, 131072) WIDTH(128) FF(512) ROPE(128, 1e4)
+          RMS(1e-5) EXPERTS(64, 6, 512) SHARED_FF(1024) SSM(48, 3072, 1, 128)),
     MIXED("nemotron_h-9b", "nemotron_h", 131072,
           "output.weight ssm_conv1d.bias", arrays_of_nemotron_h,
           SIZES(56, 4480, 40, 32768) WIDTH(128) ROPE(128, 1e6) RMS(1e-6)
@@ -169,6 +178,18 @@ static const struct synth_shape shapes[] = {
           SIZES(61, 7168, 64, 131072) KV(1) WIDTHS(576, 512) FF(18432)
           ROPE(64, 50000) RMS(1e-6) LATENT(192, 128, 512, 1536)
           EXPERTS(384, 8, 2048) SHARED(1) DENSE(1) SCALED(2.827) GATING(2)),
+    GIVEN("deepseek2-16b", "deepseek2", 102400, "output.weight",
+          SIZES(27, 2048, 16, 163840) KV(1) WIDTHS(576, 512) FF(10944)
+          ROPE(64, 1e4) RMS(1e-6) INT("attention.key_length_mla", 192)
+          INT("attention.value_length_mla", 128)
+          INT("attention.kv_lora_rank", 512) EXPERTS(64, 6, 1408) SHARED(2)
+          DENSE(1)),
+    GIVEN("deepseek2-671b", "deepseek2", 129280,
+          "output.weight exp_probs_b.bias",
+          SIZES(61, 7168, 128, 163840) KV(1) WIDTHS(576, 512) FF(18432)
+          ROPE(64, 1e4) RMS(1e-6) LATENT(192, 128, 512, 1536)
+          EXPERTS(256, 8, 2048) SHARED(1) DENSE(3) SCALED(2.5) GATING(2)
+          GROUPS(8, 4)),
     GIVEN("deepseek32-671b", "deepseek32", 129280,
           "output.weight exp_probs_b.bias",
           SIZES(61, 7168, 128, 163840) KV(1) WIDTHS(576, 512) FF(18432)
@@ -208,18 +229,34 @@ static const struct synth_shape shapes[] = {
     GIVEN("mistral3-24b", "mistral3", 131072, "output.weight",
           SIZES(40, 5120, 32, 131072) KV(8) WIDTH(128) FF(32768) ROPE(128, 1e9)
           RMS(1e-5)),
+    GIVEN("mistral3-8b", "mistral3", 131072, "output.weight",
+          SIZES(34, 4096, 32, 262144) KV(8) WIDTH(128) FF(14336) ROPE(128, 1e6)
+          RMS(1e-5)),
     GIVEN("phi3-3.8b", "phi3", 200064, NULL,
           SIZES(32, 3072, 24, 131072) KV(8) WIDTH(128) FF(8192) ROPE(96, 10000)
           RMS(1e-5)),
+    GIVEN("phi3-14b", "phi3", 100352, "output.weight",
+          SIZES(40, 5120, 40, 16384) KV(10) WIDTH(128) FF(17920)
+          ROPE(128, 250000) RMS(1e-5)),
     GIVEN("glm4-9b", "glm4", 151552, "output.weight",
           SIZES(40, 4096, 32, 32768) KV(2) WIDTH(128) FF(13696) ROPE(64, 10000)
+          RMS(1e-5)),
+    GIVEN("glm4-32b", "glm4", 151552, "output.weight",
+          SIZES(61, 6144, 48, 32768) KV(2) WIDTH(128) FF(23040) ROPE(64, 1e4)
           RMS(1e-5)),
     GIVEN("gemma2-9b", "gemma2", 256000, NULL,
           SIZES(42, 3584, 16, 8192) KV(8) WIDTH(256) FF(14336) ROPE(256, 1e4)
           RMS(1e-6) WINDOW(4096) FLOAT("attn_logit_softcapping", 50)
           FLOAT("final_logit_softcapping", 30)),
+    GIVEN("gemma2-27b", "gemma2", 256000, NULL,
+          SIZES(46, 4608, 32, 8192) KV(16) WIDTH(128) FF(36864) ROPE(128, 1e4)
+          RMS(1e-6) WINDOW(4096) FLOAT("attn_logit_softcapping", 50)
+          FLOAT("final_logit_softcapping", 30)),
     GIVEN("olmo2-7b", "olmo2", 100352, "output.weight",
           SIZES(32, 4096, 32, 4096) KV(32) WIDTH(128) FF(11008)
+          ROPE(128, 500000) RMS(1e-6)),
+    GIVEN("olmo2-32b", "olmo2", 100352, "output.weight",
+          SIZES(64, 5120, 40, 4096) KV(8) WIDTH(128) FF(27648)
           ROPE(128, 500000) RMS(1e-6)),
     GIVEN("exaone4-32b", "exaone4", 102400, "output.weight",
           SIZES(64, 5120, 40, 131072) KV(8) WIDTH(128) FF(27392) ROPE(128, 1e6)
@@ -231,6 +268,10 @@ static const struct synth_shape shapes[] = {
     GIVEN("cohere2-8b", "cohere2", 256000, NULL,
           SIZES(32, 4096, 32, 8192) KV(8) WIDTH(128) FF(14336) ROPE(128, 50000)
           LAYER_NORM(1e-5) WINDOW(4096) FLOAT("logit_scale", 0.25)),
+    GIVEN("cohere2-111b", "cohere2", 256000, NULL,
+          SIZES(64, 12288, 96, 131072) KV(8) WIDTH(128) FF(36864)
+          ROPE(128, 50000) LAYER_NORM(1e-5) WINDOW(4096)
+          FLOAT("logit_scale", 0.25)),
     GIVEN("ernie4_5-moe-21b", "ernie4_5-moe", 103424, "exp_probs_b.bias",
           SIZES(28, 2560, 20, 131072) KV(4) WIDTH(128) FF(12288)
           ROPE(128, 500000) RMS(1e-5) EXPERTS(64, 6, 1536) SHARED(2)
@@ -239,6 +280,11 @@ static const struct synth_shape shapes[] = {
           "output.weight exp_probs_b.bias attn_qkv.weight",
           SIZES(20, 2048, 16, 32768) KV(4) WIDTH(128) FF(5120) ROPE(64, 600000)
           RMS(1e-6) EXPERTS(256, 8, 512) SHARED(1) DENSE(1) SCALED(2.5)
+          GATING(2) GROUPS(8, 4)),
+    GIVEN("bailingmoe2-103b", "bailingmoe2", 157184,
+          "output.weight exp_probs_b.bias attn_qkv.weight",
+          SIZES(32, 4096, 32, 32768) KV(4) WIDTH(128) FF(9216) ROPE(64, 600000)
+          RMS(1e-6) EXPERTS(256, 8, 1024) SHARED(1) DENSE(1) SCALED(2.5)
           GATING(2) GROUPS(8, 4)),
     GIVEN("afmoe-26b", "afmoe", 200192, "output.weight exp_probs_b.bias",
           SIZES(32, 2048, 32, 131072) KV(4) WIDTH(128) FF(6144)
@@ -262,6 +308,75 @@ static const struct synth_shape shapes[] = {
     GIVEN("gemma-embedding-300m", "gemma-embedding", 262144, NULL,
           SIZES(24, 768, 3, 2048) KV(1) WIDTH(256) FF(1152) ROPE(256, 1e6)
           RMS(1e-6) WINDOW(512) ENCODER),
+    GIVEN("qwen2-7b", "qwen2", 152064, "output.weight",
+          SIZES(28, 3584, 28, 32768) KV(4) WIDTH(128) FF(18944) ROPE(128, 1e6)
+          RMS(1e-6)),
+    GIVEN("qwen2moe-14b", "qwen2moe", 151936, "output.weight",
+          SIZES(24, 2048, 16, 8192) KV(16) WIDTH(128) FF(5632) ROPE(128, 1e6)
+          RMS(1e-6) EXPERTS(60, 4, 1408) SHARED_FF(5632)),
+    GIVEN("qwen3next-80b", "qwen3next", 151936, "output.weight",
+          SIZES(48, 2048, 16, 262144) KV(2) WIDTH(256) ROPE(64, 1e7) RMS(1e-6)
+          EXPERTS(512, 10, 512) SHARED_FF(512) SSM(32, 4096, 16, 128)),
+    GIVEN("gpt-oss-20b", "gpt-oss", 201088, "output.weight",
+          SIZES(24, 2880, 64, 131072) KV(8) WIDTH(64) FF(2880) ROPE(64, 150000)
+          RMS(1e-5) EXPERTS(32, 4, 2880) WINDOW(128) YARN(32, 4096)),
+    GIVEN("gpt-oss-120b", "gpt-oss", 201088, "output.weight",
+          SIZES(36, 2880, 64, 131072) KV(8) WIDTH(64) FF(2880) ROPE(64, 150000)
+          RMS(1e-5) EXPERTS(128, 4, 2880) WINDOW(128) YARN(32, 4096)),
+    GIVEN("gemma3-4b", "gemma3", 262144, NULL,
+          SIZES(34, 2560, 8, 131072) KV(4) WIDTH(256) FF(10240) ROPE(256, 1e6)
+          RMS(1e-6) WINDOW(1024)),
+    GIVEN("gemma3-27b", "gemma3", 262144, NULL,
+          SIZES(62, 5376, 32, 131072) KV(16) WIDTH(128) FF(21504)
+          ROPE(128, 1e6) RMS(1e-6) WINDOW(1024)),
+    GIVEN("glm4moe-106b", "glm4moe", 151552, "output.weight exp_probs_b.bias",
+          SIZES(46, 4096, 96, 131072) KV(8) WIDTH(128) FF(10944) ROPE(64, 1e6)
+          RMS(1e-5) EXPERTS(128, 8, 1408) SHARED(1) DENSE(1) SCALED(1)
+          GATING(2)),
+    GIVEN("phimoe-42b", "phimoe", 32064,
+          "output.weight output.bias attn_q.bias attn_k.bias "
+          "attn_v.bias attn_output.bias",
+          SIZES(32, 4096, 32, 131072) KV(8) WIDTH(128) FF(6400) ROPE(128, 1e4)
+          RMS(1e-5) EXPERTS(16, 2, 6400)),
+    GIVEN("olmoe-7b", "olmoe", 50304, "output.weight",
+          SIZES(16, 2048, 16, 4096) KV(16) WIDTH(128) FF(1024) ROPE(128, 1e4)
+          RMS(1e-5) EXPERTS(64, 8, 1024)),
+    GIVEN("hunyuan-moe-80b", "hunyuan-moe", 128167, NULL,
+          SIZES(32, 4096, 32, 32768) KV(8) WIDTH(128) FF(3072) ROPE(128, 1e4)
+          RMS(1e-5) EXPERTS(64, 8, 3072) SHARED(1) SHARED_FF(3072)),
+    GIVEN("dots1-142b", "dots1", 152064, "output.weight exp_probs_b.bias",
+          SIZES(62, 4096, 32, 32768) KV(32) WIDTH(128) FF(10944) ROPE(128, 1e7)
+          RMS(1e-5) EXPERTS(128, 6, 1408) SHARED(2) DENSE(1) SCALED(2.5)
+          GATING(2)),
+    GIVEN("exaone-moe-236b", "exaone-moe", 153600,
+          "output.weight exp_probs_b.bias",
+          SIZES(48, 6144, 64, 262144) KV(8) WIDTH(128) FF(18432) ROPE(128, 1e6)
+          RMS(1e-5) EXPERTS(128, 8, 2048) SHARED(1) DENSE(1) SCALED(2.5)
+          GATING(2) WINDOW(128)),
+    GIVEN("arcee-4.5b", "arcee", 128004, "output.weight",
+          SIZES(36, 2560, 20, 65536) KV(4) WIDTH(128) FF(18432) ROPE(128, 1e4)
+          RMS(1e-5)),
+    GIVEN("command-r-35b", "command-r", 256000, NULL,
+          SIZES(40, 8192, 64, 131072) KV(64) WIDTH(128) FF(22528)
+          ROPE(128, 8e6) LAYER_NORM(1e-5) FLOAT("logit_scale", 0.0625)),
+    GIVEN("nemotron-4b", "nemotron", 256000, "output.weight",
+          SIZES(32, 3072, 24, 4096) KV(8) WIDTH(128) FF(9216) ROPE(64, 1e4)
+          LAYER_NORM(1e-5)),
+    GIVEN("stablelm-1.6b", "stablelm", 100352,
+          "output.weight ffn_norm.weight attn_q.bias attn_k.bias "
+          "attn_v.bias",
+          SIZES(24, 2048, 32, 4096) KV(32) WIDTH(64) FF(5632) ROPE(16, 1e4)
+          LAYER_NORM(1e-5)),
+    GIVEN("starcoder2-7b", "starcoder2", 49152, "output.weight",
+          SIZES(32, 4608, 36, 16384) KV(4) WIDTH(128) FF(18432) ROPE(128, 1e6)
+          LAYER_NORM(1e-5)),
+    GIVEN("jina-bert-v3-559m", "jina-bert-v3", 250002,
+          "attn_qkv.weight attn_qkv.bias attn_output.bias ffn_up.bias "
+          "ffn_down.bias token_types.weight=1",
+          SIZES(24, 1024, 16, 8192) FF(4096) LAYER_NORM(1e-5) ENCODER
+          BASE(20000)),
+    SIZED("tiny", "qwen3moe", 512, false,
+          2, 256, 4, 2, 64, 256, 4, 2),
 };
 #undef GIVEN
 #undef MIXED
