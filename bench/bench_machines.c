@@ -50,17 +50,17 @@ static const struct {
     struct synth_shape shape;
 } models[] = {
     {"8B",
-     {"8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 0, 0, 151936, false, 0, 0, 0,
-      0, NULL}},
+     {"8b", "qwen3", 151936, NULL, NULL, NULL, 0, false, 36, 4096, 32, 8, 128,
+      12288, 0, 0}},
     {"70B",
-     {"70b", "llama", 80, 8192, 64, 8, 128, 28672, 0, 0, 128256, false, 0, 0, 0,
-      0, NULL}},
+     {"70b", "llama", 128256, NULL, NULL, NULL, 0, false, 80, 8192, 64, 8, 128,
+      28672, 0, 0}},
     {"30B-A3B",
-     {"30b", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, 151936, false, 0, 0,
-      0, 0, NULL}},
+     {"30b", "qwen3moe", 151936, NULL, NULL, NULL, 0, false, 48, 2048, 32, 4,
+      128, 768, 128, 8}},
     {"235B-A22B",
-     {"235b", "qwen3moe", 94, 4096, 64, 4, 128, 1536, 128, 8, 151936, false, 0,
-      0, 0, 0, NULL}},
+     {"235b", "qwen3moe", 151936, NULL, NULL, NULL, 0, false, 94, 4096, 64, 4,
+      128, 1536, 128, 8}},
 };
 
 /* An estimate of a plan. */

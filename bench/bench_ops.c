@@ -17,7 +17,9 @@
 #include <time.h>
 
 static const char *only = "";
-static double peak; /* peak of one thread in float operations per second */
+/* peak of one thread in float operations per second; its share of the rate of
+ * reading memory, in bytes per second */
+static double peak, bandwidth;
 
 enum { N_RUN = 41, N_HEAD = 16, N_KV = 8, D = 128 };
 
@@ -71,11 +73,13 @@ static struct cpu_tensor cache(pl_format f, int64_t n_slot, int64_t d)
 
 /* Measures calls f(arg, 0), f(arg, 1), ... Each call moves `bytes` bytes and
  * executes `ops` float operations, where a fused multiply-add counts as one; 0
- * leaves out the rate. */
+ * leaves out the rate. The last column is the median divided by the time that
+ * the bytes take from memory, or the operations at the peak, if that is
+ * longer. */
 static void measure(const char *name, void (*f)(void *arg, int i), void *arg,
                     double bytes, double ops)
 {
-    double us[N_RUN];
+    double us[N_RUN], least;
 
     f(arg, 0);
     for (int i = 0; i < N_RUN; i++) {
@@ -90,7 +94,10 @@ static void measure(const char *name, void (*f)(void *arg, int i), void *arg,
     if (ops > 0)
         printf(" %7.1f Gop/s %4.0f %%", ops / us[N_RUN / 2] * 1e-3,
                100 * ops / us[N_RUN / 2] * 1e6 / peak);
-    printf("\n");
+    else
+        printf("%21s", "");
+    least = 1e6 * fmax(bytes / bandwidth, ops / peak);
+    printf(" %6.2f x\n", us[N_RUN / 2] / least);
 }
 
 struct job {
@@ -272,6 +279,81 @@ static void run_blocks(const struct cpu_kernels *k, const char *name,
     run(k, name, KERNEL_attention_blocks, c,
         (double)(n_tok * BLOCKS * BLOCK * INDEX_KV * 2 * D * 2),
         2.0 * N_HEAD * D * (double)(n_tok * BLOCKS * BLOCK));
+}
+
+/* Sizes of DeepSeek V4 Flash, with 16 of its 64 heads: keys are values, too;
+ * a token attends to 128 tokens and, of the blocks of 4 tokens, to 512 chosen
+ * ones. */
+enum { V4_D = 512, V4_WINDOW = 128, V4_RATIO = 4, V4_TOP = 512, V4_E = 4096 };
+
+static void run_compressed(const struct cpu_kernels *k, const char *name,
+                           bool chosen, int64_t n_tok, int64_t n_ctx)
+{
+    const struct graph_attr attr = {
+        .scale = 0.05f, .ratio = V4_RATIO, .window = V4_WINDOW};
+    static const int32_t head_map[N_HEAD];
+    struct token_table b = last_tokens(n_tok, n_ctx);
+    struct cpu_call c = {
+        .n_in = 4 + chosen, .attr = &attr, .table = &b, .head_map = head_map};
+    const int64_t seen = V4_WINDOW + (chosen ? V4_TOP : n_ctx / V4_RATIO);
+
+    c.in[0] = tensor(n_tok, N_HEAD, V4_D);
+    c.in[1] = shared_cache(n_ctx, V4_D);
+    c.in[2] = shared_cache(n_ctx, V4_D);
+    c.in[3] = tensor(1, 1, N_HEAD);
+    if (chosen) {
+        c.in[4] = tensor(n_tok, V4_TOP, 1);
+        c.in[4].n_dim = 2;
+        c.in[4].format = PL_I32;
+        for (int64_t i = 0; i < n_tok * V4_TOP; i++)
+            ((int32_t *)c.in[4].data)[i] =
+                (int32_t)(i % V4_TOP * (n_ctx / V4_RATIO) / V4_TOP);
+    }
+    c.out = tensor(n_tok, N_HEAD, V4_D);
+    run(k, name, KERNEL_compressed_attention, c,
+        (double)(n_tok * seen * V4_D * 2),
+        2.0 * N_HEAD * V4_D * (double)(n_tok * seen));
+}
+
+static void run_block_mean(const struct cpu_kernels *k, const char *name,
+                           int64_t n_tok)
+{
+    enum { N_SLOT = 4096, WIDTH = 2 * V4_D, ROWS = 2 * V4_RATIO };
+    const size_t tile = cache_tile_bytes(PL_F32, 2 * WIDTH);
+    struct token_table b = last_tokens(n_tok, N_SLOT);
+    const struct graph_attr attr = {.scale = 1};
+    struct cpu_call c = {.n_in = 3, .attr = &attr, .table = &b};
+    const int64_t n_block = (n_tok + V4_RATIO - 1) / V4_RATIO;
+
+    c.in[0] =
+        (struct cpu_tensor){NULL, PL_F32, 3, {N_SLOT, 1, 2 * WIDTH}, NULL};
+    c.in[0].data = memory(tile * (N_SLOT / PAGE_TOKENS));
+    memset(c.in[0].data, 0, tile * (N_SLOT / PAGE_TOKENS));
+    c.in[1] = tensor(n_tok, 1, 1);
+    c.in[2] = tensor(V4_RATIO, WIDTH, 1);
+    c.in[2].n_dim = 2;
+    c.out = tensor(n_tok, V4_D, 1);
+    c.out.n_dim = 2;
+    run(k, name, KERNEL_block_mean, c,
+        4.0 * (double)(n_block * ROWS * 2 * V4_D + n_tok * V4_D), 0);
+}
+
+static void run_streams(const struct cpu_kernels *k, const char *name,
+                        enum kernel kernel, int64_t n_tok)
+{
+    enum { N = 4, WEIGHTS = N * (N + 2) };
+    const struct graph_attr attr = {.n_iter = 20, .eps = 1e-6f};
+    struct cpu_call c = {.n_in = 3, .attr = &attr};
+    const bool mixes = kernel == KERNEL_mix_streams;
+
+    c.in[0] = mixes ? tensor(n_tok, N, V4_E) : tensor(n_tok, 1, WEIGHTS);
+    c.in[1] = mixes ? tensor(n_tok, 1, V4_E) : tensor(1, 1, 3);
+    c.in[2] = tensor(mixes ? n_tok : 1, 1, mixes ? N * (N + 1) : WEIGHTS);
+    c.out = mixes ? tensor(n_tok, N, V4_E) : tensor(n_tok, 1, WEIGHTS);
+    run(k, name, kernel, c,
+        4.0 * (double)n_tok *
+            (mixes ? (2 * N + 1) * (double)V4_E : 2.0 * WEIGHTS),
+        mixes ? (double)(n_tok * N * (N + 1) * V4_E) : 0);
 }
 
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
@@ -546,8 +628,10 @@ int main(int argc, char **argv)
         pl_meter_measure(meter, NULL, &limits, sizeof limits, NULL);
     pl_meter_free(meter);
     peak = 0.5 * limits.float_ops_per_s / limits.n_threads;
+    bandwidth = limits.read_bytes_per_s / limits.n_threads;
     cpu_kernels_init(&k, set);
-    printf("%-32s %13s %13s\n", kernel_set_name(set), "median", "least");
+    printf("%-32s %13s %13s; reads %.1f GB/s\n", kernel_set_name(set), "median",
+           "least", bandwidth * 1e-9);
     run_rows(&k, "rms_norm_1x1024", KERNEL_rms_norm, 1, 1024);
     run_rows(&k, "rms_norm_512x1024", KERNEL_rms_norm, 512, 1024);
     run_rows(&k, "layer_norm_1x4096", KERNEL_layer_norm, 1, 4096);
@@ -602,6 +686,15 @@ int main(int argc, char **argv)
     run_index_blocks(&k, "index_blocks_16_c8192", 16, 8192);
     run_blocks(&k, "chosen_blocks_decode_c32768", 1, 32768);
     run_blocks(&k, "chosen_blocks_16_c8192", 16, 8192);
+    run_compressed(&k, "compressed_decode_c4096", false, 1, 4096);
+    run_compressed(&k, "compressed_chosen_decode_c16384", true, 1, 16384);
+    run_compressed(&k, "compressed_chosen_16_c8192", true, 16, 8192);
+    run_block_mean(&k, "block_mean_decode", 1);
+    run_block_mean(&k, "block_mean_prefill_512", 512);
+    run_streams(&k, "sinkhorn_1", KERNEL_sinkhorn, 1);
+    run_streams(&k, "sinkhorn_512", KERNEL_sinkhorn, 512);
+    run_streams(&k, "mix_streams_1x4x4096", KERNEL_mix_streams, 1);
+    run_streams(&k, "mix_streams_512x4x4096", KERNEL_mix_streams, 512);
     run_delta_net(&k, "delta_net_decode", 1, false);
     run_delta_net(&k, "delta_net_prefill_512", 512, false);
     run_delta_net(&k, "delta_net_channels_decode", 1, true);

@@ -83,14 +83,15 @@ int main(void)
         const struct synth_shape *s = synth_shape(x->shape, &err);
         struct synth_type t;
         pl_model *m = NULL;
+        uint64_t bytes;
 
         if (!s || synth_type(&t, x->type, &err) != PL_OK ||
+            synth_bytes(s, &t, &bytes, &err) != PL_OK ||
             synth_save(s, &t, path, true, NULL, &err) != PL_OK ||
             pl_model_open(&m, path, &err) != PL_OK)
             bench_die(x->shape, err.message);
         for (size_t k = 0; k < sizeof machines / sizeof *machines; k++)
-            row(&machines[k], x, m, (double)synth_bytes(s, &t),
-                s->n_expert == 0);
+            row(&machines[k], x, m, (double)bytes, s->n_expert == 0);
         pl_model_free(m);
     }
     unlink(path);

@@ -66,7 +66,7 @@ enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
 
 /* Appends n random tokens to each of n_seq sequences, beginning with seq0, in
  * one call of the engine. Stores the logits of each sequence's last token in
- * `logits` unless NULL. */
+ * `logits` unless NULL, or of an encoder its embedding. */
 static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                       float *logits, pl_err *err)
 {
@@ -77,12 +77,15 @@ static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                   .n = (int64_t)all,
                   .token = id,
                   .seq = seq,
-                  .wanted = wanted,
-                  .logits = logits};
+                  .wanted = wanted};
     pl_status r = PL_NO_MEMORY;
     /* never seeded, so that each process draws the same token ids */
     static uint32_t random;
 
+    if (pl_model_is_encoder(c->s.model))
+        b.norm_out = logits;
+    else
+        b.logits = logits;
     if (id != NULL && wanted != NULL) {
         for (size_t i = 0; i < all; i++) {
             random = random * 1664525 + 1013904223;
@@ -105,8 +108,8 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
                           int most, double *seconds)
 {
     int n = t->n_gen < most ? t->n_gen : most;
-    float *logits =
-        malloc((size_t)t->n_seq * (size_t)c->s.n_vocab * sizeof(*logits));
+    size_t row = (size_t)c->s.n_vocab + (size_t)pl_model_d_model(c->s.model);
+    float *logits = malloc((size_t)t->n_seq * row * sizeof(*logits));
     pl_status r = PL_OK;
     pl_err err;
     double start = term_seconds();
@@ -114,6 +117,12 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     if (logits == NULL)
         return cli_error(CMD_BENCH, EXIT_FAILED,
                          "no memory for %d rows of logits", t->n_seq);
+    if (pl_model_is_encoder(c->s.model) && (n > 0 || t->n_depth > 0)) {
+        free(logits);
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "an encoder computes whole texts; measure it with -p "
+                         "N -n 0, without -pg and -d");
+    }
     if (t->n_prompt > 0)
         r = feed(c, t->seq0, t->n_seq, t->n_prompt, logits, &err);
     for (int i = 0; i < n && r == PL_OK; i++)

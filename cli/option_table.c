@@ -77,10 +77,23 @@ WORDS(cache_formats, "f16", "f32", "bf16", "q8_0", "q5_1", "q5_0", "q4_1",
       "q4_0", "iq4_nl");
 WORDS(layer_counts, "auto", "all");
 WORDS(devices, "cpu", "gpu", "cuda", "hip", "opencl", "none");
-WORDS(shapes, "qwen3-0.6b", "qwen3moe-2.75b", "llama-1.2b", "qwen3-8b",
-      "qwen3moe-30b", "qwen35-0.8b", "qwen35moe-35b", "smollm3-3b",
-      "granite-8b", "granitemoe-3b", "granitehybrid-32b", "nemotron_h-9b",
-      "kimi-linear-48b");
+WORDS(shapes, "qwen3-0.6b", "qwen3moe-2.75b", "llama-1.2b", "llama-8b",
+      "llama-70b", "qwen3-8b", "qwen3moe-30b", "smollm3-3b", "granite-8b",
+      "granitemoe-3b", "qwen35-0.8b", "qwen35moe-35b", "granitehybrid-32b",
+      "granitehybrid-7b", "nemotron_h-9b", "nemotron_h_moe-30b",
+      "kimi-linear-48b", "mamba2-2.7b", "falcon-h1-7b", "lfm2-1.2b",
+      "lfm2moe-8b", "deepseek2-1t", "deepseek2-16b", "deepseek2-671b",
+      "deepseek32-671b", "glm-dsa-744b", "deepseek4-284b", "minimax-m2-230b",
+      "minimax-m3-428b", "mistral3-24b", "mistral3-8b", "phi3-3.8b", "phi3-14b",
+      "glm4-9b", "glm4-32b", "gemma2-9b", "gemma2-27b", "olmo2-7b", "olmo2-32b",
+      "exaone4-32b", "seed_oss-36b", "cohere2-8b", "cohere2-111b",
+      "ernie4_5-moe-21b", "bailingmoe2-16b", "bailingmoe2-103b", "afmoe-26b",
+      "bert-33m", "bert-335m", "nomic-bert-137m", "modern-bert-149m",
+      "gemma-embedding-300m", "qwen2-7b", "qwen2moe-14b", "qwen3next-80b",
+      "gpt-oss-20b", "gpt-oss-120b", "gemma3-4b", "gemma3-27b", "glm4moe-106b",
+      "phimoe-42b", "olmoe-7b", "hunyuan-moe-80b", "dots1-142b",
+      "exaone-moe-236b", "arcee-4.5b", "command-r-35b", "nemotron-4b",
+      "stablelm-1.6b", "starcoder2-7b", "jina-bert-v3-559m");
 WORDS(types, "q4_k_m", "q5_k_m", "q8_0", "q4_0", "q6_k", "f16", "bf16");
 
 #define AT(member)      offsetof(struct options, member)
@@ -153,11 +166,9 @@ const struct option_row option_table[] = {
      "the file's, which is 32 by default.",
      OF_MODEL, option_set_rope, 0, -1, 1e6, NULL},
     {{"--shape"}, "NAME", NULL,
-     "Random weights in the shape of a known model. It is qwen3-0.6b, "
-     "qwen3moe-2.75b, llama-1.2b, qwen3-8b, qwen3moe-30b, qwen35-0.8b, "
-     "qwen35moe-35b, smollm3-3b, granite-8b, granitemoe-3b, "
-     "granitehybrid-32b, nemotron_h-9b or kimi-linear-48b. bench writes a file "
-     "into TMPDIR and deletes it at the end.",
+     "Random weights in the shape of a known model. Some are qwen3-8b, "
+     "deepseek32-671b and bert-33m; a wrong name lists all. bench writes a "
+     "file into TMPDIR and deletes it at the end.",
      BRIEF(BENCH | SYNTH) | OPTION_COMMA, option_set_text, AT(shape), 0, 0,
      shapes},
     {{"--type"}, "TYPE", "q4_k_m",

@@ -431,6 +431,24 @@ TEST(bench_svg_is_well_formed)
     assert_non_null(strstr(r.out, ", 2 threads,"));
 }
 
+/* Encoders have prompts, but generate nothing. */
+TEST(bench_measures_whole_texts_of_encoders)
+{
+    static const char bench[] =
+        "plait bench --shape bert-33m --type q8_0 -r 1 -p 24";
+    char line[200];
+    struct ran r;
+
+    snprintf(line, sizeof line, "%s -n 0", bench);
+    r = sh(0, line);
+    assert_non_null(strstr(r.out, "prompt 24"));
+    r = sh(2, bench);
+    assert_non_null(strstr(r.err, "an encoder computes whole texts"));
+    snprintf(line, sizeof line, "%s -n 0 -d 8", bench);
+    r = sh(2, line);
+    assert_non_null(strstr(r.err, "without -pg and -d"));
+}
+
 /* plait bench removes the synthetic models that it has written. */
 TEST(bench_removes_its_models)
 {

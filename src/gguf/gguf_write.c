@@ -502,17 +502,50 @@ static pl_status write_all(struct gguf_writer *w, FILE *f, pl_err *err)
     return PL_OK;
 }
 
+/* Returns the writer's first failure, `path` before it, or that of a name that
+ * was added twice. */
+static pl_status check(const struct gguf_writer *w, const char *path,
+                       pl_err *err)
+{
+    if (w->status != PL_OK)
+        return err_set(err, w->status, "%s: %s", path, w->err.message);
+    PL_TRY(check_unique(&w->key, "key", err));
+    return check_unique(&w->tensor, "tensor", err);
+}
+
+pl_status gguf_writer_bytes(struct gguf_writer *w, char **out, size_t *size,
+                            pl_err *err)
+{
+    pl_status s = check(w, "memory", err);
+    FILE *f = NULL;
+    bool whole;
+
+    *out = NULL;
+    if (s != PL_OK)
+        return s;
+    f = open_memstream(out, size);
+    if (!f)
+        return err_no_memory(err, "a GGUF writer");
+    s = write_all(w, f, err);
+    whole = !ferror(f);
+    if ((fclose(f) != 0 || !whole) && s == PL_OK)
+        s = err_no_memory(err, "a GGUF writer");
+    if (s != PL_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
 pl_status gguf_writer_write(struct gguf_writer *w, pl_file *file,
                             const char *path, pl_err *err)
 {
     FILE *f = NULL;
-    pl_status s = w->status;
+    pl_status s = check(w, path, err);
     int fd;
 
     if (s != PL_OK)
-        return err_set(err, s, "%s: %s", path, w->err.message);
-    PL_TRY(check_unique(&w->key, "key", err));
-    PL_TRY(check_unique(&w->tensor, "tensor", err));
+        return s;
     /* A duplicate of the descriptor, because fclose(f) closes it. */
     fd = fcntl(pl_file_fd(file), F_DUPFD_CLOEXEC, 0);
     f = fd >= 0 ? fdopen(fd, "wb") : NULL;

@@ -60,6 +60,10 @@ void gguf_put_tensor_like(struct gguf_writer *w, const struct gguf_tensor *t,
  * the first failure of any call on this writer. `path` is for messages. */
 pl_status gguf_writer_write(struct gguf_writer *w, pl_file *file,
                             const char *path, pl_err *err);
+/* Sets *out to the bytes of the file, which the caller frees, and *size to
+ * their number. Returns the first failure of any call on this writer. */
+pl_status gguf_writer_bytes(struct gguf_writer *w, char **out, size_t *size,
+                            pl_err *err);
 /* Writes the file under the rules of pl_file_open, so that `path` is never a
  * partial file. Returns the first failure of any call on this writer. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,

@@ -188,28 +188,49 @@ static pl_status find_family(struct model *m, pl_err *err)
                    path, name, known);
 }
 
-pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
+/* Reads the keys of `file` into *out, and builds the graph *g. The caller frees
+ * both, also after a failure. */
+static pl_status read_and_build(struct model **out, pl_graph **g,
+                                const struct gguf *file, const char *made,
+                                pl_err *err)
 {
     const struct model_graph_options opt = {.cache_k = PL_F32,
                                             .cache_v = PL_F32};
     struct model *m = calloc(1, sizeof *m);
-    pl_graph *g = NULL;
-    pl_status s;
 
-    *out = NULL;
+    *out = m;
+    *g = NULL;
     if (!m)
         return err_no_memory(err, "a model");
     m->file = file;
-    s = find_family(m, err);
-    if (s != PL_OK)
-        goto done;
-    s = model_params_read(m, err);
-    if (s != PL_OK)
-        goto done;
-    s = pl_graph_create(&g, err);
-    if (s != PL_OK)
-        goto done;
-    s = model_graph(m, g, &opt, err);
+    m->made = made;
+    PL_TRY(find_family(m, err));
+    PL_TRY(model_params_read(m, err));
+    PL_TRY(pl_graph_create(g, err));
+    return model_graph(m, *g, &opt, err);
+}
+
+pl_status model_weights(pl_graph **out, const struct gguf *file,
+                        const char *optional, pl_err *err)
+{
+    struct model *m;
+    pl_status s = read_and_build(&m, out, file, optional, err);
+
+    model_close(m);
+    if (s != PL_OK) {
+        pl_graph_free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
+pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
+{
+    struct model *m;
+    pl_graph *g;
+    pl_status s = read_and_build(&m, &g, file, NULL, err);
+
+    *out = NULL;
     if (s == PL_OK)
         s = model_check_values(m, g, err);
     if (s == PL_OK)

@@ -68,6 +68,9 @@ struct model_ssm {
 
 struct model {
     const struct gguf *file; /* the model's file, borrowed until model_close */
+    /* The optional tensors of a file to be made, which has none yet
+     * (model_weights); NULL for a file that exists. */
+    const char *made;
     const struct model_family *family;
     struct arena arena; /* owns the arrays of this struct */
     int64_t n_vocab, d_model;
@@ -198,6 +201,14 @@ const char *model_family_name(int i);
  * failure *out is NULL. */
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err);
 void model_close(struct model *m);
+
+/* Sets *out to a graph of the model that the keys of `file` describe. The file
+ * has no tensors; the graph's weights are those that such a model needs, all of
+ * them F32 or I32, and the optional ones in `optional`. These are separated by
+ * blanks and named without "blk.N.", such as "exp_probs_b.bias". "NAME=N" has N
+ * rows, where keys do not say how many. */
+pl_status model_weights(pl_graph **out, const struct gguf *file,
+                        const char *optional, pl_err *err);
 
 /* Returns true if the layer has a feed-forward part without experts. */
 static inline bool model_is_dense(const struct model *m, int64_t layer)

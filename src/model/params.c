@@ -484,7 +484,7 @@ pl_status params_dense(struct model *m, pl_err *err)
         char name[48];
 
         snprintf(name, sizeof name, "blk.%" PRId64 ".ffn_gate_inp.weight", i);
-        dense[i] = !gguf_find_tensor(m->file, name);
+        dense[i] = !model_has_tensor(m, name);
     }
     m->dense = dense;
     return params_per_layer(m, "feed_forward_length", MAX_WIDTH, NULL, &m->d_ff,

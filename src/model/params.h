@@ -9,6 +9,10 @@
  * set. Sets all other fields except n_unused and unread. */
 pl_status model_params_read(struct model *m, pl_err *err);
 
+/* Returns true if the file has the tensor `name`, or, if it is yet to be made,
+ * will have it. Defined in weight.c. */
+bool model_has_tensor(const struct model *m, const char *name);
+
 /* ---- for families that have keys of their own ---- */
 
 /* Limits of numbers in a file, which keep products of sizes below 2^63. */

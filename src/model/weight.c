@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 #include "graph/shape.h"
+#include "model/params.h"
 #include "quant/format.h"
 
 #include <float.h>
@@ -39,6 +40,36 @@ static const char *full_name(const struct build *b, const char *base,
     append(n, &len, suffix ? "." : "");
     append(n, &len, suffix ? suffix : "");
     return n->s;
+}
+
+/* Returns true if `name` is one of the optional tensors of a file to be made,
+ * and sets *rows to the rows that the list gives for it, 0 if none. */
+static bool is_made(const struct model *m, const char *name, int64_t *rows)
+{
+    const char *list = m->made ? m->made : "", *base = name;
+    int cut = 0;
+
+    *rows = 0;
+    (void)sscanf(name, "blk.%*[0-9].%n", &cut);
+    base += cut;
+    for (size_t n; *list; list += n + (list[n] == ' ')) {
+        size_t len = strcspn(list, " =");
+
+        n = strcspn(list, " ");
+        if (len != strlen(base) || strncmp(list, base, len) != 0)
+            continue;
+        *rows = list[len] == '=' ? strtoll(list + len + 1, NULL, 10) : 0;
+        return true;
+    }
+    return false;
+}
+
+bool model_has_tensor(const struct model *m, const char *name)
+{
+    int64_t rows;
+
+    return m->made ? is_made(m, name, &rows)
+                   : gguf_find_tensor(m->file, name) != NULL;
 }
 
 /* Writes a shape as "[64, 88]" to buf and returns buf. */
@@ -219,6 +250,13 @@ pl_tensor model_weight(struct build *b, const char *base, const char *suffix,
         return leaf;
     for (int i = 0; i < n_dim; i++)
         dim[i] = want[i].n;
+    if (b->m->made) {
+        if (optional && !model_has_tensor(b->m, name))
+            return -1;
+        return pl_weight(b->g, name,
+                         role == PL_ROLE_EXPERT_IDS ? PL_I32 : PL_F32, n_dim,
+                         dim, role);
+    }
     t = gguf_find_tensor(b->m->file, name);
     stacked = t != NULL;
     if (!stacked)
@@ -239,15 +277,18 @@ bool model_has(const struct build *b, const char *base, const char *suffix)
 {
     struct name n;
 
-    return gguf_find_tensor(b->m->file, full_name(b, base, suffix, &n)) != NULL;
+    return model_has_tensor(b->m, full_name(b, base, suffix, &n));
 }
 
 int64_t model_rows(const struct build *b, const char *base)
 {
     struct name n;
-    const struct gguf_tensor *t =
-        gguf_find_tensor(b->m->file, full_name(b, base, "weight", &n));
+    const char *name = full_name(b, base, "weight", &n);
+    const struct gguf_tensor *t = gguf_find_tensor(b->m->file, name);
+    int64_t rows;
 
+    if (is_made(b->m, name, &rows))
+        return rows;
     return t && t->n_dim >= 2 ? t->dim[t->n_dim - 2] : 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "report/plan_network.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -183,30 +184,50 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
-/* Returns true if the instruction is a product of an indexer or its choice of
- * keys. */
-static bool is_of_indexer(const pl_graph *g, const struct insn *s)
+/* Returns the part of struct plan_facts that the instruction belongs to, or
+ * PLAN_PARTS. A product belongs to that of its weight; the weights of streams
+ * are made by the op sinkhorn, those of experts by others. */
+static int part_of(const pl_graph *g, const struct insn *s)
 {
+    static const int of_role[PL_ROLE_COUNT] = {
+        [PL_ROLE_INDEXER] = PART_INDEXERS + 1,
+        [PL_ROLE_ATTN_Q_A] = PART_LATENTS + 1,
+        [PL_ROLE_ATTN_KV_A] = PART_LATENTS + 1,
+        [PL_ROLE_ROUTER] = PART_ROUTERS + 1};
     const struct graph_node *n = s->node >= 0 ? &g->node[s->node] : NULL;
+    const struct graph_node *w;
+    int part;
 
-    return n && (n->op == OP_index_topk ||
-                 (graph_is_contraction(n->op) &&
-                  g->node[n->in[1]].role == PL_ROLE_INDEXER));
+    if (!n)
+        return PLAN_PARTS;
+    if (n->op == OP_index_topk)
+        return PART_INDEXERS;
+    if (n->op == OP_router_topk || n->op == OP_router_weights)
+        return PART_ROUTERS;
+    if (n->op == OP_sinkhorn || n->op == OP_mix_streams)
+        return PART_STREAMS;
+    if (!graph_is_contraction(n->op))
+        return PLAN_PARTS;
+    w = &g->node[n->in[1]];
+    part = of_role[w->role];
+    if (part == PART_ROUTERS + 1 && strstr(w->name, "hc_"))
+        return PART_STREAMS;
+    return part > 0 ? part - 1 : PLAN_PARTS;
 }
 
-/* Returns the greatest fraction of a device's seconds in kernels that indexers
- * take of micro-batch z. */
-static double share_of_indexers(const struct compiled *q,
-                                const struct cost_machine *m, int64_t n_tok,
-                                int64_t n_past)
+/* Sets share[part] to the greatest fraction of a device's seconds in kernels
+ * that the part takes of a micro-batch. */
+static void find_mirrored(double share[PLAN_PARTS][2], int of,
+                          const struct compiled *q,
+                          const struct cost_machine *m, int64_t n_tok,
+                          int64_t n_past)
 {
     const pl_graph *g = q->low->num->g;
     const struct cost_micro z = {graph_sizes_of(&q->max, n_tok, 1, 1), n_past};
-    double most = 0;
 
     for (int d = 0; d < m->n_dev; d++) {
         const struct variant *v = m->prog[d].variant;
-        double own = 0, all = 0;
+        double own[PLAN_PARTS + 1] = {0}, all = 0;
 
         for (int i = 0; m->prog[d].n_variant > 0 && i < v->n_insn; i++) {
             const struct insn *s = &v->insn[i];
@@ -216,11 +237,11 @@ static double share_of_indexers(const struct compiled *q,
                 continue;
             t = cost_insn_s(m, d, s, &z);
             all += t;
-            own += is_of_indexer(g, s) ? t : 0;
+            own[part_of(g, s)] += t;
         }
-        most = own > 0 && own / all > most ? own / all : most;
+        for (int k = 0; k < PLAN_PARTS && all > 0; k++)
+            share[k][of] = fmax(share[k][of], own[k] / all);
     }
-    return most;
 }
 
 /* Estimates the duration of a step with all micro-batches of the pipelined
@@ -288,9 +309,9 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                        err));
     PL_TRY(
         cost_tokens(&m, 1, e->n_past, f->decode.use, &f->decode.seconds, err));
-    f->index_prefill = share_of_indexers(
-        q, &m, e->n_prompt < q->max.n_tok ? e->n_prompt : q->max.n_tok, 0);
-    f->index_decode = share_of_indexers(q, &m, 1, e->n_past);
+    find_mirrored(f->mirrored, 0, q, &m,
+                  e->n_prompt < q->max.n_tok ? e->n_prompt : q->max.n_tok, 0);
+    find_mirrored(f->mirrored, 1, q, &m, 1, e->n_past);
     e->prefill_tps = (double)e->n_prompt / f->prefill.seconds;
     e->decode_tps = 1 / f->decode.seconds;
     return estimate_pipeline(f, p, &m, err);

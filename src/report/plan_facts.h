@@ -63,6 +63,12 @@ struct plan_pipeline {
     double one_by_one_s;
 };
 
+/* The parts of networks that every rank computes for itself: indexers, the
+ * matrices of latents, routers, and the weights and sums of residual
+ * streams. */
+enum plan_part { PART_INDEXERS, PART_LATENTS, PART_ROUTERS, PART_STREAMS };
+enum { PLAN_PARTS = PART_STREAMS + 1 };
+
 struct plan_facts {
     struct arena arena;
     int n_dev, n_tensor;
@@ -87,10 +93,9 @@ struct plan_facts {
     /* predicted times of a prompt of n_prompt tokens, and of one token after
      * n_past tokens; both numbers are in `estimate` */
     struct plan_time prefill, decode;
-    /* the greatest fraction of a device's seconds in kernels that indexers,
-     * which are mirrored, take of a prompt and of a token; 0 if there are
-     * none */
-    double index_prefill, index_decode;
+    /* the greatest fraction of a device's seconds in kernels that each part
+     * which is mirrored takes of a prompt and of a token; 0 if there is none */
+    double mirrored[PLAN_PARTS][2];
     struct plan_pipeline pipeline;
     /* number of machines, and [n_machine * n_machine] what machine a sends to
      * machine b in a step of one token, at a * n_machine + b; NULL for one

@@ -393,6 +393,27 @@ static bool use_alike(const struct cost_use *a, const struct cost_use *b)
            near(a->idle_s, b->idle_s);
 }
 
+/* Says which mirrored parts take more than a hundredth of the time of several
+ * ranks. */
+static void say_mirrored(const pl_plan *p, const struct plan_facts *f,
+                         const struct sink *to)
+{
+    static const char *const part[PLAN_PARTS] = {[PART_INDEXERS] = "indexers",
+                                                 [PART_LATENTS] = "latents",
+                                                 [PART_ROUTERS] = "routers",
+                                                 [PART_STREAMS] =
+                                                     "residual streams"};
+    const double least = 0.01;
+
+    for (int k = 0; k < PLAN_PARTS && p->compiled->place.n_rank > 1; k++)
+        if (f->mirrored[k][0] > least || f->mirrored[k][1] > least)
+            writer_printf(to,
+                          "mirrored  %s: up to %.1f %% of a device's time in "
+                          "kernels for a prompt, %.1f %% for a token\n",
+                          part[k], 100 * f->mirrored[k][0],
+                          100 * f->mirrored[k][1]);
+}
+
 void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                       const struct sink *to)
 {
@@ -430,9 +451,5 @@ void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                           q->list.dev[end].name);
         d = end;
     }
-    if (f->index_prefill > 0 || f->index_decode > 0)
-        writer_printf(to,
-                      "mirrored  indexers: up to %.1f %% of a device's time in "
-                      "kernels for a prompt, %.1f %% for a token\n",
-                      100 * f->index_prefill, 100 * f->index_decode);
+    say_mirrored(p, f, to);
 }

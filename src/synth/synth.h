@@ -6,52 +6,38 @@
 
 #include "gguf/gguf_write.h"
 
-/* The sizes of a model with Kimi delta attention and latent attention. */
-struct synth_kda {
-    int64_t d_head;  /* width of a head of Kimi delta attention, and of the
-                        latents of its gates */
-    int64_t kv_rank; /* width of the latents of latent attention */
-    /* widths of its keys, of the part of them that is not computed from
-     * latents, and of its values */
-    int64_t d_key, n_rot, d_value;
-    /* number of leading layers without experts; width of their part */
-    int64_t n_dense, d_dense;
-    float routed; /* factor of the weights of experts */
+/* A key with a number per layer: `value` in layers whose letter in `layers` is
+ * `letter`, `other_value` in those with the letter `other`, else 0. */
+struct synth_array {
+    const char *key, *layers;
+    char letter;
+    int64_t value;
+    char other;
+    int64_t other_value;
 };
 
-/* The parts of a model with Mamba-2 blocks or Kimi delta attention. */
-struct synth_scan {
-    /* One letter per layer: M for a block, K for Kimi delta attention, * for
-     * attention, - for a feed-forward part alone. */
-    const char *parts;
-    bool single; /* layers with M or * have no feed-forward part, and such parts
-                    have no gate */
-    int64_t n_head, d_head, n_group, d_state; /* of Mamba-2; 0 if none */
-    const struct synth_kda *kda;              /* NULL if none */
-};
-
-/* The shape of a synthetic model, of the families llama, qwen3, qwen3moe,
- * qwen35 or qwen35moe, or of one with the tensors of llama or of its
- * experts, with Mamba-2 blocks or without, or of kimi-linear. */
+/* The shape of a synthetic model: of the families llama, qwen3 and qwen3moe,
+ * or of one with the same tensors, by its sizes; of other families by keys. */
 struct synth_shape {
     const char *name; /* name of the shape, such as "qwen3-8b" */
     const char *arch; /* value of the key general.architecture */
+    int64_t n_vocab;
+    const char *keys; /* in the notation of gguf_override; NULL if the shape is
+                         given by the sizes below */
+    /* the optional tensors that its files have, as model_weights takes them */
+    const char *optional;
+    const struct synth_array *array; /* [n_array] */
+    int n_array;
+    bool tied; /* the token embedding is also the output matrix */
     int64_t n_layer, d_model, n_head, n_head_kv, d_head;
     int64_t d_ff; /* width of the feed-forward part, or of an expert if there
                      are experts */
     int64_t n_expert, n_used; /* number of experts, and of those used per token;
                                  0 for shapes without experts */
-    int64_t n_vocab;
-    bool tied; /* the token embedding is also the output matrix */
-    /* For qwen35 and qwen35moe, else 0: number of key heads and of value heads
-     * of the delta nets, which three of four layers contain; width of these
-     * heads; width of the shared expert, 0 if there is none. */
-    int64_t n_key, n_value, d_delta, d_shared;
-    const struct synth_scan *scan; /* NULL for families without Mamba-2 and Kimi
-                                      delta attention */
 };
 
-/* The formats of a synthetic model's matrices. Vectors and routers are F32. */
+/* The formats of a synthetic model's matrices. Vectors, routers, convolutions
+ * and tables are F32. */
 struct synth_type {
     const char *name; /* name of the type, such as "q4_k_m" */
     pl_format most;   /* format of all matrices that have no format of their own
@@ -61,6 +47,8 @@ struct synth_type {
     pl_format output; /* format of the output matrix */
 };
 
+/* Returns shape i of the table of known shapes, NULL after the last. */
+const struct synth_shape *synth_shape_at(int i);
 /* Returns the shape with this name. If there is none, returns NULL and sets an
  * error that lists the known names. */
 const struct synth_shape *synth_shape(const char *name, pl_err *err);
@@ -85,8 +73,9 @@ struct synth_watch {
 pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
                      const char *path, bool hole,
                      const struct synth_watch *watch, pl_err *err);
-/* Returns the size of all weights in bytes. */
-uint64_t synth_bytes(const struct synth_shape *s, const struct synth_type *t);
+/* Sets *bytes to the size of all weights. */
+pl_status synth_bytes(const struct synth_shape *s, const struct synth_type *t,
+                      uint64_t *bytes, pl_err *err);
 
 /* ---- vocabulary: synth_words.c ------------------------------------------- */
 
@@ -117,6 +106,7 @@ struct synth_fill {
     /* for float formats: mask of the bits that are random, and the constant
      * bits, which are the exponent */
     uint32_t sign_and_mantissa, exponent;
+    int64_t n_expert; /* for a table of experts, else 0 */
 };
 
 /* Starts a generator of values of a format whose root mean square is about
@@ -127,6 +117,9 @@ void synth_fill_init(struct synth_fill *f, pl_format format, double size,
 void synth_fill_norm(struct synth_fill *f, uint64_t seed);
 /* Starts a generator of F32 decay weights of a delta net, slightly below -1. */
 void synth_fill_decay(struct synth_fill *f, uint64_t seed);
+/* Starts a generator of a table of experts, numbers below n_expert.
+ * Adjacent ones differ. */
+void synth_fill_experts(struct synth_fill *f, int64_t n_expert, uint64_t seed);
 /* Writes the next `bytes` bytes of the generator's values, a whole number of
  * blocks, to `dst`. */
 void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes);

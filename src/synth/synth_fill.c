@@ -163,6 +163,12 @@ void synth_fill_decay(struct synth_fill *f, uint64_t seed)
     f->exponent |= 0x80000000;
 }
 
+void synth_fill_experts(struct synth_fill *f, int64_t n_expert, uint64_t seed)
+{
+    *f = (struct synth_fill){
+        .format = PL_I32, .random = seed, .n_expert = n_expert};
+}
+
 void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
 {
     const struct format_info *fi = format_info(f->format);
@@ -171,6 +177,14 @@ void synth_fill_row(struct synth_fill *f, void *dst, size_t bytes)
     uint64_t mask = f->sign_and_mantissa | (uint64_t)f->sign_and_mantissa << 32;
     uint64_t set = f->exponent | (uint64_t)f->exponent << 32;
 
+    if (f->n_expert > 0) {
+        for (size_t i = 0; i < bytes; i += sizeof(int32_t)) {
+            int32_t v = (int32_t)(f->random++ % (uint64_t)f->n_expert);
+
+            memcpy(b + i, &v, sizeof v);
+        }
+        return;
+    }
     if (fi->block > 1) {
         mask = UINT64_MAX;
         set = 0;

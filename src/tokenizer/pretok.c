@@ -112,7 +112,7 @@ static const struct rule rules[] = {
      .adds_bos = true,
      .expr = {LLAMA3("\\p{N}{1,3}")}},
     {.names = "dbrx smaug-bpe", .expr = {LLAMA3("\\p{N}{1,3}")}},
-    {.names = "glm4 chatglm-bpe",
+    {.names = "glm4 glm5 chatglm-bpe",
      .lacks_bos = true,
      .expr = {LLAMA3("\\p{N}{1,3}")}},
     {.names = "qwen2 deepseek-r1-qwen kormo megrez f2llmv2 stablelm2 hunyuan "

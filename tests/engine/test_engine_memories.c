@@ -477,13 +477,17 @@ static void give_back(struct world *w, int i)
 static void random_calls(int model)
 {
     static struct world w;
-    int n_call = test_draws(120, 10000), k = 0;
+    /* Calls go on until each kind of event has occurred; prefixes are shared
+     * once in some hundred calls. */
+    enum { MORE = 2000 };
+    const int n_call = test_draws(120, 10000);
+    int k = 0;
 
     memset(&w, 0, sizeof w);
     w.seed = test_seed() + (uint64_t)model;
     w.whole_past = models[model].whole_past;
     world_open(&w, models[model].file);
-    while (k++ < n_call || (k < 4 * n_call && !met(&w, n_call)))
+    while (k++ < n_call || (k < 4 * n_call + MORE && !met(&w, n_call)))
         call(&w);
     print_message("%s: %d runs compared, %d failed, %d cancelled, %d trimmed, "
                   "%d restored, %d shared, %d without room\n",

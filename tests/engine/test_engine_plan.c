@@ -407,6 +407,36 @@ TEST(engine_plan_shows_what_indexers_take)
     }
 }
 
+/* So are routers, latents and residual streams; a model of one rank has nothing
+ * that is mirrored. */
+TEST(engine_plan_shows_what_is_mirrored)
+{
+    static const char *const parts[] = {"latents", "routers",
+                                        "residual streams"};
+
+    for (int k = 0; k < 3; k++) {
+        const char *name =
+            k == 0 ? "glm-dsa-shared-f32.gguf" : "deepseek4-f32.gguf";
+        pl_model *m = open_model(test_ref_need(name));
+        pl_options o = {.size = sizeof o,
+                        .devices = k == 2 ? "cpu" : "cpu*2",
+                        .n_ctx = 4096};
+        pl_plan *p = plan(m, &o);
+        struct test_text t = print(p, false);
+
+        for (int i = 0; i < 3; i++) {
+            char line[80];
+
+            snprintf(line, sizeof line, "mirrored  %s: up to ", parts[i]);
+            assert_int_equal(strstr(t.s, line) != NULL,
+                             k == 1 || (k == 0 && i < 2));
+        }
+        free(t.s);
+        pl_plan_free(p);
+        pl_model_free(m);
+    }
+}
+
 /* The plan also shows layers with states, which take the same memory in any
  * context. */
 TEST(engine_plan_shows_layers_with_states)

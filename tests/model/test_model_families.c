@@ -307,6 +307,37 @@ static int count_lines(const char *s)
     return n;
 }
 
+/* Files count blocks for multi-token prediction, which come last, among their
+ * layers. The network's graph is the same with them. */
+static void blocks_are_left_out(const char *path)
+{
+    struct edit e[2] = {{".block_count", EDIT_INT, 0, NULL},
+                        {".nextn_predict_layers", EDIT_INT, 1, NULL}};
+    char *plain = graph_of(path, NULL, 0, NULL, NULL), *with, key[64];
+    struct gguf_str arch;
+    struct gguf *g;
+    int64_t n;
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, path, &err), err);
+    TEST_OK(gguf_get_str(g, "general.architecture", &arch, &err), err);
+    snprintf(key, sizeof key, "%.*s.block_count", (int)arch.len, arch.s);
+    TEST_OK(gguf_need_i64(g, key, 1, 99, &n, &err), err);
+    gguf_close(g);
+    e[0].v = (double)(n + 1);
+    with = graph_of(path, e, 2, NULL, &err);
+    if (!with)
+        fail_msg("%s: %s", path, err.message);
+    assert_string_equal(with, plain);
+    free(with);
+    free(plain);
+}
+
+TEST(families_leave_out_blocks_after_the_layers)
+{
+    each_family(blocks_are_left_out);
+}
+
 /* Mistral Large 3 has the architecture deepseek2 and the keys of the
  * temperature: one op more a layer, which multiplies the queries. */
 TEST(deepseek2_queries_may_have_a_temperature)

@@ -411,6 +411,7 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
         "GLM-4.6",
         "HuggingFaceTB-SmolLM3-3B",
+        "Kimi-K2-Instruct",
         "Kimi-K3",
         "LFM2-8B-A1B",
         "MiniMax-M2",
@@ -434,6 +435,8 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         "messages",
         "microsoft-Phi-3.5-mini-instruct",
         "openai-gpt-oss-120b",
+        "poolside-Laguna-XS-2.1",
+        "tencent-Hy3",
         "types",
     };
     const int n_round = test_draws(40, 1000);

@@ -341,7 +341,11 @@ TEST(reply_to_published_templates_comes_back)
         {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "scdu"},
         {"GLM-4.6", "srcdtuv"},
         {"HuggingFaceTB-SmolLM3-3B", "s"},
+        {"Kimi-K2-Instruct", "scdt"},
+        {"Kimi-K3", "srcdtuv"},
+        {"LFM2-8B-A1B", "s"},
         {"MiniMax-M2", "ruv"},
+        {"MiniMax-M3", "srcdtuv"},
         {"Mistral-Small-3.2-24B-Instruct-2506", "scd"},
         {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "ruv"},
         {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "cd"},
@@ -349,11 +353,16 @@ TEST(reply_to_published_templates_comes_back)
         {"Qwen3-Coder", "scdt"},
         {"Qwen3.5-4B", "srcdtuv"},
         {"deepseek-ai-DeepSeek-V3.1", "scdt"},
+        {"deepseek-ai-DeepSeek-V4", "srcdtuv"},
         {"google-gemma-2-2b-it", "s"},
         {"google-gemma-4-31B-it", "scdtuv"},
         {"ibm-granite-granite-4.0", "scdt"},
+        {"inclusionai-ling-3.0-flash", "srcdtuv"},
         {"meta-llama-Llama-3.1-8B-Instruct", "sc"},
+        {"microsoft-Phi-3.5-mini-instruct", "s"},
         {"openai-gpt-oss-120b", "srcu"},
+        {"poolside-Laguna-XS-2.1", "ruv"},
+        {"tencent-Hy3", "scdt"},
     };
     const int n_round = test_draws(20, 300);
     uint64_t seed = test_seed();

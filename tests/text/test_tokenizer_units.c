@@ -822,6 +822,7 @@ TEST(tokenizer_pre_tokenizers_cut_as_published)
         {"command-r", "a 123  b", "a| |1|2|3| | b"},
         {"dbrx", "1234 It'S", "123|4| It|'S"},
         {"glm4", "a\n\n  b\r\n", "a|\n\n| | b|\r\n"},
+        {"glm5", "a12345 b", "a|123|45| b"},
         {"qwen2", "1234 x", "1|2|3|4| x"},
         {"qwen35", "e\xcc\x81t\xc3\xa9 1",
          "e\xcc\x81t\xc3\xa9| |1"}, /* combining marks belong to words */

@@ -98,6 +98,7 @@ static const struct row {
      * of formats */
     bool pairs;
     bool plain; /* weights are not packed */
+    bool table; /* weights and results are I32 */
     /* query head h uses KV head h modulo the number of KV heads */
     bool crossed;
     bool apart; /* the ranks' results are not added but stored separately */
@@ -249,6 +250,8 @@ static pl_format format_of(struct making *m, char letter)
                              [FORM_WEIGHTS] = "w"};
     bool plain = letter == 'w' && m->r->plain;
 
+    if (m->r->table)
+        return PL_I32;
     if (plain || strchr(several[m->r->forms], letter))
         return m->f[m->n_f++ > 0];
     return letter == 'i' || letter == 'q' ? PL_I32 : PL_F32;
@@ -264,7 +267,9 @@ static struct cpu_tensor tensor(struct making *m, int arg, const int64_t *dim)
     if (x.n_dim == 0)
         return x;
     x.format = format_of(m, letter);
-    if (letter == 'w')
+    if (letter == 'w' && m->r->table)
+        x.data = ids(t, &x, INT32_MAX, false);
+    else if (letter == 'w')
         x.data = weights(m, &x);
     else if (letter == 'c')
         x.data = cache(t, &x);
