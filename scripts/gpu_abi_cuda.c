@@ -57,13 +57,12 @@ _Static_assert(offsetof(struct cuda_words_node, op) ==
 _Static_assert(sizeof(struct cuda_word_op) == sizeof(CUstreamBatchMemOpParams),
                "size");
 #define WORD(own, theirs)                                                      \
-    _Static_assert(offsetof(struct cuda_word_op, own) ==                       \
-                           offsetof(CUstreamBatchMemOpParams,                  \
-                                    waitValue.theirs) &&                       \
-                       offsetof(struct cuda_word_op, own) ==                   \
-                           offsetof(CUstreamBatchMemOpParams,                  \
-                                    writeValue.theirs),                        \
-                   #own);
+    _Static_assert(                                                            \
+        offsetof(struct cuda_word_op, own) ==                                  \
+                offsetof(CUstreamBatchMemOpParams, waitValue.theirs) &&        \
+            offsetof(struct cuda_word_op, own) ==                              \
+                offsetof(CUstreamBatchMemOpParams, writeValue.theirs),         \
+        #own);
 WORD(at, address)
 WORD(value, value64)
 WORD(flags, flags)

@@ -3,13 +3,13 @@
 #define __HIP_PLATFORM_AMD__
 #define __HIP_PLATFORM_HCC__ /* by which older ones go */
 
-#define api_module     ihipModule_t
-#define api_function   ihipModuleSymbol_t
-#define api_stream     ihipStream_t
-#define api_event      ihipEvent_t
-#define api_graph      ihipGraph
-#define api_graph_exec hipGraphExec
-#define hiprtc_program _hiprtcProgram
+#define api_module           ihipModule_t
+#define api_function         ihipModuleSymbol_t
+#define api_stream           ihipStream_t
+#define api_event            ihipEvent_t
+#define api_graph            ihipGraph
+#define api_graph_exec       hipGraphExec
+#define hiprtc_program       _hiprtcProgram
 /* The one difference that is meant: an address is a number of ours, and they
  * are passed alike. */
 #define API_ADDRESS void *
@@ -24,11 +24,11 @@ _Static_assert(sizeof(void *) == sizeof(unsigned long long), "addresses");
 
 #define hip_properties hipDeviceProp_t
 #define SAME(name, parameters)                                                 \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(name),              \
-                                                unsigned parameters),          \
-                   #name);
+    _Static_assert(                                                            \
+        __builtin_types_compatible_p(__typeof__(name), unsigned parameters),   \
+        #name);
 #define SAME_IN_BOTH(own, cuda, suffix, hip, parameters) SAME(hip, parameters)
-#define IS(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);
+#define IS(own, theirs)                                  _Static_assert((int)(own) == (int)(theirs), #own);
 
 STREAM_CALL_MAP(SAME_IN_BOTH)
 HIP_CALL_MAP(SAME)
@@ -45,7 +45,8 @@ _Static_assert(__builtin_types_compatible_p(__typeof__(hiprtcGetErrorString),
 _Static_assert(sizeof(hipDeviceProp_t) <= HIP_PROPERTIES_BYTES, "properties");
 _Static_assert(offsetof(hipDeviceProp_t, name) == 0, "name");
 _Static_assert(sizeof((hipDeviceProp_t){0}.name) == HIP_NAME_BYTES, "name");
-_Static_assert(offsetof(hipDeviceProp_t, gcnArchName) >= HIP_NAME_BYTES, "arch");
+_Static_assert(offsetof(hipDeviceProp_t, gcnArchName) >= HIP_NAME_BYTES,
+               "arch");
 IS(API_SUCCESS, hipSuccess)
 IS(API_SUCCESS, HIPRTC_SUCCESS)
 IS(API_OUT_OF_MEMORY, hipErrorOutOfMemory)

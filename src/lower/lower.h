@@ -91,7 +91,8 @@ struct lowered_placed {
 };
 
 struct lowered_collective {
-    int layer; /* of its first value; -1 if of none */
+    int node;  /* graph node of its first value */
+    int layer; /* of that node; -1 if of none */
     int group;
     enum num_kind kind;
     int n_item;

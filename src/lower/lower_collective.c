@@ -118,12 +118,9 @@ static void count_collective(struct lower *w, int group, int n, const int *item,
     if (w->now.micro == 0) {
         const struct num_node *first = &w->num->node[item[0]];
 
-        o->collective[o->n_collective++] =
-            (struct lowered_collective){w->g->node[first->node].layer,
-                                        group,
-                                        first->kind,
-                                        n,
-                                        {bytes[0], bytes[1]}};
+        o->collective[o->n_collective++] = (struct lowered_collective){
+            first->node, w->g->node[first->node].layer, group, first->kind,
+            n,           {bytes[0], bytes[1]}};
     }
 }
 

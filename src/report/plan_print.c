@@ -92,6 +92,13 @@ static bool layer_alike(const struct page *g, int a, int b, bool *same)
     }
 }
 
+/* Returns true if a collective adds sums of values, not matrix products: the
+ * families have that for norms over the heads of all ranks. */
+static bool is_of_norm(const struct page *g, const struct lowered_collective *m)
+{
+    return g->p->compiled->g->node[m->node].op == OP_sum;
+}
+
 static bool same_collectives(const struct page *g, int a, int b)
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
@@ -107,6 +114,7 @@ static bool same_collectives(const struct page *g, int a, int b)
         x = &w->collective[i];
         y = &w->collective[k];
         if (x->kind != y->kind || x->n_item != y->n_item ||
+            is_of_norm(g, x) != is_of_norm(g, y) ||
             !dim_equal(x->bytes[0], y->bytes[0]) ||
             !dim_equal(x->bytes[1], y->bytes[1]))
             return false;
@@ -256,8 +264,9 @@ static void print_collective(const struct page *g,
     writer_printf(g->to, " values");
     if (m->n_item > 1)
         writer_printf(g->to, " in %d tensors", m->n_item);
-    writer_printf(g->to, ", %s bytes per token\n",
-                  size_text(plan_bytes(m->bytes)).s);
+    writer_printf(g->to, ", %s bytes per token%s\n",
+                  size_text(plan_bytes(m->bytes)).s,
+                  is_of_norm(g, m) ? ", for a norm over all heads" : "");
 }
 
 /* The layers of the same kind as layer[first]; if `sends`, only those that have

@@ -1,6 +1,7 @@
 /* Synthetic models: each known shape opens, has about the number of weights
  * that its name states, and can be planned for one memory and for GPUs that
- * share it. The files have holes instead of weights. Costs the gate 4 s. */
+ * share it, with two sums a layer or the reason for more. The files have holes
+ * instead of weights. Costs the gate 4 s. */
 #include "lib/support.h"
 #include "pl.h"
 #include "quant/format.h"
@@ -34,6 +35,29 @@ static void check_size(const struct synth_shape *s)
         fail_msg("%s: %.4g weights", s->name, (double)bytes / 4);
 }
 
+/* Checks that the plan gives the reason of each AllReduce that a layer has
+ * beside one for attention and one for the feed-forward part. */
+static void check_sums(const struct synth_shape *s, const pl_plan *p)
+{
+    static const char why[] = ", for a norm over all heads";
+    struct test_text t = {0};
+    int n = 0;
+    pl_err err;
+
+    TEST_OK(pl_plan_print(p, false, test_text_add, &t, &err), err);
+    for (char *line = t.s, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        if (!strstr(line, "  AllReduce "))
+            n = 0; /* other layers follow */
+        n += strstr(line, "  AllReduce ") && !strstr(line, why);
+        if (n > 2)
+            fail_msg("%s: a layer has more than two sums: %s", s->name, line);
+    }
+    free(t.s);
+}
+
 static void check_plan(const struct synth_shape *s, const char *path,
                        const char *machine, int n_ranks)
 {
@@ -48,6 +72,7 @@ static void check_plan(const struct synth_shape *s, const char *path,
     TEST_OK(pl_model_open(&m, path, &err), err);
     if (pl_plan_create(&p, m, &opt, &err) != PL_OK)
         fail_msg("%s on %s: %s", s->name, machine, err.message);
+    check_sums(s, p);
     pl_plan_free(p);
     pl_model_free(m);
 }
