@@ -63,8 +63,10 @@ static struct ran run(enum mpi k, int code, const char *form)
 #define GENERATE                                                               \
     "-p 'Once upon a time there was a time there was' -n 60 --temp 0 -v "      \
     "--ignore-eos --ranks 2 " QUIET
-#define LOGITS                                                                 \
-    "plait logits " MODEL "--tokens 9,40,41,42,7,300,12 --ranks 4 " QUIET
+#define EACH_LOGITS                                                            \
+    " logits " MODEL "--tokens 9,40,41,42,7,300,12 --ranks 4 " QUIET
+#define LOGITS     "plait" EACH_LOGITS
+#define EMU_LOGITS "plait-emu" EACH_LOGITS
 
 static void same_bits(enum mpi k)
 {
@@ -80,6 +82,25 @@ static void same_bits(enum mpi k)
 TEST(machines_give_the_bits_of_one)
 {
     same_bits(OPEN_MPI);
+}
+
+/* Emulated GPUs on both machines, and on one beside processors of the other.
+ * All messages are left to the progress thread. */
+TEST(machines_with_gpus_give_the_bits_of_one)
+{
+    need_mpi(OPEN_MPI);
+    sh(0, LOGITS "-o one.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 2 " EMU_LOGITS
+        "-dev emu*2 -sm tensor -o a.bin && cmp one.bin a.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 1 " EMU_LOGITS "-dev cpu -sm layer -ub 3 -o b.bin : "
+        "-n 1 plait-emu worker " MODEL "-dev emu*2 -t 1 --no-pin && "
+        "cmp one.bin b.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 1 " EMU_LOGITS "-dev emu -sm tensor -o c.bin : "
+        "-n 1 plait-emu worker " MODEL "-dev cpu -t 1 --no-pin && "
+        "cmp one.bin c.bin");
 }
 
 TEST_LONG(machines_by_mpich_give_the_bits_of_one)
@@ -213,6 +234,23 @@ TEST(machines_verify_drafts)
     assert_null(strstr(r.err, " 0 tokens accepted of"));
 }
 
+/* A draft model is computed by machine 0 alone. */
+TEST(machines_draft_with_a_model_of_machine_0)
+{
+    struct ran r;
+
+    need_mpi(OPEN_MPI);
+    sh(0, "plait run " MODEL GENERATE "> one.txt");
+    r = run(OPEN_MPI, 0,
+            "%s -n 2 plait run " MODEL GENERATE
+            "-sm tensor --model-draft models/fable-moe-Q8_0.gguf "
+            "--draft-max 4 > a.txt && "
+            "[ \"$(cat one.txt)\" = \"$(cat a.txt)\" ]");
+    must_say(r, "tokens accepted of");
+    assert_null(strstr(r.err, " 0 tokens accepted of"));
+    must_say(r, "2 devices, 2 ranks");
+}
+
 /* The block for multi-token prediction is on machine 0. Shares and overrides
  * that mean both machines hold for the model. */
 TEST(machines_draft_with_the_block_of_machine_0)
@@ -284,9 +322,11 @@ static void play(enum mpi k, const char *options, const char *scenes)
 
     need_mpi(k);
     snprintf(line, sizeof line,
-             "python3 %s --mpi %s %s \"$(command -v plait)\" "
+             "PLAIT_SEED=%llu python3 %s --mpi %s %s "
+             "\"$(command -v plait)\" "
              "models/fable-moe-Q8_0.gguf %s; c=$?; [ $c = 77 ] && "
              "[ $(id -u) != 0 ] && echo no-namespaces && exit 0; exit $c",
+             (unsigned long long)test_seed(),
              test_file("tests/tools/machines_net.py"), words[k], options,
              scenes);
     if (strstr(sh(0, line).out, "no-namespaces"))
@@ -296,7 +336,7 @@ static void play(enum mpi k, const char *options, const char *scenes)
 /* A client gets an error, others 503, then the text of before. */
 TEST(machines_that_are_lost_come_back_behind_the_front)
 {
-    play(OPEN_MPI, "--processes", "step:1 stop:0");
+    play(OPEN_MPI, "--processes", "step:1 stop:0 random:1");
 }
 
 TEST_LONG(machines_as_namespaces_come_back)
