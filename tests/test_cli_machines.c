@@ -184,6 +184,17 @@ TEST(machines_that_differ_are_refused)
     must_say(r, "plait run: machine 1: this machine has no device");
 }
 
+/* MPI alone would wait for a machine that does not start. */
+TEST(machines_that_do_not_start_are_not_waited_for)
+{
+    need_mpi(OPEN_MPI);
+    must_say(run(OPEN_MPI, 1,
+                 "timeout 60 %s " ONE "run " MODEL "-p Once -n 3 "
+                 "--join-timeout 1 " QUIET ": -n 1 sleep 600" FAILS),
+             "plait run: not all machines have started within 1 s; see "
+             "whether plait starts on each");
+}
+
 TEST(machines_by_hosts)
 {
     struct ran r = sh(2, "plait run " MODEL "--hosts a,,b");

@@ -389,7 +389,7 @@ def lose(front, moment, way, k, want, delay=0.2):
 
 def at_load(net, plait, model, mpi, k):
     """Kills machine k as soon as it runs, before anything is loaded."""
-    front = Front(net, plait, model, mpi, ('--join-timeout', '3'))
+    front = Front(net, plait, model, mpi, ('--join-timeout', '10'))
     os.kill(victim(net, k), signal.SIGKILL)
     t = time.time()
     text = front.text()
