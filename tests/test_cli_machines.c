@@ -84,6 +84,36 @@ TEST(machines_give_the_bits_of_one)
     same_bits(OPEN_MPI);
 }
 
+/* Compares the logits of a family's reference model over machines and on
+ * one. */
+static void same_family(const char *name)
+{
+    const char *mpi = mpis[OPEN_MPI].run;
+    char *one = NULL, *line = NULL;
+
+    if (asprintf(&one,
+                 "logits -m %s --tokens 9,4,41,42,7,30,12 --ranks 2 " QUIET,
+                 ref_model_path(name)) < 0 ||
+        asprintf(&line,
+                 "plait %s-o one.bin && "
+                 "%s -n 2 plait %s-sm tensor -ub 4 -o a.bin && "
+                 "cmp one.bin a.bin && "
+                 "%s -n 2 plait %s-sm layer -o b.bin && cmp one.bin b.bin",
+                 one, mpi, one, mpi, one) < 0)
+        fail_msg("no memory");
+    print_message("%s\n", name);
+    sh(0, line);
+    free(one);
+    free(line);
+}
+
+TEST_LONG(machines_compute_all_families)
+{
+    need_mpi(OPEN_MPI);
+    for (const char *const *name = ref_models(false); *name; name++)
+        same_family(*name);
+}
+
 /* Emulated GPUs on both machines, and on one beside processors of the other.
  * All messages are left to the progress thread. */
 TEST(machines_with_gpus_give_the_bits_of_one)
@@ -224,6 +254,26 @@ TEST(machines_serve)
              test_file("tests/tools/machines_serve.py"));
     r = run(OPEN_MPI, 0, line);
     assert_non_null(strstr(r.out, "machines 0 1  upon a"));
+}
+
+/* The state of a text on two machines is that of one, byte for byte. */
+TEST(machines_save_the_state_of_one)
+{
+    char line[1024];
+    const char *tool = test_file("tests/tools/machines_serve.py");
+
+    need_mpi(OPEN_MPI);
+    snprintf(line, sizeof line,
+             "python3 %s --save one plait serve " MODEL
+             "--port 0 -c 256 -np 1 --ranks 2 --slot-save-path . " QUIET,
+             tool);
+    sh(0, line);
+    snprintf(line, sizeof line,
+             "python3 %s --save two %%s -n 2 plait serve " MODEL
+             "--port 0 -sm tensor -c 256 -np 1 --slot-save-path . " QUIET
+             "&& cmp one two",
+             tool);
+    run(OPEN_MPI, 0, line);
 }
 
 /* Drafts are verified by all machines, and change no token. The trace has the
