@@ -160,6 +160,19 @@ static bool is_one_of(const char *word, const char *const *list)
     return *list != NULL;
 }
 
+/* Refuses a server of several models on several machines, which have one engine
+ * at a time. */
+static enum exit_code check_machines(const struct options *o)
+{
+    if (o->command != CMD_SERVE || !serve_has_many(o) ||
+        (o->hosts == NULL && pl_machines_started() < 2))
+        return EXIT_DONE;
+    return cli_error(CMD_SERVE, EXIT_USAGE,
+                     "several models over several machines: they serve one "
+                     "model at a time; give one with -m FILE, and start a "
+                     "server with a --port of its own for each other model");
+}
+
 /* Runs the command; on a machine other than 0, computes for machine 0. */
 static enum exit_code run_command(struct options *o)
 {
@@ -213,6 +226,8 @@ int main(int argc, char **argv)
     } else if (code == EXIT_DONE) {
         mpi_job_name(&o);
         code = whole_check(&o);
+        if (code == EXIT_DONE)
+            code = check_machines(&o);
         if (code == EXIT_DONE && o.hosts != NULL && pl_machines_started() < 2) {
             code = mpi_job_launch(&o, argc - 1, argv + 1);
             options_free(&o);

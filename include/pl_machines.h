@@ -23,8 +23,8 @@ typedef struct pl_machines_options {
      * own. Only machine 0's counts. */
     bool send_weights;
     /* Called in a thread of the library some seconds after a machine was lost,
-     * with the reason. The process should end, without calling the library. May
-     * be NULL. */
+     * or if MPI has not started within join_s, with the reason. The process
+     * should end, without calling the library. May be NULL. */
     pl_lost_fn *lost;
     void *user;
     /* The network between all machines, such as "1.17GB/s:30us", for

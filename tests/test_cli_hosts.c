@@ -197,6 +197,24 @@ TEST(hosts_that_do_not_fit_are_told_with_a_remedy)
              "machine a has another version: plait 9.9; this one has plait ");
 }
 
+/* ---- several models ------------------------------------------------------ */
+
+/* Machines have one engine, so this is said before any is started. */
+TEST(hosts_serve_one_model)
+{
+    static const char *const several[] = {"--models-dir models", MODEL MODEL,
+                                          "--models-preset /dev/null"};
+    char line[256];
+
+    for (size_t i = 0; i < sizeof several / sizeof several[0]; i++) {
+        snprintf(line, sizeof line, "plait serve --hosts a,b %s", several[i]);
+        must_say(sh(2, line), "they serve one model at a time; give one with");
+        snprintf(line, sizeof line, "OMPI_COMM_WORLD_SIZE=2 plait serve %s",
+                 several[i]);
+        must_say(sh(2, line), "they serve one model at a time; give one with");
+    }
+}
+
 /* ---- the front ----------------------------------------------------------- */
 
 TEST(front_restarts_what_a_restart_can_mend)

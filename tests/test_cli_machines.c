@@ -63,8 +63,10 @@ static struct ran run(enum mpi k, int code, const char *form)
 #define GENERATE                                                               \
     "-p 'Once upon a time there was a time there was' -n 60 --temp 0 -v "      \
     "--ignore-eos --ranks 2 " QUIET
-#define LOGITS                                                                 \
-    "plait logits " MODEL "--tokens 9,40,41,42,7,300,12 --ranks 4 " QUIET
+#define EACH_LOGITS                                                            \
+    " logits " MODEL "--tokens 9,40,41,42,7,300,12 --ranks 4 " QUIET
+#define LOGITS     "plait" EACH_LOGITS
+#define EMU_LOGITS "plait-emu" EACH_LOGITS
 
 static void same_bits(enum mpi k)
 {
@@ -80,6 +82,55 @@ static void same_bits(enum mpi k)
 TEST(machines_give_the_bits_of_one)
 {
     same_bits(OPEN_MPI);
+}
+
+/* Compares the logits of a family's reference model over machines and on
+ * one. */
+static void same_family(const char *name)
+{
+    const char *mpi = mpis[OPEN_MPI].run;
+    char *one = NULL, *line = NULL;
+
+    if (asprintf(&one,
+                 "logits -m %s --tokens 9,4,41,42,7,30,12 --ranks 2 " QUIET,
+                 ref_model_path(name)) < 0 ||
+        asprintf(&line,
+                 "plait %s-o one.bin && "
+                 "%s -n 2 plait %s-sm tensor -ub 4 -o a.bin && "
+                 "cmp one.bin a.bin && "
+                 "%s -n 2 plait %s-sm layer -o b.bin && cmp one.bin b.bin",
+                 one, mpi, one, mpi, one) < 0)
+        fail_msg("no memory");
+    print_message("%s\n", name);
+    sh(0, line);
+    free(one);
+    free(line);
+}
+
+TEST_LONG(machines_compute_all_families)
+{
+    need_mpi(OPEN_MPI);
+    for (const char *const *name = ref_models(false); *name; name++)
+        same_family(*name);
+}
+
+/* Emulated GPUs on both machines, and on one beside processors of the other.
+ * All messages are left to the progress thread. */
+TEST(machines_with_gpus_give_the_bits_of_one)
+{
+    need_mpi(OPEN_MPI);
+    sh(0, LOGITS "-o one.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 2 " EMU_LOGITS
+        "-dev emu*2 -sm tensor -o a.bin && cmp one.bin a.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 1 " EMU_LOGITS "-dev cpu -sm layer -ub 3 -o b.bin : "
+        "-n 1 plait-emu worker " MODEL "-dev emu*2 -t 1 --no-pin && "
+        "cmp one.bin b.bin");
+    run(OPEN_MPI, 0,
+        "%s -n 1 " EMU_LOGITS "-dev emu -sm tensor -o c.bin : "
+        "-n 1 plait-emu worker " MODEL "-dev cpu -t 1 --no-pin && "
+        "cmp one.bin c.bin");
 }
 
 TEST_LONG(machines_by_mpich_give_the_bits_of_one)
@@ -163,6 +214,17 @@ TEST(machines_that_differ_are_refused)
     must_say(r, "plait run: machine 1: this machine has no device");
 }
 
+/* MPI alone would wait for a machine that does not start. */
+TEST(machines_that_do_not_start_are_not_waited_for)
+{
+    need_mpi(OPEN_MPI);
+    must_say(run(OPEN_MPI, 1,
+                 "timeout 60 %s " ONE "run " MODEL "-p Once -n 3 "
+                 "--join-timeout 1 " QUIET ": -n 1 sleep 600" FAILS),
+             "plait run: not all machines have started within 1 s; see "
+             "whether plait starts on each");
+}
+
 TEST(machines_by_hosts)
 {
     struct ran r = sh(2, "plait run " MODEL "--hosts a,,b");
@@ -194,6 +256,26 @@ TEST(machines_serve)
     assert_non_null(strstr(r.out, "machines 0 1  upon a"));
 }
 
+/* The state of a text on two machines is that of one, byte for byte. */
+TEST(machines_save_the_state_of_one)
+{
+    char line[1024];
+    const char *tool = test_file("tests/tools/machines_serve.py");
+
+    need_mpi(OPEN_MPI);
+    snprintf(line, sizeof line,
+             "python3 %s --save one plait serve " MODEL
+             "--port 0 -c 256 -np 1 --ranks 2 --slot-save-path . " QUIET,
+             tool);
+    sh(0, line);
+    snprintf(line, sizeof line,
+             "python3 %s --save two %%s -n 2 plait serve " MODEL
+             "--port 0 -sm tensor -c 256 -np 1 --slot-save-path . " QUIET
+             "&& cmp one two",
+             tool);
+    run(OPEN_MPI, 0, line);
+}
+
 /* Drafts are verified by all machines, and change no token. The trace has the
  * instructions of all machines. Open MPI's mpirun makes the output a
  * terminal's, which ends with a new line. */
@@ -211,6 +293,23 @@ TEST(machines_verify_drafts)
             "grep -q '\"ph\": \"X\", \"pid\": '$d trace.json || exit 1; done");
     must_say(r, "tokens accepted of");
     assert_null(strstr(r.err, " 0 tokens accepted of"));
+}
+
+/* A draft model is computed by machine 0 alone. */
+TEST(machines_draft_with_a_model_of_machine_0)
+{
+    struct ran r;
+
+    need_mpi(OPEN_MPI);
+    sh(0, "plait run " MODEL GENERATE "> one.txt");
+    r = run(OPEN_MPI, 0,
+            "%s -n 2 plait run " MODEL GENERATE
+            "-sm tensor --model-draft models/fable-moe-Q8_0.gguf "
+            "--draft-max 4 > a.txt && "
+            "[ \"$(cat one.txt)\" = \"$(cat a.txt)\" ]");
+    must_say(r, "tokens accepted of");
+    assert_null(strstr(r.err, " 0 tokens accepted of"));
+    must_say(r, "2 devices, 2 ranks");
 }
 
 /* The block for multi-token prediction is on machine 0. Shares and overrides
@@ -284,9 +383,11 @@ static void play(enum mpi k, const char *options, const char *scenes)
 
     need_mpi(k);
     snprintf(line, sizeof line,
-             "python3 %s --mpi %s %s \"$(command -v plait)\" "
+             "PLAIT_SEED=%llu python3 %s --mpi %s %s "
+             "\"$(command -v plait)\" "
              "models/fable-moe-Q8_0.gguf %s; c=$?; [ $c = 77 ] && "
              "[ $(id -u) != 0 ] && echo no-namespaces && exit 0; exit $c",
+             (unsigned long long)test_seed(),
              test_file("tests/tools/machines_net.py"), words[k], options,
              scenes);
     if (strstr(sh(0, line).out, "no-namespaces"))
@@ -296,7 +397,7 @@ static void play(enum mpi k, const char *options, const char *scenes)
 /* A client gets an error, others 503, then the text of before. */
 TEST(machines_that_are_lost_come_back_behind_the_front)
 {
-    play(OPEN_MPI, "--processes", "step:1 stop:0");
+    play(OPEN_MPI, "--processes", "step:1 stop:0 random:1");
 }
 
 TEST_LONG(machines_as_namespaces_come_back)

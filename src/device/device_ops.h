@@ -257,9 +257,8 @@ struct backend_ops {
     /* Sends the messages that are ready and stores those that have come, unless
      * another thread is doing so. Called by threads of other backends: again
      * and again while they wait for an event of this backend's devices, and
-     * with `posted` when they have posted one of their own. NULL for all other
-     * backends. */
-    void (*carry)(struct backend *b, bool posted);
+     * when they have posted one of their own. NULL for all other backends. */
+    void (*carry)(struct backend *b);
 };
 
 /* The backends that -dev and --device-spec accept; NULL ends the table. A

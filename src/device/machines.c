@@ -564,6 +564,11 @@ static pl_status read_own(pl_machines *m, const pl_options *opt, pl_err *err)
     return PL_OK;
 }
 
+double machines_join_limit_s(const pl_machines_options *how)
+{
+    return how->join_s > 0 ? how->join_s : JOIN_S;
+}
+
 pl_status machines_join(pl_machines **out, const struct network_module *module,
                         struct network *carrier, const char *network,
                         const pl_options *opt, const pl_machines_options *how,
@@ -578,7 +583,7 @@ pl_status machines_join(pl_machines **out, const struct network_module *module,
         return err_no_memory(err, "the machines of a job");
     m->module = module;
     m->carrier = carrier;
-    m->join_s = how->join_s > 0 ? how->join_s : JOIN_S;
+    m->join_s = machines_join_limit_s(how);
     m->send_weights = how->send_weights;
     carrier->load_limit_s = load_limit_s;
     *out = m;

@@ -59,6 +59,9 @@ struct pl_machines {
     struct calibration **measured;
 };
 
+/* Returns how many seconds a machine waits for the others. */
+double machines_join_limit_s(const pl_machines_options *how);
+
 /* Joins over a carrier, which is borrowed, and is closed by `module` unless
  * that is NULL. `network` names the carrier and what it uses, under which
  * measurements are kept; NULL: they are not kept. `note` is this machine's; it

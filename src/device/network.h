@@ -27,6 +27,10 @@ struct network_message {
 /* The functions of a carrier. One thread at a time calls them. */
 struct network_ops {
     const char *name;
+    /* May be NULL. Returns memory for a message of `bytes` to machine `to`,
+     * which send() then does not copy; NULL if there is none. It stays reserved
+     * until it is sent, or more is reserved for this machine. */
+    void *(*reserve)(struct network *n, int to, size_t bytes);
     /* Sends data[bytes], which may be reused afterwards, with a tag from 0 to
      * 32766 to machine `to`. Does not wait for the receiver. Drops the message
      * if that machine is lost. Returns false if out of memory. */

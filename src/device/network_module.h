@@ -7,7 +7,7 @@
 #include "device/network.h"
 
 /* Number of this interface, which changes with it and with network.h. */
-enum { NETWORK_MODULE_VERSION = 1, NETWORK_MODULE_ERROR = 160 };
+enum { NETWORK_MODULE_VERSION = 2, NETWORK_MODULE_ERROR = 160 };
 
 /* Name of the symbol of type struct network_module. */
 #define NETWORK_MODULE_SYMBOL "plait_network_module"

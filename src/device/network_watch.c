@@ -123,6 +123,18 @@ static struct network_watch *watch_of(struct network *net)
     return (struct network_watch *)net;
 }
 
+static void *watch_reserve(struct network *net, int to, size_t bytes)
+{
+    struct network_watch *w = watch_of(net);
+    void *at = NULL;
+
+    pthread_mutex_lock(&w->lock);
+    if (!w->peer[to].lost && w->carrier->ops->reserve)
+        at = w->carrier->ops->reserve(w->carrier, to, bytes);
+    pthread_mutex_unlock(&w->lock);
+    return at;
+}
+
 static bool watch_send(struct network *net, int to, int tag, const void *data,
                        size_t bytes)
 {
@@ -153,8 +165,10 @@ static bool watch_receive(struct network *net, int from,
     return any;
 }
 
-static const struct network_ops watch_ops = {
-    .name = "watch", .send = watch_send, .receive = watch_receive};
+static const struct network_ops watch_ops = {.name = "watch",
+                                             .reserve = watch_reserve,
+                                             .send = watch_send,
+                                             .receive = watch_receive};
 
 /* ---- beats --------------------------------------------------------------- */
 

@@ -448,9 +448,7 @@ void machine_plan_free(struct machine_plan *p)
 
 /* ---- executing plans ----------------------------------------------------- */
 
-/* Replaces the description of this machine's device d in a plan by its own. The
- * network is as machine 0 knows it, so that all lower programs alike. */
-static void take_own(struct device_desc *d, const struct device_desc *own)
+void machine_plan_take_own(struct device_desc *d, const struct device_desc *own)
 {
     double rate = d->network_bytes_per_s, latency = d->network_latency_s;
 
@@ -477,7 +475,7 @@ static pl_status take_devices(pl_machines *m, struct machine_plan *p,
             continue;
         ok = n_own < m->own.n && strcmp(d->name, m->own.dev[n_own].name) == 0;
         if (ok)
-            take_own(d, &m->own.dev[n_own++]);
+            machine_plan_take_own(d, &m->own.dev[n_own++]);
     }
     if (!ok || n_own != m->own.n)
         return err_set(err, PL_UNSUPPORTED,

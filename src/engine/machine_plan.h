@@ -31,6 +31,11 @@ pl_status machine_plan_read(struct machine_plan *out, const unsigned char *data,
                             size_t bytes, pl_err *err);
 void machine_plan_free(struct machine_plan *p);
 
+/* Replaces the description of this machine's device in a plan, *d, by its own.
+ * The network stays as machine 0 knows it, so that all lower programs alike. */
+void machine_plan_take_own(struct device_desc *d,
+                           const struct device_desc *own);
+
 /* Sets *out to a hash of a model: its metadata, all its tensors' names, shapes
  * and formats, and samples of their data. */
 pl_status machine_plan_model(uint64_t *out, const pl_model *m, pl_err *err);

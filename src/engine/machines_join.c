@@ -2,12 +2,17 @@
  * that it has measured of itself (`plait devices --measure`), so that estimates
  * of plans know how fast it is. */
 #include "base/err.h"
+#include "base/numeral.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
 #include "device/machines.h"
 
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Sets *out to the text of this machine's calibration, allocated by malloc; to
  * NULL if it was not measured. */
@@ -48,11 +53,75 @@ static pl_status read_notes(pl_machines *m, pl_err *err)
     return PL_OK;
 }
 
+/* ---- the start of MPI ---------------------------------------------------- */
+
+/* The thread that waits until MPI has started. MPI itself waits without limit
+ * for a process that does not come. */
+struct start {
+    const pl_machines_options *how;
+    double limit_s;
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects `done` */
+    pthread_cond_t changed;
+    bool done;
+};
+
+static void *await_start(void *user)
+{
+    struct start *x = user;
+    struct timespec end;
+    char text[192];
+    bool late = false;
+
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (time_t)ceil(x->limit_s);
+    pthread_mutex_lock(&x->lock);
+    while (!x->done && !late)
+        late = pthread_cond_timedwait(&x->changed, &x->lock, &end) == ETIMEDOUT;
+    late = !x->done;
+    pthread_mutex_unlock(&x->lock);
+    if (!late)
+        return NULL;
+    numeral_print(text, sizeof text,
+                  "not all machines have started within %.3g s; see whether "
+                  "plait starts on each and what firewalls are between them, "
+                  "or wait longer",
+                  x->limit_s);
+    x->how->lost(x->how->user, text);
+    return NULL;
+}
+
+/* Opens the carrier of a module. Calls how->lost() if that takes too long. */
+static pl_status open_carrier(struct network **net,
+                              const struct network_module *module,
+                              const struct network_kind *kind,
+                              const pl_machines_options *how, pl_err *err)
+{
+    struct start x = {.how = how,
+                      .limit_s = machines_join_limit_s(how),
+                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                      .changed = PTHREAD_COND_INITIALIZER};
+    char why[NETWORK_MODULE_ERROR];
+    int e = how->lost ? pthread_create(&x.thread, NULL, await_start, &x) : 0;
+    bool ok;
+
+    if (e)
+        return err_no_thread(err, "the start of MPI", e);
+    ok = module->open(net, why);
+    pthread_mutex_lock(&x.lock);
+    x.done = true;
+    pthread_cond_signal(&x.changed);
+    pthread_mutex_unlock(&x.lock);
+    if (how->lost)
+        pthread_join(x.thread, NULL);
+    return ok ? PL_OK : err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
+}
+
 static pl_status join(pl_machines **out, const struct network_kind *kind,
                       const pl_options *opt, const pl_machines_options *how,
                       pl_err *err)
 {
-    char why[NETWORK_MODULE_ERROR], network[NETWORK_TEXT];
+    char network[NETWORK_TEXT];
     const struct network_module *module;
     struct machines_note note;
     struct network *net;
@@ -61,10 +130,9 @@ static pl_status join(pl_machines **out, const struct network_kind *kind,
     PL_TRY(network_open_module(&module, kind, err));
     PL_TRY(own_note(&note, err));
     network_describe(kind, network);
-    if (module->open(&net, why))
+    s = open_carrier(&net, module, kind, how, err);
+    if (s == PL_OK)
         s = machines_join(out, module, net, network, opt, how, &note, err);
-    else
-        s = err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
     free(note.data);
     return s == PL_OK ? read_notes(*out, err) : s;
 }

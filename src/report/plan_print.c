@@ -445,6 +445,11 @@ static bool same_device(const struct page *g, int a, int b)
            q->list.dev[a].available_bytes == q->list.dev[b].available_bytes;
 }
 
+static bool same_machine(const struct compiled *q, int a, int b)
+{
+    return q->list.dev[a].machine == q->list.dev[b].machine;
+}
+
 static void say_devices(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
@@ -461,9 +466,11 @@ static void say_devices(const struct page *g)
     }
     for (int d = 0, end; d < f->n_dev; d = end + 1) {
         end = d;
+        if (f->n_machine > 1 && (d == 0 || !same_machine(q, d - 1, d)))
+            writer_printf(g->to, "machine %d\n", q->list.dev[d].machine);
         say_device(g, d);
         while (f->n_dev > MAX_COLUMN && end + 1 < f->n_dev &&
-               same_device(g, d, end + 1))
+               same_machine(q, d, end + 1) && same_device(g, d, end + 1))
             end++;
         if (end > d)
             writer_printf(g->to, "   to %-4s the same each\n",

@@ -2,6 +2,7 @@
  * machines, and what a plan says of the networks. */
 #include "cost/rates.h"
 #include "engine/engine.h"
+#include "engine/machine_plan.h"
 #include "fit/fit.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
@@ -198,6 +199,55 @@ TEST(plans_tell_what_crosses_the_network)
     assert_true(f.crossing[2].n_message <= low->variant->n_collective + 2);
     assert_true(f.crossing[0].n_message == 0 && f.crossing[3].n_message == 0);
     plan_facts_fini(&f);
+    pl_plan_free(p);
+    pl_model_free(m);
+}
+
+/* A machine describes its devices itself, with the cores of their threads. What
+ * it does not know is its network: machine 0 has measured that of all. */
+TEST(machines_keep_their_network_in_a_plan)
+{
+    struct device_list own, planned;
+    struct device_desc before, *d;
+    pl_err err;
+
+    TEST_OK(device_parse(&own, "cpu", 1, &err), err);
+    TEST_OK(device_parse_paper(&planned,
+                               "cpu:64GiB:80GB/s:machine=1:network=1GB/s:"
+                               "network-latency=30us",
+                               &err),
+            err);
+    d = &planned.dev[0];
+    before = *d;
+    machine_plan_take_own(d, &own.dev[0]);
+    assert_true(d->network_bytes_per_s == 1e9 &&
+                d->network_latency_s == before.network_latency_s);
+    assert_int_equal(d->memory_bytes, own.dev[0].memory_bytes);
+    assert_int_equal(d->n_core, own.dev[0].n_core);
+    assert_memory_equal(d->core, own.dev[0].core,
+                        (size_t)d->n_core * sizeof *d->core);
+    device_list_free(&own);
+    device_list_free(&planned);
+}
+
+/* The devices of a plan stand below the machine that they are part of. */
+TEST(plans_show_devices_by_machine)
+{
+    static const char spec[] =
+        "cpu:64GiB:80GB/s,cpu:64GiB:80GB/s:machine=1:network=1GB/s:"
+        "network-latency=30us*2";
+    pl_model *m = open_model();
+    pl_plan *p = plan(m, spec, PL_SPLIT_TENSOR, 0);
+    struct test_text t = {0};
+    const char *second;
+    pl_err err;
+
+    TEST_OK(pl_plan_print(p, false, test_text_add, &t, &err), err);
+    assert_non_null(strstr(t.s, "\nmachine 0\ncpu0 "));
+    second = strstr(t.s, "\nmachine 1\n1/cpu0 ");
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "\nmachine 1\n"));
+    free(t.s);
     pl_plan_free(p);
     pl_model_free(m);
 }

@@ -10,7 +10,9 @@ switch; machine 0 also has the front. A shell script stands in for ssh. Scenes:
                            between steps, in a step
   stop:M                   stops machine M in a step with SIGSTOP
   cut:M                    cuts the cable of machine M, mends it 8 s later
-  random:N                 N deaths of random machines at random moments
+  random:N                 N deaths of random machines: killed, stopped or cut
+                           off, at random moments of a load, between steps or
+                           in a step; PLAIT_SEED chooses them
   demo                     one death and the return, told plainly
 
 After each, clients must have got an error, then status 503 with Retry-After,
@@ -325,38 +327,45 @@ class Watcher(threading.Thread):
             time.sleep(0.05)
 
 
-def victim(net, k):
+def victim(net, k, but=None):
     end = time.time() + LIMIT
     while time.time() < end:
         p = net.plait(k)
-        if p:
+        if p and p != but:
             return p
         time.sleep(0.005)
     fail(f'machine {k} does not start')
 
 
-def lose(front, kind, k, want, delay=None):
+def hit(net, way, k):
+    """Makes machine k a lost one: by kill, stop or cut."""
+    p = victim(net, k)
+    if way == 'cut':
+        net.cut(k, True)
+        time.sleep(8)
+        net.cut(k, False)
+    else:
+        os.kill(p, signal.SIGSTOP if way == 'stop' else signal.SIGKILL)
+
+
+def lose(front, moment, way, k, want, delay=0.2):
     """Loses machine k, and waits until the text of before comes again."""
     net, got = front.net, []
-    if kind in ('step', 'stop', 'cut'):
+    if moment == 'step':
         begun = threading.Event()
         ask = threading.Thread(
             target=lambda: got.append(front.ask(4000, begun)))
         ask.start()
         begun.wait(LIMIT)
-    time.sleep(0.2 if delay is None else delay)
-    p = victim(net, k)
-    t = time.time()
-    watch = Watcher(front, t)
-    if kind == 'cut':
-        net.cut(k, True)
-    else:
-        os.kill(p, signal.SIGSTOP if kind == 'stop' else signal.SIGKILL)
+    if moment == 'load':
+        p = victim(net, k)
+        os.kill(p, signal.SIGKILL)
+        victim(net, k, but=p)
+    time.sleep(delay)
+    watch = Watcher(front, time.time())
     watch.start()
-    if kind == 'cut':
-        time.sleep(8)
-        net.cut(k, False)
-    if kind in ('step', 'stop', 'cut'):
+    hit(net, way, k)
+    if moment == 'step':
         ask.join()
         tail = got[0][2][-400:]
         # the connection of a client ends with machine 0; a text may be whole
@@ -368,7 +377,8 @@ def lose(front, kind, k, want, delay=None):
     text = front.text()
     watch.end = True
     watch.join()
-    say(f'{kind} of machine {k}: seconds and status of clients:', watch.seen)
+    say(f'{moment}, {way} of machine {k}, {delay:.2f} s later: seconds and '
+        'status of clients:', watch.seen)
     if text != want:
         front.give_up('another text:', text, 'before:', want)
     if not any(s == 503 for _, s in watch.seen):
@@ -379,7 +389,7 @@ def lose(front, kind, k, want, delay=None):
 
 def at_load(net, plait, model, mpi, k):
     """Kills machine k as soon as it runs, before anything is loaded."""
-    front = Front(net, plait, model, mpi, ('--join-timeout', '3'))
+    front = Front(net, plait, model, mpi, ('--join-timeout', '10'))
     os.kill(victim(net, k), signal.SIGKILL)
     t = time.time()
     text = front.text()
@@ -392,16 +402,21 @@ def at_random(net, plait, model, mpi, n, seed):
     """Two deaths a front, so that waiting between starts stays short."""
     chance = random.Random(seed)
     done = 0
+    say(f'{n} deaths, seed {seed}')
     while done < n:
-        front = Front(net, plait, model, mpi, ('--machine-timeout', '2'))
+        front = Front(net, plait, model, mpi,
+                      ('--machine-timeout', '2', '--join-timeout', '10'))
         want = front.text()
         for _ in range(min(2, n - done)):
             k = chance.randrange(net.n)
-            kind = chance.choice(['step', 'step', 'idle', 'stop'])
-            lose(front, kind, k, want, chance.uniform(0, 1.5))
+            moment = chance.choice(['step', 'step', 'idle', 'load'])
+            way = chance.choice(['kill', 'kill', 'stop', 'cut'])
+            if way == 'cut' and (k == 0 or isinstance(net, Processes)):
+                way = 'stop'
+            lose(front, moment, way, k, want,
+                 chance.uniform(0, 0.5 if moment == 'load' else 1.5))
             done += 1
         front.stop()
-    say(f'{done} deaths, seed {seed}')
 
 
 def demo(net, plait, model, mpi):
@@ -413,7 +428,7 @@ def demo(net, plait, model, mpi):
     want = front.text()
     say('they serve one model. It tells: Once' + front_tale(front))
     say('machine 1 is killed (kill -9) while it computes for a client')
-    lose(front, 'step', 1, want)
+    lose(front, 'step', 'kill', 1, want)
     say('the client got an error, others status 503, and mpirun was started '
         'again.')
     say('they serve again. It tells: Once' + front_tale(front))
@@ -466,7 +481,9 @@ def play(net, plait, model, mpi, scenes, seed):
             at_load(net, plait, model, mpi, number)
         else:
             front = Front(net, plait, model, mpi)
-            lose(front, kind, number, front.text())
+            moment = 'step' if kind in ('stop', 'cut') else kind
+            way = kind if kind in ('stop', 'cut') else 'kill'
+            lose(front, moment, way, number, front.text())
             front.stop()
     say(f'{net.n} machines, {mpi}: all well')
 

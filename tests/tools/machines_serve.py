@@ -2,6 +2,8 @@
 """A server of several machines, as its clients see it.
 
   machines_serve.py COMMAND...     mpirun ... plait serve ... -c 256 -np 1
+  machines_serve.py --save NAME COMMAND...
+                                   saves the state of a text's slot instead
 
 Asks for two texts whose prompts do not fit into the cache together, then for
 the first again: its prefix must come back from host memory, and its text must
@@ -59,7 +61,16 @@ def metric(text, name, labels=''):
     return float(found.group(1)) if found else fail('no', name, labels)
 
 
+def save(name, words):
+    server = Server(words)
+    server.text('Once upon a time', 40)
+    server.get('/slots/0?action=save', {'filename': name})
+    server.end()
+
+
 def main():
+    if sys.argv[1] == '--save':
+        return save(sys.argv[2], sys.argv[3:])
     server = Server(sys.argv[1:])
     prompts = [' '.join(f'{a} {i}' for i in range(60)) for a in 'ab']
     first = [server.text(p, 4) for p in prompts]
@@ -77,7 +88,7 @@ def main():
         if metric(metrics, 'device_sent_bytes_total', where) <= 0:
             fail(d['name'], 'sends nothing')
     print('machines', *machines, server.text('Once', 3))
-    server.end()
+    return server.end()
 
 
 main()

@@ -629,6 +629,13 @@ def shows_the_machine(b, url):
     same(b.get('$("devices").children.length'), 2)
     same(b.get('parseFloat(document.querySelector("#cache .bar > .copy")'
                '.style.width) >= 0'), True)
+    # devices stand below the machine that they are part of
+    same(b.get('$("devices").querySelectorAll("h3").length'), 0)
+    same(b.get('{ const s = samples.at(-1); build({...s, devices: s.devices'
+               '.map((d, i) => ({...d, name: i + "/" + d.name, machine: i}))});'
+               '[...$("devices").children].map(e => e.tagName + e.textContent'
+               '.replace(/cpu.*/, "")).join(); }'),
+         'H3Machine 0,DIV0/,H3Machine 1,DIV1/')
     for text in b.get('[...$("machine").querySelectorAll("b, small, .quiet, '
                       'span")].map(e => e.textContent.trim())'):
         if re.fullmatch('[-\u2013\u2014\u2026]|.*(NaN|undefined|null).*', text):

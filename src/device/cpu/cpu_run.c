@@ -98,7 +98,7 @@ static bool await_message(struct worker *w, const struct device_flag *f,
     for (int i = 0; !came; i++) {
         if (atomic_load_explicit(w->failed, memory_order_acquire))
             return false;
-        w->remote->ops->carry(w->remote, false);
+        w->remote->ops->carry(w->remote);
         came = atomic_load_explicit(&f->v, memory_order_acquire) >= target;
         if (!came && i < w->n_spin)
             device_relax();
@@ -334,7 +334,7 @@ static bool run_insn(struct worker *w, const struct insn *st)
         if (w->first)
             device_flag_raise(&w->dev->event[st->event.event], w->run);
         if (w->first && w->remote)
-            w->remote->ops->carry(w->remote, true);
+            w->remote->ops->carry(w->remote);
         return true;
     }
     if (st->kind == INSN_WAIT)

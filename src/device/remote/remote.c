@@ -11,7 +11,6 @@
  * device's memory, to run a step, to end. The other machines execute them in
  * device_set_serve(). */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,6 +32,7 @@ static void close_backend(struct backend *b)
     pthread_mutex_destroy(&r->calling);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->changed);
+    pthread_cond_destroy(&r->work);
     free(r);
     b->own = NULL;
 }
@@ -83,6 +83,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&r->changed, &clock);
+    pthread_cond_init(&r->work, &clock);
     pthread_condattr_destroy(&clock);
     return PL_OK;
 }
@@ -119,7 +120,7 @@ static void send_order(struct remote *r, int m, const struct remote_order *o,
 static void set_waiting(struct remote *r, bool begins)
 {
     r->n_waiting += begins ? 1 : -1;
-    pthread_cond_broadcast(&r->changed);
+    pthread_cond_signal(&r->work);
 }
 
 /* Takes the last reply, of machine m. Copies the bytes that follow it to
@@ -180,7 +181,7 @@ static void stop(struct remote *r)
     for (int m = 1; r->net->machine == 0 && m < r->net->n_machine; m++)
         send_order(r, m, &end, NULL);
     r->stop = true;
-    pthread_cond_broadcast(&r->changed);
+    pthread_cond_signal(&r->work);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     r->started = r->stop = false;
@@ -321,17 +322,12 @@ static pl_status join_others(struct remote *r, pl_err *err)
     return s;
 }
 
-/* Finds out which threads carry messages. */
 static void find_carriers(struct remote *r)
 {
-    cpu_set_t set;
-
     r->carried = true;
     for (int d = 0; d < r->n_dev; d++)
         r->carried &= is_other(r, r->machine[d]) ||
                       device_of(r->set, d)->backend->ops->carries;
-    r->shares = sched_getaffinity(0, sizeof set, &set) == 0 &&
-                CPU_COUNT(&set) < device_set_threads(r->set, NULL);
 }
 
 static pl_status load(struct backend *b, pl_err *err)
@@ -423,8 +419,8 @@ static void submit(struct backend *b)
         if (r->peer[m].lost)
             remote_fail_lost(r, m);
     }
-    if (!r->carried || !r->shares)
-        pthread_cond_broadcast(&r->changed);
+    if (!r->carried)
+        pthread_cond_signal(&r->work);
     pthread_mutex_unlock(&r->lock);
 }
 

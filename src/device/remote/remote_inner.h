@@ -109,12 +109,13 @@ struct remote {
 
     /* ---- protected by `lock`, which is also held while the network is used */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* any of the following */
+    pthread_cond_t changed; /* any of the following; the callers wait for it */
+    pthread_cond_t work;    /* there is some for the progress thread */
     pthread_t thread;
     bool started, stop;
-    /* All devices here carry messages while they wait; and there are fewer
-     * cores than threads, so the progress thread leaves it to them. */
-    bool carried, shares;
+    /* All devices here carry messages when they post and while they wait, so
+     * the progress thread leaves it to them. */
+    bool carried;
     double looked_s;  /* when another thread last carried messages */
     double message_s; /* when the last message was sent or taken */
     int n_waiting;    /* callers that wait for other machines */
@@ -141,10 +142,13 @@ pl_status remote_serve(struct backend *b, pl_err *err);
 /* The progress thread; `user` is a struct remote. */
 void *remote_progress(void *user);
 /* Implements backend_ops.carry(). */
-void remote_carry(struct backend *b, bool posted);
+void remote_carry(struct backend *b);
 /* Sends what is ready and takes what has come. The caller holds the lock.
  * Returns true if there was a message. */
 bool remote_look(struct remote *r);
+/* Returns true if the last message is so recent that the next order may follow.
+ * The caller holds the lock. */
+bool remote_is_alert(const struct remote *r);
 /* Begins run `number` with the messages of r->run. The caller holds the
  * lock. */
 void remote_begin(struct remote *r, uint64_t number);

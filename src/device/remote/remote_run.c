@@ -1,6 +1,8 @@
 /* The progress thread of a machine. It sends the messages of this machine's
  * programs when their events are posted, stores those of other machines and
- * raises their events, and takes orders and replies. No other thread receives.
+ * raises their events, and takes orders and replies. A thread that waits for
+ * other machines does the same meanwhile, which is faster than to be woken; the
+ * progress thread then sleeps.
  *
  * Between runs it sleeps, the longer the longer no message came. A message of a
  * run that this machine has not begun is held, and so are later messages of its
@@ -262,29 +264,43 @@ static bool is_ready(const struct remote *r, const struct message_channel *c,
            !has_failed(r);
 }
 
+/* Returns memory in which a message of n bytes to machine `m` is packed: the
+ * carrier's if it has some. NULL if out of memory. */
+static unsigned char *packing(struct remote *r, int m, size_t n)
+{
+    unsigned char *at =
+        r->net->ops->reserve ? r->net->ops->reserve(r->net, m, n) : NULL;
+
+    if (at)
+        return at;
+    if (n > r->cap) {
+        at = realloc(r->buf, n);
+        if (!at)
+            return NULL;
+        r->buf = at;
+        r->cap = n;
+    }
+    return r->buf;
+}
+
 static void send_message(struct remote *r, const struct message_channel *c,
                          const struct sent_message *s)
 {
     struct parcel p = {.n = most_bytes(r, c, s)};
     size_t n = p.n;
+    unsigned char *at = packing(r, c->machine, n);
 
-    if (n > r->cap) {
-        unsigned char *q = realloc(r->buf, n);
-
-        if (!q) {
-            fail_channel(r, c, "out of memory for a message");
-            return;
-        }
-        r->buf = q;
-        r->cap = n;
+    if (!at) {
+        fail_channel(r, c, "out of memory for a message");
+        return;
     }
-    p.at = r->buf;
+    p.at = at;
     memcpy(take(&p, sizeof r->begun), &r->begun, sizeof r->begun);
     if (!copy_parts(r, c, s, &p))
         fail_channel(r, c,
                      "cache pages cannot be sent to another machine; "
                      "turn the offload off");
-    else if (!r->net->ops->send(r->net, c->machine, message_tag(c), r->buf,
+    else if (!r->net->ops->send(r->net, c->machine, message_tag(c), at,
                                 n - p.n))
         fail_channel(r, c, "out of memory for a message");
     device_of(r->set, c->dev)->counts.sent_messages++;
@@ -640,21 +656,19 @@ static bool progress_run(struct remote *r)
 
 bool remote_look(struct remote *r)
 {
-    bool any = receive(r);
+    bool any = r->begun > r->finished && progress_run(r);
 
-    if (r->begun > r->finished)
-        any |= progress_run(r);
+    any |= receive(r);
     if (any)
         r->message_s = device_now();
     return any;
 }
 
-void remote_carry(struct backend *b, bool posted)
+void remote_carry(struct backend *b)
 {
     struct remote *r = b->own;
 
-    /* With cores enough, the progress thread sends what was posted. */
-    if ((posted && !r->shares) || pthread_mutex_trylock(&r->lock) != 0)
+    if (pthread_mutex_trylock(&r->lock) != 0)
         return;
     r->looked_s = device_now();
     remote_look(r);
@@ -668,17 +682,28 @@ static const double trust_s = 100e-6;
  * the next step may follow. */
 static const double alert_s = 300e-6;
 
+/* Returns true if another thread has just carried messages. */
+static bool is_carried(const struct remote *r)
+{
+    return device_now() - r->looked_s < trust_s;
+}
+
+bool remote_is_alert(const struct remote *r)
+{
+    return device_now() - r->message_s < alert_s;
+}
+
 /* Returns the seconds that the progress thread may sleep; 0 if none. Between
  * runs it is an eighth of the time since the last message, up to 2 ms. */
 static double may_sleep_s(const struct remote *r)
 {
-    double now = device_now(), quiet_s = now - r->message_s;
+    double quiet_s = device_now() - r->message_s;
 
+    if (is_carried(r))
+        return trust_s;
     if (r->begun > r->finished)
-        return now - r->looked_s < trust_s || (r->carried && r->shares)
-                   ? trust_s
-                   : 0;
-    if (r->n_waiting > 0 || quiet_s < alert_s)
+        return r->carried ? trust_s : 0;
+    if (r->n_waiting > 0 || remote_is_alert(r))
         return 0;
     return quiet_s / 8 < 50e-6  ? 50e-6
            : quiet_s / 8 > 2e-3 ? 2e-3
@@ -704,7 +729,7 @@ static void idle(struct remote *r)
         end.tv_nsec -= 1000000000;
         end.tv_sec++;
     }
-    pthread_cond_timedwait(&r->changed, &r->lock, &end);
+    pthread_cond_timedwait(&r->work, &r->lock, &end);
 }
 
 void *remote_progress(void *user)
@@ -714,7 +739,7 @@ void *remote_progress(void *user)
     pthread_mutex_lock(&r->lock);
     r->message_s = device_now();
     while (!r->stop)
-        if (!remote_look(r))
+        if (is_carried(r) || !remote_look(r))
             idle(r);
     pthread_mutex_unlock(&r->lock);
     return NULL;

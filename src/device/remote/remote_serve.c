@@ -4,15 +4,33 @@
 
 #include "base/err.h"
 #include "device/remote/remote_inner.h"
+#include "device/team.h"
+
+/* Waits for something to change. Carries messages meanwhile if an order may
+ * come soon, which is faster than to be woken by the progress thread. */
+static void await_change(struct remote *r, struct yielding *y)
+{
+    if (!remote_is_alert(r)) {
+        pthread_cond_wait(&r->changed, &r->lock);
+        return;
+    }
+    r->looked_s = device_now();
+    if (remote_look(r))
+        return;
+    pthread_mutex_unlock(&r->lock);
+    team_pause(y);
+    pthread_mutex_lock(&r->lock);
+}
 
 /* Waits for the next order. Returns NULL if machine 0 is lost. */
 static struct remote_queued *next_order(struct remote *r)
 {
+    struct yielding y = {0};
     struct remote_queued *q;
 
     pthread_mutex_lock(&r->lock);
     while (!r->first && !r->peer[0].lost)
-        pthread_cond_wait(&r->changed, &r->lock);
+        await_change(r, &y);
     q = r->first;
     if (q) {
         r->first = q->next;
