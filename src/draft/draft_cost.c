@@ -88,11 +88,11 @@ int64_t cost_add(struct cost_times *t, int64_t rows, int64_t ns)
     return first ? 0 : ns;
 }
 
-/* Returns how much time drafts may lose: a sixty-fourth of all, and a step to
- * begin with. So a text of 96 tokens loses less than 3 percent. */
+/* Returns how much time drafts may lose: a sixty-fourth of all, and half a step
+ * to begin with. So a text of 96 tokens loses less than 3 percent. */
 static int64_t allowance(const struct draft_cost *c)
 {
-    return c->spent / 64 + cost_ns(&c->step, 1);
+    return c->spent / 64 + cost_ns(&c->step, 1) / 2;
 }
 
 void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
@@ -122,7 +122,8 @@ void cost_measure(struct draft_cost *c, const struct cost_step *s, int64_t ns)
 
 bool cost_may_try(const struct draft_cost *c)
 {
-    return c->lost <= allowance(c) && c->since_plain % PROBE != PROBE - 1;
+    return cost_is_known(&c->step) && c->lost <= allowance(c) &&
+           c->since_plain % PROBE != PROBE - 1;
 }
 
 /* Returns the draft to take a further token of, and sets *chance to that of the
@@ -161,7 +162,8 @@ static int64_t model_ns(const struct draft_cost *c,
 }
 
 /* Takes `most` further tokens of drafts, or fewer if there are fewer. Returns
- * the number of them with which the step produces the most tokens a second. */
+ * the number of them with which the step produces the most tokens a second, and
+ * which lose no more than drafts may if all are wrong. */
 static int64_t take(const struct draft_cost *c, const struct cost_times *model,
                     struct cost_draft *d, int n, bool fixed, int64_t rows,
                     int64_t most)
@@ -170,6 +172,7 @@ static int64_t take(const struct draft_cost *c, const struct cost_times *model,
      * better than none by a thirty-second. */
     int64_t tokens = (int64_t)n * CHANCE_ONE, ns, k, chance, drafting = 0;
     int64_t best = tokens / 32 * 33, best_ns = cost_ns(&c->step, rows);
+    const int64_t most_ns = best_ns + allowance(c) - c->lost;
     int64_t n_best = 0;
     int texts[PL_DRAFT_MAX] = {0}; /* with a token at each position */
 
@@ -187,7 +190,7 @@ static int64_t take(const struct draft_cost *c, const struct cost_times *model,
         d[i].reach = chance;
         tokens += chance;
         ns = cost_ns(&c->step, rows + k + 1) + drafting;
-        if ((tokens >> 8) * best_ns > (best >> 8) * ns) {
+        if (ns <= most_ns && (tokens >> 8) * best_ns > (best >> 8) * ns) {
             best = tokens;
             best_ns = ns;
             n_best = k + 1;
