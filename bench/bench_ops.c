@@ -624,11 +624,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench-ops: %s\n", err.message);
         return 1;
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 8; i++) { /* the best: others use the machine, too */
         pl_meter_measure(meter, NULL, &limits, sizeof limits, NULL);
+        peak = fmax(peak, 0.5 * limits.float_ops_per_s / limits.n_threads);
+        bandwidth = fmax(bandwidth, limits.read_bytes_per_s / limits.n_threads);
+    }
     pl_meter_free(meter);
-    peak = 0.5 * limits.float_ops_per_s / limits.n_threads;
-    bandwidth = limits.read_bytes_per_s / limits.n_threads;
     cpu_kernels_init(&k, set);
     printf("%-32s %13s %13s; reads %.1f GB/s\n", kernel_set_name(set), "median",
            "least", bandwidth * 1e-9);

@@ -152,6 +152,10 @@ struct bench_set {
     double measured;
 };
 
+/* Checks that the configuration's model, whose session is open, can be measured
+ * by these tests. */
+enum exit_code bench_check(const struct bench_config *c,
+                           const struct bench_set *b);
 /* Opens the engine of a configuration whose session is open. The engine appends
  * its trace to *trace unless NULL. */
 enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,

@@ -31,6 +31,20 @@ json_t *bench_text_json(struct bench_text *t)
     return j;
 }
 
+enum exit_code bench_check(const struct bench_config *c,
+                           const struct bench_set *b)
+{
+    bool generates = drafts_enabled(&c->o) != 0;
+
+    for (int i = 0; i < b->n_test; i++)
+        generates |= b->test[i].n_gen > 0 || b->test[i].n_depth > 0;
+    if (!generates || !pl_model_is_encoder(c->s.model))
+        return EXIT_DONE;
+    return cli_error(CMD_BENCH, EXIT_USAGE,
+                     "an encoder computes whole texts; measure it with -p N "
+                     "-n 0, without -pg, -d and drafts");
+}
+
 enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
                           struct bench_text *trace)
 {
@@ -117,12 +131,6 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     if (logits == NULL)
         return cli_error(CMD_BENCH, EXIT_FAILED,
                          "no memory for %d rows of logits", t->n_seq);
-    if (pl_model_is_encoder(c->s.model) && (n > 0 || t->n_depth > 0)) {
-        free(logits);
-        return cli_error(CMD_BENCH, EXIT_USAGE,
-                         "an encoder computes whole texts; measure it with -p "
-                         "N -n 0, without -pg and -d");
-    }
     if (t->n_prompt > 0)
         r = feed(c, t->seq0, t->n_seq, t->n_prompt, logits, &err);
     for (int i = 0; i < n && r == PL_OK; i++)

@@ -19,6 +19,8 @@
 #include "printable.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,31 +261,45 @@ static enum exit_code check_model(const struct options *o)
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
+/* Returns EXIT_DONE if a directory has space for the synthetic model; else
+ * prints an error with the remedy. */
+static enum exit_code check_space(enum command cmd, const struct options *o,
+                                  const char *dir, const char *remedy)
+{
+    struct statvfs fs;
+    char name[SHOWN];
+    uint64_t bytes;
+    pl_err err;
+    pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
+
+    if (r != PL_OK)
+        return report(o, r, &err);
+    if (statvfs(dir, &fs) != 0 || bytes <= fs.f_bavail * fs.f_frsize)
+        return EXIT_DONE;
+    return cli_error(cmd, EXIT_FAILED,
+                     "the model has %.1f GB, but %s has only %.1f GB free; %s",
+                     (double)bytes * 1e-9, clip_printable(name, dir),
+                     (double)(fs.f_bavail * fs.f_frsize) * 1e-9, remedy);
+}
+
 /* Writes a model of random weights into $TMPDIR if it fits. Sets `path` to the
  * path of the file, which the caller removes. Shows progress. */
 static enum exit_code make_model(const struct options *o, char *path,
                                  size_t size, struct term_progress *progress)
 {
     const char *dir = getenv("TMPDIR");
-    uint64_t bytes;
-    struct statvfs fs;
-    char name[SHOWN];
+    enum exit_code c;
     pl_err err;
-    pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
+    pl_status r;
     /* random number in the name of the file, so that other users cannot create
      * that file first */
     uint64_t chance = 0;
 
-    if (r != PL_OK)
-        return report(o, r, &err);
     if (dir == NULL || dir[0] == '\0')
         dir = "/tmp";
-    if (statvfs(dir, &fs) == 0 && bytes > fs.f_bavail * fs.f_frsize)
-        return cli_error(CMD_BENCH, EXIT_FAILED,
-                         "the model has %.1f GB, but %s has only %.1f GB free; "
-                         "set TMPDIR to a directory with more",
-                         (double)bytes * 1e-9, clip_printable(name, dir),
-                         (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
+    c = check_space(CMD_BENCH, o, dir, "set TMPDIR to a directory with more");
+    if (c != EXIT_DONE)
+        return c;
     (void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
     snprintf(path, size, "%s/plait-bench-%ld-%016" PRIx64, dir, (long)getpid(),
              chance);
@@ -306,7 +322,9 @@ static enum exit_code measure(struct bench_config *c, int n,
     uint64_t done = 0, total = (uint64_t)rounds * (uint64_t)(b->n_test * n);
 
     for (int i = 0; i < n && code == EXIT_DONE; i++) {
-        code = bench_open_drafts(&c[i], b);
+        code = bench_check(&c[i], b);
+        if (code == EXIT_DONE)
+            code = bench_open_drafts(&c[i], b);
         if (code == EXIT_DONE)
             code = bench_open(&c[i], b, NULL);
         if (code == EXIT_DONE)
@@ -507,6 +525,8 @@ enum exit_code cmd_bench(const struct options *o)
 enum exit_code cmd_synth(const struct options *o)
 {
     struct term_progress progress = {0};
+    char dir[PATH_MAX];
+    enum exit_code c;
     pl_err err;
     pl_status r;
 
@@ -516,6 +536,10 @@ enum exit_code cmd_synth(const struct options *o)
             o->shape == NULL
                 ? "no shape; give one with --shape, like qwen3-0.6b"
                 : "no file to write; give -o FILE");
+    snprintf(dir, sizeof dir, "%s", o->output);
+    c = check_space(CMD_SYNTH, o, dirname(dir), "write to a disk with more");
+    if (c != EXIT_DONE)
+        return c;
     term_interrupts_count(1);
     r = pl_synth_save(o->shape, type_of(o), o->output, term_progress, &progress,
                       &term_interrupts, &err);

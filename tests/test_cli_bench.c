@@ -446,7 +446,10 @@ TEST(bench_measures_whole_texts_of_encoders)
     assert_non_null(strstr(r.err, "an encoder computes whole texts"));
     snprintf(line, sizeof line, "%s -n 0 -d 8", bench);
     r = sh(2, line);
-    assert_non_null(strstr(r.err, "without -pg and -d"));
+    assert_non_null(strstr(r.err, "without -pg, -d and drafts"));
+    snprintf(line, sizeof line, "%s -n 0 --spec-type ngram-simple", bench);
+    r = sh(2, line);
+    assert_non_null(strstr(r.err, "without -pg, -d and drafts"));
 }
 
 /* plait bench removes the synthetic models that it has written. */
@@ -466,8 +469,7 @@ TEST(bench_mistakes_name_the_value_and_the_remedy)
     } list[] = {
         {"plait bench", "--shape qwen3-0.6b", 2},
         {"plait bench " MODEL "--shape tiny", "leave one out", 2},
-        {"plait bench --shape qwen9",
-         "unknown shape \"qwen9\"; known are qwen3", 2},
+        {"plait bench --shape qwen9", "unknown shape \"qwen9\"; known (", 2},
         {"plait bench --shape tiny --type q9", "unknown type \"q9\"; known are",
          2},
         {"plait bench --shape tiny,qwen9", "\"qwen9\"", 2},

@@ -58,7 +58,9 @@ const struct synth_shape *synth_shape(const char *name, pl_err *err)
     }
     if (!name)
         name = "";
-    err_set(err, PL_BAD_ARGUMENT, "unknown shape \"%s\"; known are %s",
+    err_set(err, PL_BAD_ARGUMENT,
+            "unknown shape \"%s\"; known (a/b: a, and b in place of its size) "
+            "are %s",
             err_shown(given, name, strlen(name)), all);
     return NULL;
 }
@@ -135,16 +137,27 @@ static bool fill(void *user, int64_t row, void *dst, size_t bytes)
     return !(w->watch && w->watch->cancel && *w->watch->cancel);
 }
 
-/* Adds a tensor with random values. Its format is f; or Q8_0, or F32, if a
- * row of the tensor is not whole blocks of f. */
+/* Returns f, or if rows of this width are not whole blocks of it, a format of
+ * at least as many bits with blocks of 32, as llama.cpp chooses it, or F32. */
+static pl_format format_of_rows(pl_format f, int64_t width)
+{
+    if (width % format_info(f)->block == 0)
+        return f;
+    f = f == PL_Q2_K || f == PL_Q3_K ? PL_Q4_0
+        : f == PL_Q4_K               ? PL_Q5_0
+        : f == PL_Q5_K               ? PL_Q5_1
+                                     : PL_Q8_0;
+    return width % format_info(f)->block ? PL_F32 : f;
+}
+
+/* Adds a tensor with random values, of the format f if its rows allow. */
 static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
                    const int64_t *dim)
 {
     struct filled *x;
     int64_t n_row = 1, width = dim[n_dim - 1];
 
-    if (width % format_info(f)->block)
-        f = width % format_info(PL_Q8_0)->block ? PL_F32 : PL_Q8_0;
+    f = format_of_rows(f, width);
     for (int i = 0; i < n_dim - 1; i++)
         n_row *= dim[i];
     w->total += (uint64_t)n_row * format_row_bytes(f, width);
@@ -231,11 +244,12 @@ static void tensors(struct writer *w, const pl_graph *g,
 static void put_array(struct gguf_writer *w, const char *arch,
                       const struct synth_array *a)
 {
-    const size_t n = strlen(a->layers);
-    int32_t v[128];
+    enum { MOST = 128 };
+    const size_t n = strnlen(a->layers, MOST);
+    int32_t v[MOST];
     char key[96];
 
-    for (size_t i = 0; i < n && i < sizeof v / sizeof *v; i++)
+    for (size_t i = 0; i < n; i++)
         v[i] = a->layers[i] == a->letter  ? (int32_t)a->value
                : a->layers[i] == a->other ? (int32_t)a->other_value
                                           : 0;

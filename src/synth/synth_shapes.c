@@ -317,10 +317,14 @@ static const struct synth_shape shapes[] = {
     GIVEN("qwen3next-80b", "qwen3next", 151936, "output.weight",
           SIZES(48, 2048, 16, 262144) KV(2) WIDTH(256) ROPE(64, 1e7) RMS(1e-6)
           EXPERTS(512, 10, 512) SHARED_FF(512) SSM(32, 4096, 16, 128)),
-    GIVEN("gpt-oss-20b", "gpt-oss", 201088, "output.weight",
+    GIVEN("gpt-oss-20b", "gpt-oss", 201088,
+          "output.weight attn_output.bias ffn_gate_inp.bias "
+          "ffn_gate_exps.bias ffn_up_exps.bias ffn_down_exps.bias",
           SIZES(24, 2880, 64, 131072) KV(8) WIDTH(64) FF(2880) ROPE(64, 150000)
           RMS(1e-5) EXPERTS(32, 4, 2880) WINDOW(128) YARN(32, 4096)),
-    GIVEN("gpt-oss-120b", "gpt-oss", 201088, "output.weight",
+    GIVEN("gpt-oss-120b", "gpt-oss", 201088,
+          "output.weight attn_output.bias ffn_gate_inp.bias "
+          "ffn_gate_exps.bias ffn_up_exps.bias ffn_down_exps.bias",
           SIZES(36, 2880, 64, 131072) KV(8) WIDTH(64) FF(2880) ROPE(64, 150000)
           RMS(1e-5) EXPERTS(128, 4, 2880) WINDOW(128) YARN(32, 4096)),
     GIVEN("gemma3-4b", "gemma3", 262144, NULL,
@@ -329,7 +333,8 @@ static const struct synth_shape shapes[] = {
     GIVEN("gemma3-27b", "gemma3", 262144, NULL,
           SIZES(62, 5376, 32, 131072) KV(16) WIDTH(128) FF(21504)
           ROPE(128, 1e6) RMS(1e-6) WINDOW(1024)),
-    GIVEN("glm4moe-106b", "glm4moe", 151552, "output.weight exp_probs_b.bias",
+    GIVEN("glm4moe-106b", "glm4moe", 151552,
+          "output.weight exp_probs_b.bias attn_q.bias attn_k.bias attn_v.bias",
           SIZES(46, 4096, 96, 131072) KV(8) WIDTH(128) FF(10944) ROPE(64, 1e6)
           RMS(1e-5) EXPERTS(128, 8, 1408) SHARED(1) DENSE(1) SCALED(1)
           GATING(2)),
@@ -367,7 +372,9 @@ static const struct synth_shape shapes[] = {
           "attn_v.bias",
           SIZES(24, 2048, 32, 4096) KV(32) WIDTH(64) FF(5632) ROPE(16, 1e4)
           LAYER_NORM(1e-5)),
-    GIVEN("starcoder2-7b", "starcoder2", 49152, "output.weight",
+    GIVEN("starcoder2-7b", "starcoder2", 49152,
+          "attn_q.bias attn_k.bias attn_v.bias attn_output.bias ffn_up.bias "
+          "ffn_down.bias",
           SIZES(32, 4608, 36, 16384) KV(4) WIDTH(128) FF(18432) ROPE(128, 1e6)
           LAYER_NORM(1e-5)),
     GIVEN("jina-bert-v3-559m", "jina-bert-v3", 250002,

@@ -77,6 +77,33 @@ static void check_plan(const struct synth_shape *s, const char *path,
     pl_model_free(m);
 }
 
+/* Shapes have the biases of the models that they are named after, and a wrong
+ * name of any length is answered by all names. */
+TEST(synth_shapes_are_named_and_have_biases)
+{
+    static const struct {
+        const char *shape, *bias;
+    } rows[] = {{"gpt-oss-20b", "ffn_down_exps.bias"},
+                {"gpt-oss-120b", "ffn_gate_inp.bias"},
+                {"glm4moe-106b", "attn_k.bias"},
+                {"starcoder2-7b", "ffn_up.bias"}};
+    char wrong[400];
+    const char *last = "";
+    const struct synth_shape *s;
+    pl_err err;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_non_null(
+            strstr(synth_shape(rows[i].shape, &err)->optional, rows[i].bias));
+    for (int i = 0; (s = synth_shape_at(i)); i++)
+        if (strcmp(s->name, "tiny") != 0)
+            last = s->name;
+    memset(wrong, 'x', sizeof wrong - 1);
+    wrong[sizeof wrong - 1] = '\0';
+    assert_null(synth_shape(wrong, &err));
+    assert_non_null(strstr(err.message, last));
+}
+
 TEST(synth_shapes_open_and_can_be_planned)
 {
     const int one_in = 4 / test_draws(1, 4);
