@@ -189,6 +189,31 @@ TEST(machines_read_their_own_part_of_the_weights)
 
 /* A machine has its own path of the model, its own devices and threads. What
  * does not fit together is refused by all, and all end. */
+/* Long messages that nobody asks for do not keep machines from ending. */
+static void close_network(enum mpi k)
+{
+    char *dir = strdup(command_path()), *line = NULL;
+
+    need_mpi(k);
+    *strrchr(dir, '/') = '\0';
+    if (asprintf(&line, "%s -n 3 %s/tests/network-close %s/%s", mpis[k].run,
+                 dir, dir, mpis[k].module) < 0)
+        fail_msg("no memory");
+    sh(0, line);
+    free(line);
+    free(dir);
+}
+
+TEST(machines_close_with_messages_under_way)
+{
+    close_network(OPEN_MPI);
+}
+
+TEST_LONG(machines_close_with_messages_under_way_mpich)
+{
+    close_network(MPICH);
+}
+
 /* The exit code of mpirun is that of the process that ends first. */
 #define FAILS " || exit 1"
 

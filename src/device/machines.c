@@ -733,7 +733,7 @@ bool pl_machines_leave(pl_machines *m, const pl_err *why)
     network_watch_free(m->watch);
     free_notes(m);
     if (m->module)
-        m->module->close(m->carrier, all);
+        all = m->module->close(m->carrier, all);
     device_list_free(&m->own);
     free(m->dev);
     free(m->name);

@@ -7,7 +7,7 @@
 #include "device/network.h"
 
 /* Number of this interface, which changes with it and with network.h. */
-enum { NETWORK_MODULE_VERSION = 2, NETWORK_MODULE_ERROR = 160 };
+enum { NETWORK_MODULE_VERSION = 3, NETWORK_MODULE_ERROR = 160 };
 
 /* Name of the symbol of type struct network_module. */
 #define NETWORK_MODULE_SYMBOL "plait_network_module"
@@ -19,9 +19,10 @@ struct network_module {
      * be called once in a process. */
     bool (*open)(struct network **out, char why[NETWORK_MODULE_ERROR]);
     /* Frees the network. If `all`, all machines call this function, and it
-     * waits until they have. If false, other machines may be lost; the process
-     * must then end by _exit(). */
-    void (*close)(struct network *n, bool all);
+     * waits until they have, but for some seconds only. Returns false if not
+     * `all`, or if they have not: other machines may be lost, and the process
+     * must end by _exit(). */
+    bool (*close)(struct network *n, bool all);
 };
 
 #endif

@@ -15,6 +15,7 @@
 
 #include <limits.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ enum {
     LONG = 32767, /* the greatest tag that all MPIs have */
     N_SPARE = 8,
     SPARE_BYTES = 1 << 18,
+    CLOSE_S = 10, /* the longest wait for messages at the end, in seconds */
 };
 
 struct long_head {
@@ -200,12 +202,16 @@ static bool post(struct mpi_network *m, int from)
 }
 
 /* Begins to receive the body of a long message. */
-static void begin_body(struct mpi_network *m, int from)
+static void begin_body(struct mpi_network *m, int from, int head_bytes)
 {
     struct peer *p = &m->peer[from];
     size_t n;
 
     memcpy(&p->head, p->posted, sizeof p->head);
+    if (head_bytes != sizeof p->head || p->head.bytes <= POSTED_BYTES) {
+        p->lost = true; /* no machine of this version sends that */
+        return;
+    }
     n = (size_t)p->head.bytes;
     if (n > p->cap) {
         free(p->body);
@@ -236,7 +242,7 @@ static bool take_posted(struct mpi_network *m, int from,
         return false;
     p->taken = true;
     if (status.MPI_TAG == LONG) {
-        begin_body(m, from);
+        begin_body(m, from, n);
         return false;
     }
     *out = (struct network_message){status.MPI_TAG, p->posted, (size_t)n};
@@ -369,10 +375,13 @@ static bool mpi_open(struct network **out, char why[NETWORK_MODULE_ERROR])
         snprintf(why, NETWORK_MODULE_ERROR, "out of memory");
         return false;
     }
+    m->comm = m->bodies = MPI_COMM_NULL;
     e = duplicate(&m->comm);
     if (e == MPI_SUCCESS)
         e = duplicate(&m->bodies);
     if (e != MPI_SUCCESS) {
+        if (m->comm != MPI_COMM_NULL)
+            MPI_Comm_free(&m->comm);
         free_network(m);
         return fail(why, "MPI_Comm_dup", e);
     }
@@ -383,23 +392,64 @@ static bool mpi_open(struct network **out, char why[NETWORK_MODULE_ERROR])
     return true;
 }
 
-static void mpi_close(struct network *net, bool all)
+/* Drops all messages that have come. Sets *busy to true if some are in
+ * progress. Returns false if a machine is lost. */
+static bool drop_messages(struct mpi_network *m, bool *busy)
+{
+    *busy = false;
+    for (int i = 0; i < m->net.n_machine; i++) {
+        struct peer *p = &m->peer[i];
+        struct network_message x;
+
+        if (i == m->net.machine)
+            continue;
+        while (mpi_receive(&m->net, i, &x) && x.tag != NETWORK_LOST)
+            ;
+        if (p->lost)
+            return false;
+        *busy |= p->first || p->is_long;
+    }
+    return true;
+}
+
+/* Waits until no machine has a message in progress. A machine drops what others
+ * send after it has stopped to receive, because MPI completes no long send
+ * without a receive. Returns false after CLOSE_S, or if a machine is lost. */
+static bool finish_messages(struct mpi_network *m)
+{
+    double end = MPI_Wtime() + CLOSE_S;
+    MPI_Request all = MPI_REQUEST_NULL;
+    bool began = false, busy;
+
+    for (int done = 0; !done;) {
+        if (!drop_messages(m, &busy))
+            return false;
+        if (!busy && !began) {
+            began = true;
+            if (MPI_Ibarrier(m->comm, &all) != MPI_SUCCESS)
+                return false;
+        }
+        if (began && MPI_Test(&all, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return false;
+        done = done && !busy;
+        if (!done && MPI_Wtime() > end)
+            return false;
+        if (!done)
+            sched_yield();
+    }
+    return true;
+}
+
+static bool mpi_close(struct network *net, bool all)
 {
     struct mpi_network *m = (struct mpi_network *)net;
 
-    if (!all) /* messages may be in progress, so their memory stays */
-        return;
+    /* Else messages may be in progress, so their memory stays. */
+    if (!all || !finish_messages(m))
+        return false;
     for (int i = 0; i < m->net.n_machine; i++) {
         struct peer *p = &m->peer[i];
 
-        while (p->first) {
-            struct sent *s = p->first;
-
-            for (int k = 0; k < 2; k++)
-                MPI_Wait(&s->request[k], MPI_STATUS_IGNORE);
-            p->first = s->next;
-            free(s);
-        }
         if (p->request != MPI_REQUEST_NULL) {
             MPI_Cancel(&p->request);
             MPI_Wait(&p->request, MPI_STATUS_IGNORE);
@@ -409,6 +459,7 @@ static void mpi_close(struct network *net, bool all)
     MPI_Comm_free(&m->comm);
     MPI_Finalize();
     free_network(m);
+    return true;
 }
 
 extern const struct network_module plait_network_module;

@@ -70,10 +70,10 @@ static void *await_start(void *user)
 {
     struct start *x = user;
     struct timespec end;
-    char text[192];
+    char text[224];
     bool late = false;
 
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += (time_t)ceil(x->limit_s);
     pthread_mutex_lock(&x->lock);
     while (!x->done && !late)
@@ -85,7 +85,7 @@ static void *await_start(void *user)
     numeral_print(text, sizeof text,
                   "not all machines have started within %.3g s; see whether "
                   "plait starts on each and what firewalls are between them, "
-                  "or wait longer",
+                  "or wait longer (--join-timeout)",
                   x->limit_s);
     x->how->lost(x->how->user, text);
     return NULL;
@@ -99,14 +99,21 @@ static pl_status open_carrier(struct network **net,
 {
     struct start x = {.how = how,
                       .limit_s = machines_join_limit_s(how),
-                      .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .changed = PTHREAD_COND_INITIALIZER};
+                      .lock = PTHREAD_MUTEX_INITIALIZER};
     char why[NETWORK_MODULE_ERROR];
-    int e = how->lost ? pthread_create(&x.thread, NULL, await_start, &x) : 0;
+    pthread_condattr_t clock;
     bool ok;
+    int e;
 
-    if (e)
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&x.changed, &clock);
+    pthread_condattr_destroy(&clock);
+    e = how->lost ? pthread_create(&x.thread, NULL, await_start, &x) : 0;
+    if (e) {
+        pthread_cond_destroy(&x.changed);
         return err_no_thread(err, "the start of MPI", e);
+    }
     ok = module->open(net, why);
     pthread_mutex_lock(&x.lock);
     x.done = true;
@@ -114,6 +121,7 @@ static pl_status open_carrier(struct network **net,
     pthread_mutex_unlock(&x.lock);
     if (how->lost)
         pthread_join(x.thread, NULL);
+    pthread_cond_destroy(&x.changed);
     return ok ? PL_OK : err_set(err, PL_DEVICE, "%s: %s", kind->name, why);
 }
 

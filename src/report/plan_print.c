@@ -450,6 +450,27 @@ static bool same_machine(const struct compiled *q, int a, int b)
     return q->list.dev[a].machine == q->list.dev[b].machine;
 }
 
+/* Prints the devices of a machine, or of all if it is -1. Those with the same
+ * row as the one before are not printed if there are many. */
+static void say_rows(const struct page *g, int machine)
+{
+    const struct compiled *q = g->p->compiled;
+    const struct plan_facts *f = g->f;
+
+    for (int d = 0, end; d < f->n_dev; d = end + 1) {
+        end = d;
+        if (machine >= 0 && q->list.dev[d].machine != machine)
+            continue;
+        say_device(g, d);
+        while (f->n_dev > MAX_COLUMN && end + 1 < f->n_dev &&
+               same_machine(q, d, end + 1) && same_device(g, d, end + 1))
+            end++;
+        if (end > d)
+            writer_printf(g->to, "   to %-4s the same each\n",
+                          q->list.dev[end].name);
+    }
+}
+
 static void say_devices(const struct page *g)
 {
     const struct compiled *q = g->p->compiled;
@@ -464,18 +485,14 @@ static void say_devices(const struct page *g)
         plan_add_bytes(&sum, q, d);
         sum.block += f->dev[d].block;
     }
-    for (int d = 0, end; d < f->n_dev; d = end + 1) {
-        end = d;
-        if (f->n_machine > 1 && (d == 0 || !same_machine(q, d - 1, d)))
-            writer_printf(g->to, "machine %d\n", q->list.dev[d].machine);
-        say_device(g, d);
-        while (f->n_dev > MAX_COLUMN && end + 1 < f->n_dev &&
-               same_machine(q, d, end + 1) && same_device(g, d, end + 1))
-            end++;
-        if (end > d)
-            writer_printf(g->to, "   to %-4s the same each\n",
-                          q->list.dev[end].name);
+    if (f->n_machine < 2)
+        say_rows(g, -1);
+    for (int m = 0; m < f->n_machine && f->n_machine > 1; m++) {
+        writer_printf(g->to, "machine %d\n", m);
+        say_rows(g, m);
     }
+    if (f->n_machine > 1)
+        writer_printf(g->to, "all machines\n");
     say_sums(g, "io", "-", &f->io);
     snprintf(ranks, sizeof ranks, "%d", q->place.n_rank);
     writer_printf(g->to, "\n");

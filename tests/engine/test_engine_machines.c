@@ -230,23 +230,34 @@ TEST(machines_keep_their_network_in_a_plan)
     device_list_free(&planned);
 }
 
-/* The devices of a plan stand below the machine that they are part of. */
+/* The devices of a plan, and the host's memory, stand below the machine that
+ * they are part of; what is of all machines has a heading, too. */
 TEST(plans_show_devices_by_machine)
 {
-    static const char spec[] =
-        "cpu:64GiB:80GB/s,cpu:64GiB:80GB/s:machine=1:network=1GB/s:"
-        "network-latency=30us*2";
+    const pl_options o = {
+        .size = sizeof o,
+        .device_spec =
+            "gpu:64GiB:1TB/s,gpu:64GiB:1TB/s:machine=1:network=1GB/s:"
+            "network-latency=30us*2,host:64GiB:80GB/s",
+        .split_mode = PL_SPLIT_TENSOR,
+        .host_cache = true,
+        .n_ctx = 512};
     pl_model *m = open_model();
-    pl_plan *p = plan(m, spec, PL_SPLIT_TENSOR, 0);
     struct test_text t = {0};
-    const char *second;
+    const char *second, *host;
+    pl_plan *p;
     pl_err err;
 
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
     TEST_OK(pl_plan_print(p, false, test_text_add, &t, &err), err);
-    assert_non_null(strstr(t.s, "\nmachine 0\ncpu0 "));
-    second = strstr(t.s, "\nmachine 1\n1/cpu0 ");
+    assert_non_null(strstr(t.s, "\nmachine 0\ngpu0 "));
+    second = strstr(t.s, "\nmachine 1\n1/gpu0 ");
     assert_non_null(second);
     assert_null(strstr(second + 1, "\nmachine 1\n"));
+    host = strstr(t.s, "\nhost ");
+    assert_true(host && host < second);
+    assert_null(memmem(t.s, (size_t)(second - t.s), "\n1/gpu", 6));
+    assert_non_null(strstr(second, "\nall machines\nio "));
     free(t.s);
     pl_plan_free(p);
     pl_model_free(m);

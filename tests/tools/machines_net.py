@@ -337,15 +337,26 @@ def victim(net, k, but=None):
     fail(f'machine {k} does not start')
 
 
+def send(net, k, sig):
+    """Signals the process of machine k, and returns its number."""
+    while True:
+        p = victim(net, k)
+        try:
+            os.kill(p, sig)
+            return p
+        except ProcessLookupError:
+            pass  # it has just ended; its successor is next
+
+
 def hit(net, way, k):
     """Makes machine k a lost one: by kill, stop or cut."""
-    p = victim(net, k)
     if way == 'cut':
+        victim(net, k)
         net.cut(k, True)
         time.sleep(8)
         net.cut(k, False)
     else:
-        os.kill(p, signal.SIGSTOP if way == 'stop' else signal.SIGKILL)
+        send(net, k, signal.SIGSTOP if way == 'stop' else signal.SIGKILL)
 
 
 def lose(front, moment, way, k, want, delay=0.2):
@@ -358,9 +369,7 @@ def lose(front, moment, way, k, want, delay=0.2):
         ask.start()
         begun.wait(LIMIT)
     if moment == 'load':
-        p = victim(net, k)
-        os.kill(p, signal.SIGKILL)
-        victim(net, k, but=p)
+        victim(net, k, but=send(net, k, signal.SIGKILL))
     time.sleep(delay)
     watch = Watcher(front, time.time())
     watch.start()
@@ -390,7 +399,7 @@ def lose(front, moment, way, k, want, delay=0.2):
 def at_load(net, plait, model, mpi, k):
     """Kills machine k as soon as it runs, before anything is loaded."""
     front = Front(net, plait, model, mpi, ('--join-timeout', '10'))
-    os.kill(victim(net, k), signal.SIGKILL)
+    send(net, k, signal.SIGKILL)
     t = time.time()
     text = front.text()
     say(f'load of machine {k}: answers {time.time() - t:.2f} s later')

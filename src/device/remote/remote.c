@@ -120,6 +120,7 @@ static void send_order(struct remote *r, int m, const struct remote_order *o,
 static void set_waiting(struct remote *r, bool begins)
 {
     r->n_waiting += begins ? 1 : -1;
+    r->looked_s = 0;
     pthread_cond_signal(&r->work);
 }
 
@@ -419,8 +420,10 @@ static void submit(struct backend *b)
         if (r->peer[m].lost)
             remote_fail_lost(r, m);
     }
-    if (!r->carried)
+    if (!r->carried) {
+        r->looked_s = 0;
         pthread_cond_signal(&r->work);
+    }
     pthread_mutex_unlock(&r->lock);
 }
 

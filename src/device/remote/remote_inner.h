@@ -116,7 +116,8 @@ struct remote {
     /* All devices here carry messages when they post and while they wait, so
      * the progress thread leaves it to them. */
     bool carried;
-    double looked_s;  /* when another thread last carried messages */
+    double looked_s;  /* when another thread last carried messages; 0 if the
+                         progress thread is not to wait for one */
     double message_s; /* when the last message was sent or taken */
     int n_waiting;    /* callers that wait for other machines */
     struct remote_peer peer[PROG_MAX_MACHINE];

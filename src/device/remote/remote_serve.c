@@ -46,6 +46,7 @@ static void send_to_0(struct remote *r, enum remote_tag tag, const void *data,
 {
     pthread_mutex_lock(&r->lock);
     r->net->ops->send(r->net, 0, (int)tag, data, bytes);
+    r->message_s = device_now();
     pthread_mutex_unlock(&r->lock);
 }
 
