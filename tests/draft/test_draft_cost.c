@@ -168,9 +168,9 @@ TEST(draft_tokens_of_several_texts_are_the_likeliest)
     assert_int_equal(d[1].take, 2);
 }
 
-/* Drafts that are never accepted cost a thirty-second of the time, and a few
- * steps, however long that goes on; also if each makes the next step compute a
- * token again, or takes the time of a step to propose. */
+/* Drafts that are never accepted cost a sixtieth of the time, and a few steps,
+ * however long that goes on; also if each makes the next step compute a token
+ * again, or takes the time of a step to propose. */
 TEST(draft_losses_are_bounded)
 {
     for (int kind = 0; kind < 3; kind++) {
@@ -194,7 +194,7 @@ TEST(draft_losses_are_bounded)
             tried = tries;
             spent += ns + s.draft_ns;
             plain += made_ns(1, 15);
-            assert_true(spent <= plain + plain / 32 + made_ns(10, 15) +
+            assert_true(spent <= plain + plain / 60 + made_ns(10, 15) +
                                      5 * made_ns(1, 15));
         }
         assert_true(spent > plain);
