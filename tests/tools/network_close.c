@@ -32,6 +32,6 @@ int main(int argc, char **argv)
         n->ops->send(n, 2, 2, data, SHORT);
         n->ops->send(n, 2, 3, data, LONG);
     }
-    /* What MPI leaves behind is none of a sanitizer's business. */
+    /* A sanitizer would complain of what MPI leaves behind. */
     _exit(module->close(n, true) ? 0 : 1);
 }
