@@ -281,12 +281,15 @@ TMPL void run_chunks(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
+GEMM_ROWS(gemm_chunks, TOK, VECTORS *W, run_chunks)
+GEMM_ROWS(gemm_tiles, TOK, VECTORS *W, run_tiles)
+
 TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
     if (has_chunks(f))
-        gemm_rows(p, TOK, VECTORS * W, run_chunks, f);
+        gemm_chunks(p, f);
     else
-        gemm_rows(p, TOK, VECTORS * W, run_tiles, f);
+        gemm_tiles(p, f);
 }
 
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

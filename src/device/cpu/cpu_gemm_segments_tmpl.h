@@ -78,9 +78,11 @@ TMPL void run_segments(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
+GEMM_ROWS(gemm_segments, SEGMENT_TOK, 2 * W, run_segments)
+
 static void segments_products(const struct gemm_pass *p)
 {
-    gemm_rows(p, SEGMENT_TOK, 2 * W, run_segments, (struct shape){0});
+    gemm_segments(p, (struct shape){0});
 }
 
 #define SEGMENT_ROW(name)                                                      \
